@@ -71,10 +71,10 @@ test('two are chosen at their rows or by a form, also without scripts', { timeou
   const plain = await openPage(browser, { address: gantry.address, scripts: false });
   await plain.context().addCookies(await ada.context().cookies());
   await plain.goto('/blueprints');
-  await plain.getByLabel('Deployment', { exact: true }).selectOption('web');
+  await plain.getByLabel('Deployment', { exact: true }).fill('web');
   await plain.getByLabel('From', { exact: true }).fill('3');
   await plain.getByLabel('To', { exact: true }).fill('1');
-  await plain.getByRole('button', { name: 'Show' }).click();
+  await plain.getByRole('button', { name: 'Filter' }).click();
   await plain.getByRole('heading', { name: 'From target 3 to target 1' }).waitFor();
   await plain.getByRole('heading', { name: 'Targets that changed web' }).waitFor();
   await plain.getByRole('button', { name: 'Restore web as of target 1' }).waitFor();

@@ -264,8 +264,13 @@ test('a node is moved from its row in Nodes, on the board of where it goes', { t
   await visit(page, '/nodes');
   await page.getByRole('button', { name: /^Move n5\b.* to another deployment/ }).click();
   const where = dialog(/^Move n5/);
-  assert.ok(await where.getByLabel(/^system/).isDisabled());
-  await where.getByLabel(/^web\b/).check();
+  const to = where.getByLabel('To the deployment');
+  await to.fill('system');
+  await where.getByText('It is there already.').waitFor();
+  assert.ok(await where.getByRole('button', { name: 'Open its proposal' }).isDisabled());
+  await to.fill('we');
+  await where.locator('datalist option[value="web"]').waitFor({ state: 'attached' });
+  await to.fill('web');
   await assertAccessible(page);
   await screenshot(page, 'nodes-move');
   await where.getByRole('button', { name: 'Open its proposal' }).click();

@@ -82,7 +82,8 @@ async function hashOf(page, barclamp) {
 }
 
 async function deployment(page, name) {
-  return (await ask(page, '/deployments')).find((one) => one.name === name);
+  const { deployments } = await ask(page, `/deployments?filter=${name}&sort=name`);
+  return deployments.find((one) => one.name === name);
 }
 
 /** What one person proposes, the other approves and commits. */

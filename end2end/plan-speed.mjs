@@ -56,7 +56,7 @@ try {
   const file = `barclamp: {name: bench, version: '1', description: what is measured}\nroles:\n${lines.join('\n')}\n`;
   await ask(ada, '/barclamps', { files: { 'bench/bench.yml': file } });
   const { hash } = await versionOf(ada, 'bench', '1');
-  const system = (await ask(ada, '/deployments')).find((deployment) => deployment.name === 'system').id;
+  const system = (await ask(ada, '/deployments')).deployments.find((deployment) => deployment.name === 'system').id;
   const nodes = [];
   for (let n = 0; n < NODES; n += 1) nodes.push(await register(ada, `n${n}`));
 

@@ -17,13 +17,13 @@ use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
-    GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
+    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole, Foreseen, Frame, GraphView,
+    GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 #[cfg(feature = "ssr")]
 use api::console::{NodeWish, SshWish};
-use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
+use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::{LookPage, MintedToken, NodeView};
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
@@ -87,16 +87,10 @@ pub async fn frame() -> Answer<Frame> {
     answer(console()?.frame().await)
 }
 
-/// All deployments.
+/// A page of deployments.
 #[server(name = ReadDeployments, prefix = "/call", endpoint = "deployments", input = AsJson, output = AsJson)]
-pub async fn deployments() -> Answer<Vec<DeploymentSummary>> {
-    answer(console()?.deployments().await)
-}
-
-/// Those deployments of which something is so.
-#[server(name = FindDeployments, prefix = "/call", endpoint = "find_deployments", input = AsJson, output = AsJson)]
-pub async fn find_deployments(wanted: DeploymentsWanted) -> Answer<Vec<DeploymentSummary>> {
-    answer(console()?.find_deployments(wanted).await)
+pub async fn deployments(wanted: DeploymentsWanted) -> Answer<DeploymentPage> {
+    answer(console()?.deployments(wanted).await)
 }
 
 /// A deployment's board.
@@ -221,8 +215,8 @@ pub async fn since_look(id: SubmissionId) -> Answer<SinceLook> {
 
 /// A page of the line of targets.
 #[server(name = ReadTargets, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
-pub async fn targets(deployment: Option<String>, before: Option<TargetNo>) -> Answer<TargetPage> {
-    answer(console()?.targets(deployment, before).await)
+pub async fn targets(wanted: TargetsWanted) -> Answer<TargetPage> {
+    answer(console()?.targets(wanted).await)
 }
 
 /// Two blueprints compared.
@@ -292,6 +286,15 @@ pub async fn propose(deployment: DeploymentId) -> Answer<ProposalId> {
 pub async fn propose_policy(deployment: String) -> Answer<ProposalId> {
     let proposal = answer(console()?.propose_by_name(&deployment).await)?;
     leptos_axum::redirect(&crate::places::board_for_policy(&deployment));
+    Ok(proposal)
+}
+
+/// Opens a proposal on the deployment that a node is to move to, or joins the open one; leads to its board, where the move is made.
+#[server(name = ProposeMove, prefix = "/call", endpoint = "propose_move", output = AsJson)]
+pub async fn propose_move(deployment: String, node: String) -> Answer<ProposalId> {
+    let deployment = deployment.trim();
+    let proposal = answer(console()?.propose_by_name(deployment).await)?;
+    leptos_axum::redirect(&crate::places::bring(deployment, &node));
     Ok(proposal)
 }
 

@@ -8,11 +8,11 @@ use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DeploymentSummary, Discussion, DraftedNoderole, Foreseen, Frame,
-    GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView,
-    Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole, Foreseen, Frame, GraphView,
+    GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Restored,
+    ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
-use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
+use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::{LookPage, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
@@ -32,10 +32,8 @@ use uuid::Uuid;
 pub trait Console: Send + Sync {
     /// What every page has around it; the only method that answers without a sign-in.
     async fn frame(&self) -> Result<Frame, Problem>;
-    /// All deployments in the order of their tree.
-    async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem>;
-    /// Those of which something is so, in an order.
-    async fn find_deployments(&self, wanted: DeploymentsWanted) -> Result<Vec<DeploymentSummary>, Problem>;
+    /// A page of deployments.
+    async fn deployments(&self, wanted: DeploymentsWanted) -> Result<DeploymentPage, Problem>;
     /// A deployment's board, by name.
     async fn board(&self, deployment: &str) -> Result<Board, Problem>;
     /// Everything that carries a role of a board: of the deployment itself, or of an ancestor.
@@ -90,7 +88,7 @@ pub trait Console: Send + Sync {
     /// Notes that this person opened the changes of these documents.
     async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem>;
     /// Targets, newest first, before `before`: all, or those that changed a deployment.
-    async fn targets(&self, deployment: Option<String>, before: Option<TargetNo>) -> Result<TargetPage, Problem>;
+    async fn targets(&self, wanted: TargetsWanted) -> Result<TargetPage, Problem>;
     /// Two blueprints compared, each named by a target's number or a root's hash: everywhere, or in one deployment. At most
     /// `DOCUMENTS_SHOWN` documents.
     async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem>;

@@ -121,8 +121,8 @@ pub fn board_of(name: &str) -> String {
 }
 
 /// A deployment's board, where a node is to be moved to.
-pub fn bring(name: &DeploymentName, fqdn: &str) -> String {
-    format!("{}?bring={}", deployment(name), encoded(fqdn))
+pub fn bring(name: &str, fqdn: &str) -> String {
+    format!("{}?bring={}", board_of(name), encoded(fqdn))
 }
 
 /// A deployment's graph.
@@ -210,6 +210,11 @@ pub fn graph_of_node(name: &DeploymentName, fqdn: &str) -> String {
 /// All runs on a node.
 pub fn runs_on(node: &str) -> String {
     format!("{RUNS}?node={}", encoded(node))
+}
+
+/// The runs that a worker carries out, and did.
+pub fn runs_by(worker: &str) -> String {
+    format!("{RUNS}?worker={}", encoded(worker))
 }
 
 /// All runs of a role on a node, by its name or its id, or on any.

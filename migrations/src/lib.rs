@@ -88,6 +88,7 @@ mod m0028_interface;
 mod m0029_orders;
 mod m0030_imports;
 mod m0031_forgotten_workers;
+mod m0032_runs_of_workers;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -177,6 +178,7 @@ migrations! {
     m0029_orders,
     m0030_imports,
     m0031_forgotten_workers,
+    m0032_runs_of_workers,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

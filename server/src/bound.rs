@@ -9,11 +9,11 @@ use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, DraftedNoderole,
-    Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView,
-    Opened, PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage, Discussion, DraftedNoderole, Foreseen,
+    Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened,
+    PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
-use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
+use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::{LookPage, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
@@ -74,11 +74,7 @@ impl Console for Bound {
         self.control.frame(self.actor.as_ref()).await
     }
 
-    async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem> {
-        asked!(self.deployments())
-    }
-
-    async fn find_deployments(&self, wanted: DeploymentsWanted) -> Result<Vec<DeploymentSummary>, Problem> {
+    async fn deployments(&self, wanted: DeploymentsWanted) -> Result<DeploymentPage, Problem> {
         asked!(self.find_deployments(&wanted))
     }
 
@@ -179,8 +175,8 @@ impl Console for Bound {
         asked!(self.open_changes(id, anchors))
     }
 
-    async fn targets(&self, deployment: Option<String>, before: Option<TargetNo>) -> Result<TargetPage, Problem> {
-        asked!(self.targets(deployment.as_deref(), before))
+    async fn targets(&self, wanted: TargetsWanted) -> Result<TargetPage, Problem> {
+        asked!(self.targets(&wanted))
     }
 
     async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem> {

@@ -18,11 +18,11 @@ use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentSummary, Discussion, DraftedNoderole,
-    Foreseen, LogFound, LogPart, NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView,
-    RunPage, RunView, ScopeView, SinceLook, TargetPage,
+    Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage, Discussion, DraftedNoderole, Foreseen,
+    LogFound, LogPart, NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView, RunPage,
+    RunView, ScopeView, SinceLook, TargetPage,
 };
-use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
+use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultPage, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -70,7 +70,7 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
 }
 
 fn about_deployments(all: Operations) -> Operations {
-    all.get("/deployments", deployments, op("listDeployments", "Deployments, from system down"))
+    all.get("/deployments", deployments, op("listDeployments", "Deployments, from system down or as asked"))
         .get("/deployments/{name}/board", board, op("getBoard", "A deployment's board: nodes, roles, steps"))
         .get(
             "/deployments/{name}/carriers",
@@ -153,7 +153,7 @@ fn about_submissions(all: Operations) -> Operations {
 
 fn about_targets(all: Operations) -> Operations {
     const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
-    all.get("/targets", targets, op("listTargets", "The line of targets, newest first")).get(
+    all.get("/targets", targets, op("listTargets", "The line of targets, newest first or as asked")).get(
         "/targets/compare",
         compare,
         op("compareTargets", "What differs between two targets").content(DIFFERENCE),
@@ -223,7 +223,7 @@ async fn deployments(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Asked(wanted): Asked<DeploymentsWanted>,
-) -> Answer<Vec<DeploymentSummary>> {
+) -> Answer<DeploymentPage> {
     Ok(Json(state.control.find_deployments(&actor, &wanted).await?))
 }
 
@@ -650,19 +650,12 @@ async fn look(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Plac
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct TargetsWanted {
-    before: Option<TargetNo>,
-    deployment: Option<String>,
-}
-
 async fn targets(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Asked(wanted): Asked<TargetsWanted>,
 ) -> Answer<TargetPage> {
-    Ok(Json(state.control.targets(&actor, wanted.deployment.as_deref(), wanted.before).await?))
+    Ok(Json(state.control.targets(&actor, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

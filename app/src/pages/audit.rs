@@ -3,6 +3,7 @@
 use api::audit::{AuditEntry, AuditPage, AuditWanted, CHECKED, ChainView};
 use api::calls::List;
 use api::listing::AuditSort;
+use api::live::Topic;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -12,9 +13,10 @@ use crate::calls::oversight as calls;
 use crate::check::pretty;
 use crate::clock::{Moment, moment_of};
 use crate::failure::Answer;
+use crate::live::{NOW, use_live};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Icon, icon, load};
+use crate::parts::{Empty, Feed, Icon, icon, load};
 use crate::places;
 
 columns_of!(Part {
@@ -64,6 +66,12 @@ impl ListPage for Entries {
 
     fn key(entry: &AuditEntry) -> i64 {
         entry.id
+    }
+
+    /// Most of what is written here is told by an event of something else. Sign-ins and what is done about people are told by none, and
+    /// are there with the next that comes.
+    fn follow(self, feed: Feed<AuditPage>) {
+        use_live().hear(vec![Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| feed.eventually());
     }
 
     /// The interface takes moments in milliseconds.

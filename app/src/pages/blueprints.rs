@@ -5,27 +5,39 @@
 
 mod comparison;
 
-use api::console::{DeploymentSummary, TargetKind, TargetPage, TargetSummary};
+use api::Problem;
+use api::console::{TargetKind, TargetPage, TargetSummary};
+use api::listing::{TargetSort, TargetsWanted};
 use api::live::Topic;
 use engine::ids::TargetNo;
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::components::Form;
 use leptos_router::hooks::use_query_map;
+use leptos_router::params::ParamsMap;
 
 use crate::calls;
 use crate::clock::Moment;
+use crate::failure::Answer;
 use crate::live::{NOW, use_live};
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, icon, load, rows};
+use crate::parts::list::{Listed, SORT, example_field, filters, pager, trouble};
+use crate::parts::{DeploymentField, Empty, Feed, Icon, ProblemNotice, SameList, icon, load_or, rows};
 use crate::places;
 
-/// What the page is asked for.
+/// The word of the place in the address.
+const PLACE: &str = "before";
+/// The line's orders as the form names them.
+const SORTS: &[(TargetSort, &str)] = &[(TargetSort::Number, "target")];
+
+/// What the page is asked for, as it was typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Wanted {
     /// The deployment whose line it is.
     deployment: Option<String>,
-    before: Option<TargetNo>,
-    /// A target's number or a root's hash, as it was typed.
+    /// The line's order.
+    sort: Option<String>,
+    /// Where it goes on.
+    before: Option<String>,
+    /// A target's number or a root's hash.
     from: Option<String>,
     to: Option<String>,
 }
@@ -35,15 +47,21 @@ impl Wanted {
         let text = |name: &str| get(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         Self {
             deployment: text("deployment"),
-            before: text("before").and_then(|number| number.parse().ok()).map(TargetNo),
+            sort: text(SORT),
+            before: text(PLACE),
             from: text("from"),
             to: text("to"),
         }
     }
 
     fn address(&self) -> String {
-        let before = self.before.map(|before| before.to_string());
-        let all = [("deployment", &self.deployment), ("before", &before), ("from", &self.from), ("to", &self.to)];
+        let all = [
+            ("deployment", &self.deployment),
+            (SORT, &self.sort),
+            (PLACE, &self.before),
+            ("from", &self.from),
+            ("to", &self.to),
+        ];
         let query: Vec<String> = all
             .into_iter()
             .filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={}", places::encoded(value))))
@@ -52,6 +70,11 @@ impl Wanted {
             true => places::BLUEPRINTS.into(),
             false => format!("{}?{}", places::BLUEPRINTS, query.join("&")),
         }
+    }
+
+    /// The same two compared, wherever the line is.
+    fn comparison(&self) -> Self {
+        Self { sort: None, before: None, ..self.clone() }
     }
 
     /// The same line with these two compared.
@@ -65,14 +88,28 @@ impl Wanted {
     }
 }
 
+/// The line as a list: what is compared stands beside it, and hides nothing of it.
+fn listed(query: &ParamsMap) -> Listed<TargetSort> {
+    let Wanted { deployment, from, to, .. } = Wanted::of(|name| query.get(name));
+    let [deployment, from, to] = [deployment, from, to].map(Option::unwrap_or_default);
+    let line = Listed::read(places::BLUEPRINTS, query, PLACE);
+    line.asked("deployment", "deployment is", &deployment).beside("from", &from).beside("to", &to)
+}
+
+async fn fetch(listed: Listed<TargetSort>) -> Answer<TargetPage> {
+    let (sort, before) = listed.stretch()?;
+    calls::targets(TargetsWanted { deployment: listed.word("deployment"), sort, before }).await
+}
+
 /// The page.
 #[component]
 pub fn Blueprints() -> impl IntoView {
     let query = use_query_map();
     let wanted = Memo::new(move |_| Wanted::of(|name| query.read().get(name)));
-    let line = Memo::new(move |_| wanted.with(|wanted| (wanted.deployment.clone(), wanted.before)));
-    let targets = Resource::new(move || line.get(), |(deployment, before)| calls::targets(deployment, before));
-    let deployments = Resource::new(|| (), |()| calls::deployments());
+    let listed = Memo::new(move |_| listed(&query.read()));
+    // What is compared is another question: the line stays while that changes.
+    let line = Memo::new(move |_| listed.read().clone().without_beside());
+    let targets = Resource::new(move || line.get(), fetch);
     // Made here and not where it is shown: see `Frame`.
     let compared = Resource::new(
         move || wanted.with(|wanted| (wanted.pair(), wanted.deployment.clone())),
@@ -83,69 +120,47 @@ pub fn Blueprints() -> impl IntoView {
             }
         },
     );
+    let say = move |problem: Problem| trouble(&listed.read_untracked(), "targets", problem);
     view! {
         <Title text="Blueprints"/>
         <div class="head"><h1>"Blueprints"</h1></div>
-        {load(deployments, move |all| view! { <Choice all wanted/> })}
+        {filters(listed, SORTS, fields(listed))}
         <comparison::Compared compared line=targets wanted/>
-        {load(targets, move |first| view! { <Line first wanted/> })}
+        {load_or(targets, move |first| view! { <Line first wanted listed/> }.into_any(), say)}
         <SameList of=api::calls::List::Blueprints/>
     }
     .into_any()
 }
 
-/// Which line, and which two: a form for whoever knows, and the only way to name a root.
-#[component]
-fn Choice(all: Vec<DeploymentSummary>, wanted: Memo<Wanted>) -> impl IntoView {
-    let option = move |name: String| {
-        let (value, shown) = (name.clone(), name.clone());
-        let is_chosen = Memo::new(move |_| wanted.read().deployment.as_deref() == Some(name.as_str()));
-        view! { <option value=value selected=move || is_chosen.get() prop:selected=move || is_chosen.get()>{shown}</option> }
-    };
-    // What is gone is no choice, and stays chosen for who came to look at it.
-    let known: Vec<String> = all.iter().map(|deployment| deployment.name.to_string()).collect();
-    let gone = move || {
-        let chosen = wanted.read().deployment.clone().filter(|name| !known.contains(name))?;
-        Some(view! { <option value=chosen.clone() selected=true>{chosen.clone()}</option> })
-    };
-    let options = all.into_iter().map(|deployment| option(deployment.name.to_string())).collect_view();
+/// Which line, and which two: for whoever knows, and the only way to name a root.
+fn fields(listed: Memo<Listed<TargetSort>>) -> AnyView {
+    let word = move |name: &'static str| Signal::derive(move || listed.read().word(name));
     view! {
-        <Form method="GET" action=places::BLUEPRINTS attr:class="filters" attr:aria-label="What to look at">
-            <div class="field">
-                <label for="blueprints-deployment">"Deployment"</label>
-                <select class="select" id="blueprints-deployment" name="deployment">
-                    <option value="" selected=move || wanted.read().deployment.is_none() prop:selected=move || wanted.read().deployment.is_none()>"All"</option>
-                    {options}
-                    {gone}
-                </select>
-            </div>
-            <div class="field">
-                <label for="blueprints-from">"From"</label>
-                <input class="input point" id="blueprints-from" name="from" autocomplete="off" spellcheck="false" placeholder="target or hash" value=move || wanted.read().from.clone() prop:value=move || wanted.read().from.clone().unwrap_or_default()/>
-            </div>
-            <div class="field">
-                <label for="blueprints-to">"To"</label>
-                <input class="input point" id="blueprints-to" name="to" autocomplete="off" spellcheck="false" placeholder="target or hash" value=move || wanted.read().to.clone() prop:value=move || wanted.read().to.clone().unwrap_or_default()/>
-            </div>
-            <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
-        </Form>
+        <div class="field">
+            <label for="blueprints-deployment">"Deployment"</label>
+            <DeploymentField id="blueprints-deployment" value=word("deployment")/>
+        </div>
+        {example_field("blueprints-from", "from", "From", "target or hash", word("from"))}
+        {example_field("blueprints-to", "to", "To", "target or hash", word("to"))}
     }
     .into_any()
 }
 
 #[component]
-fn Line(first: TargetPage, wanted: Memo<Wanted>) -> impl IntoView {
-    let here = wanted.get_untracked();
-    let (deployment, before) = (here.deployment.clone(), here.before);
-    let of = deployment.clone();
-    let feed = Feed::new(first, move || calls::targets(deployment.clone(), before));
+fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>>) -> impl IntoView {
+    let here = listed.get_untracked();
+    let of = wanted.read_untracked().deployment.clone();
+    let feed = {
+        let here = here.clone();
+        Feed::new(first, move || fetch(here.clone()))
+    };
     use_live().hear(vec![Topic::Targets], NOW, move |_| feed.soon());
     let page = feed.value();
     let list = Memo::new(move |_| page.read().targets.clone());
     let head = Memo::new(move |_| page.read().head);
     let is_empty = Memo::new(move |_| list.read().is_empty());
-    let next = move || page.read().next.map(|next| Wanted { before: Some(next), ..wanted.get() }.address());
-    let newest = move || before.map(|_| Wanted { before: None, ..wanted.get() }.address());
+    let next = Memo::new(move |_| page.read().next.clone());
+    let order = if here.order().unwrap_or_default().falling { "newest first" } else { "oldest first" };
     let removed_in = page.read_untracked().removed_in;
     let fate = removed_in.zip(of.clone()).map(|(target, name)| {
         let said = format!("Target {target} removed {name}: it is compared, and drawn as a graph, where it was.");
@@ -156,7 +171,7 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>) -> impl IntoView {
         match is_empty.get() {
         true => view! {
             <Empty icon=Icon::Blueprint title="Nothing here">
-                <p>"No target this far back changed what you look at."</p>
+                <p>"No target from there on changed what you look at."</p>
                 <a class="button" href=places::BLUEPRINTS>"The whole line"</a>
             </Empty>
         }
@@ -184,19 +199,10 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>) -> impl IntoView {
     view! {
         <ProblemNotice problem=feed.problem()/>
         <section class="card" aria-label="Line of targets">
-            <header><h2>{title}</h2> <span class="muted">"newest first"</span></header>
+            <header><h2>{title}</h2> <span class="muted">{order}</span></header>
             {fate}
             {table}
-            {move || {
-                let (next, newest) = (next(), newest());
-                (next.is_some() || newest.is_some()).then(|| view! {
-                    <nav class="pager" aria-label="Pages of the line">
-                        {newest.map(|newest| view! { <a class="button small" href=newest>{icon(Icon::Up)} "Newest"</a> })}
-                        <span class="grow"></span>
-                        {next.map(|next| view! { <a class="button small" href=next>"Older" {icon(Icon::Right)}</a> })}
-                    </nav>
-                })
-            }}
+            {move || pager(&listed.read(), next.read().as_ref())}
         </section>
     }
     .into_any()
@@ -288,10 +294,13 @@ mod tests {
             Wanted::of(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
         };
         assert_eq!(of(&[]).address(), "/blueprints");
-        assert_eq!(of(&[("deployment", ""), ("from", " "), ("before", "x")]), Wanted::default());
+        assert_eq!(of(&[("deployment", ""), ("from", " ")]), Wanted::default());
+        // What is no place is kept, and said.
+        assert_eq!(of(&[("before", "x")]).address(), "/blueprints?before=x");
         let wanted = of(&[("deployment", "web"), ("before", "40"), ("from", " 11 "), ("to", "a&b")]);
         assert_eq!(wanted.address(), "/blueprints?deployment=web&before=40&from=11&to=a%26b");
         assert_eq!(wanted.comparing(TargetNo(3), 4).pair(), Some(("3".into(), "4".into())));
+        assert_eq!(wanted.comparison().address(), "/blueprints?deployment=web&from=11&to=a%26b");
         assert_eq!(of(&[("from", "1")]).pair(), None);
     }
 }

@@ -1,13 +1,14 @@
-//! All deployments, in the order of their tree.
+//! Deployments: in the order of their tree if nobody asks otherwise.
+//!
+//! Each stands directly below the one above it, on whatever page that is, so a page is a stretch of the tree and is indented like it.
 
 use api::calls::List;
-use api::console::DeploymentSummary;
-use api::listing::{Cursor, DeploymentSort, DeploymentState, DeploymentsWanted, Order, Paged, Sort};
+use api::console::{DeploymentPage, DeploymentSummary};
+use api::listing::{DeploymentSort, DeploymentState, DeploymentsWanted, Order, Sort};
 use api::live::Topic;
 use engine::ids::DeploymentId;
 use leptos::prelude::*;
 use leptos_meta::Title;
-use serde::{Deserialize, Serialize};
 
 use crate::calls;
 use crate::failure::Answer;
@@ -27,22 +28,6 @@ columns_of!(Part {
     UnderWay "under_way" "Under way",
     Changed "changed" "Changed by",
 });
-
-/// All that fit, which come at once: a tree is read as a whole.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Found(Vec<DeploymentSummary>);
-
-impl Paged for Found {
-    type Row = DeploymentSummary;
-
-    fn rows(&self) -> &[DeploymentSummary] {
-        &self.0
-    }
-
-    fn next(&self) -> Option<&Cursor> {
-        None
-    }
-}
 
 /// The list, and where the names in it lead.
 #[derive(Clone, Copy)]
@@ -78,7 +63,7 @@ pub(super) fn as_tree(listed: Memo<Listed<DeploymentSort>>) -> impl IntoView {
 impl ListPage for AllDeployments {
     type Sort = DeploymentSort;
     type Part = Part;
-    type Page = Found;
+    type Page = DeploymentPage;
     type Key = DeploymentId;
 
     const ID: &'static str = "deployment";
@@ -114,10 +99,10 @@ impl ListPage for AllDeployments {
         }
     }
 
-    async fn fetch(self, listed: Listed<DeploymentSort>) -> Answer<Found> {
+    async fn fetch(self, listed: Listed<DeploymentSort>) -> Answer<DeploymentPage> {
         let state = listed.one_of("state", &DeploymentState::EVERY, DeploymentState::as_str)?;
-        let wanted = DeploymentsWanted { filter: listed.word("filter"), state, sort: listed.order()? };
-        calls::find_deployments(wanted).await.map(Found)
+        let (sort, after) = listed.stretch()?;
+        calls::deployments(DeploymentsWanted { filter: listed.word("filter"), state, sort, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(DeploymentSort, bool)> {
@@ -135,7 +120,7 @@ impl ListPage for AllDeployments {
     }
 
     /// Steps move in every deployment, however many there are: one topic tells of all their runs.
-    fn follow(self, feed: Feed<Found>) {
+    fn follow(self, feed: Feed<DeploymentPage>) {
         use_live().hear(vec![Topic::Runs, Topic::Targets, Topic::Reviews], NOW, move |_| feed.eventually());
     }
 

@@ -1,24 +1,21 @@
 //! All nodes, and the way to add one.
 
 use api::calls::{List, NewNode};
-use api::console::{DeploymentSummary, NodePage, NodeSummary};
+use api::console::{NodePage, NodeSummary};
 use api::listing::{NodeSort, NodeState, NodesWanted};
 use api::live::Topic;
-use engine::ids::{DeploymentId, Fqdn, NodeId};
+use engine::ids::{DeploymentName, Fqdn, NodeId};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
-use leptos::task::spawn_local;
 use leptos_meta::Title;
-use leptos_router::NavigateOptions;
-use leptos_router::hooks::use_navigate;
 
-use crate::calls::{self, AddNode, TakeOutNode};
+use crate::calls::{self, AddNode, ProposeMove, TakeOutNode};
 use crate::failure::Answer;
 use crate::pages::edits::Alone;
-use crate::parts::act::{act, problem_of, when_done};
+use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Counts, Dialog, DialogHandle, Empty, Icon, ProblemNotice, Same, Typed, icon};
+use crate::parts::{Counts, DeploymentField, Dialog, DialogHandle, Empty, Icon, ProblemNotice, Same, Typed, icon};
 use crate::places;
 use crate::reader::OPERATOR;
 
@@ -240,61 +237,34 @@ fn MoveDialog(move_to: About) -> impl IntoView {
 
 #[component]
 fn MoveForm(node: NodeSummary) -> impl IntoView {
-    let (found, problem, busy) =
-        (RwSignal::new(None::<Vec<DeploymentSummary>>), RwSignal::new(None), RwSignal::new(false));
-    let chosen = RwSignal::new(None::<DeploymentId>);
-    spawn_local(async move {
-        match calls::deployments().await {
-            Ok(all) => drop(found.try_set(Some(all))),
-            Err(failure) => drop(problem.try_set(Some(failure.0))),
-        }
-    });
-    let navigate = use_navigate();
-    let (home, fqdn) = (StoredValue::new(node.deployment.clone()), node.fqdn.clone());
-    let go = move |event: leptos::ev::SubmitEvent| {
-        event.prevent_default();
-        let all = found.read_untracked();
-        let to = all.iter().flatten().find(|deployment| Some(deployment.id) == chosen.get_untracked());
-        let Some(to) = to.map(|to| (to.id, places::bring(&to.name, &fqdn))) else { return };
-        drop(all);
-        let navigate = navigate.clone();
-        act(busy, problem, calls::propose(to.0), move |_| navigate(&to.1, NavigateOptions::default()));
+    let propose = ServerAction::<ProposeMove>::new();
+    let (home, to) = (StoredValue::new(node.deployment.to_string()), RwSignal::new(String::new()));
+    let is_home = Memo::new(move |_| home.with_value(|home| *home == to.read().trim()));
+    let is_ready = move || !to.read().trim().is_empty() && !is_home.get() && !propose.pending().get();
+    let about = move || match is_home.get() {
+        true => "It is there already.",
+        false => "An open proposal there gets the move as a part of it.",
     };
-    let line = move |deployment: DeploymentSummary| {
-        let id = deployment.id;
-        let is_home = home.with_value(|home| *home == deployment.name);
-        let about = match (is_home, deployment.proposal.is_some()) {
-            (true, _) => "it is there already",
-            (false, true) => "has an open proposal, which the move becomes a part of",
-            (false, false) => "",
-        };
-        view! {
-            <li>
-                <label class="choice">
-                    <input type="radio" name="move-to" disabled=is_home prop:checked=move || chosen.get() == Some(id) on:change=move |_| chosen.set(Some(id))/>
-                    <span><b>{deployment.name.to_string()}</b> " " <small>{about}</small></span>
-                </label>
-            </li>
-        }
-    };
-    let list = move || match found.get() {
-        Some(all) => view! { <ul class="choices">{all.into_iter().map(line).collect_view()}</ul> }.into_any(),
-        None => view! { <p class="muted" role="status">"Loading"</p> }.into_any(),
+    let same = move |_: Typed| {
+        DeploymentName::parse(to.read().trim()).map(|to| api::calls::propose(&to)).into_iter().collect()
     };
     view! {
-        <form class="form" on:submit=go>
+        <ActionForm action=propose attr:class="form">
+            <input type="hidden" name="node" value=node.fqdn/>
             <div class="body">
                 <p class="muted">"A move is a part of the proposal on the deployment that the node goes to. There you see what it comes to before you make it."</p>
-                <fieldset class="field">
-                    <legend>"To"</legend>
-                    {list}
-                </fieldset>
-                <ProblemNotice problem/>
+                <div class="field">
+                    <label for="move-to">"To the deployment"</label>
+                    <DeploymentField id="move-to" value=to typed=Callback::new(move |text| to.set(text))/>
+                    <span class="hint" role="status">{about}</span>
+                </div>
+                <ProblemNotice problem=problem_of(propose)/>
+                <Same of=same/>
             </div>
             <div class="foot">
-                <button class="button primary" type="submit" disabled=move || chosen.read().is_none() || busy.get()>"Open its proposal"</button>
+                <button class="button primary" type="submit" disabled=move || !is_ready()>"Open its proposal"</button>
             </div>
-        </form>
+        </ActionForm>
     }
     .into_any()
 }

@@ -46,6 +46,7 @@ impl ListPage for AllRuns {
         Field::text("deployment", "Deployment", "deployment is"),
         Field::text("node", "Node", "node is"),
         Field::text("role", "Role", "role is"),
+        Field::text("worker", "Worker", "worker is"),
     ];
     const SORTS: &'static [(RunSort, &'static str)] =
         &[(RunSort::Queued, "queued"), (RunSort::State, "state"), (RunSort::Took, "took")];
@@ -64,6 +65,7 @@ impl ListPage for AllRuns {
             deployment: listed.word("deployment"),
             node: listed.word("node"),
             role: listed.word("role"),
+            worker: listed.word("worker"),
             sort,
             before,
             ..RunsWanted::default()

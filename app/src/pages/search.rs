@@ -8,7 +8,8 @@ use leptos_router::hooks::use_query_map;
 
 use crate::calls::oversight as calls;
 use crate::finding::{Act, Choice, asked, heading, offers, pages};
-use crate::parts::{Empty, Icon, icon, load};
+use crate::parts::notice::problem_in_page;
+use crate::parts::{Empty, Icon, Same, Typed, icon, load_or};
 use crate::places;
 
 /// The page.
@@ -17,6 +18,11 @@ pub fn Search() -> impl IntoView {
     let query = use_query_map();
     let text = Memo::new(move |_| query.read().get("q").unwrap_or_default().trim().to_owned());
     let found = Resource::new(move || text.get(), |text| async move { calls::search(asked(&text).to_owned()).await });
+    let same = move |_: Typed| {
+        let text = text.read();
+        let wanted = asked(&text);
+        if wanted.is_empty() { Vec::new() } else { vec![api::calls::search(wanted)] }
+    };
     view! {
         <Title text="Search"/>
         <div class="head"><h1>"Search"</h1></div>
@@ -27,7 +33,12 @@ pub fn Search() -> impl IntoView {
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Search"</button>
         </Form>
-        {load(found, move |found| results(&text.get_untracked(), &found))}
+        {load_or(
+            found,
+            move |found| results(&text.get_untracked(), &found),
+            |problem| problem_in_page(problem, view! { <a class="button" href=places::SEARCH>"Search anew"</a> }.into_any()),
+        )}
+        <Same of=same/>
     }
     .into_any()
 }

@@ -1,6 +1,7 @@
 //! Values and where they come from: of a noderole as it is now, and of a run as it was told. The whole state is in the address, and it works
-//! without scripts.
+//! without scripts. The form stands outside of what is loaded: it keeps what was typed whatever the server says.
 
+use api::calls::Call;
 use api::live::Topic;
 use api::values::{SetBy, VALUE_SHOWN, ValuePage, ValueView, ValuesView, ValuesWanted};
 use engine::ids::{NoderoleId, RunId};
@@ -15,7 +16,9 @@ use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
 use crate::live::{Event, NOW, use_live};
 use crate::parts::json::DataView;
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, icon, load};
+use crate::parts::list::one_of;
+use crate::parts::notice::problem_in_page;
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load_or};
 use crate::places;
 
 /// Whose values.
@@ -30,6 +33,14 @@ impl Of {
         match self {
             Self::Noderole(id) => places::noderole_values(id),
             Self::Run(id) => places::run_values(id),
+        }
+    }
+
+    /// The same as a command.
+    fn same(self, wanted: &ValuesWanted) -> Call {
+        match self {
+            Self::Noderole(id) => api::calls::noderole_data(id, &wanted.find, wanted.own),
+            Self::Run(id) => api::calls::run_data(id, &wanted.find),
         }
     }
 
@@ -61,23 +72,106 @@ pub fn RunValues() -> impl IntoView {
     page(|id| id.parse().ok().map(Of::Run))
 }
 
-fn page(of: fn(&str) -> Option<Of>) -> impl IntoView {
+/// What the address asks for, as it was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Asked {
+    id: String,
+    find: String,
+    after: Option<String>,
+    own: String,
+}
+
+impl Asked {
+    fn wanted(&self) -> Answer<ValuesWanted> {
+        let own = one_of("own", &self.own, &[true, false], |own| if own { "true" } else { "false" })?;
+        Ok(ValuesWanted { find: self.find.clone(), after: self.after.clone(), own: own.unwrap_or_default() })
+    }
+}
+
+fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
     let (params, query) = (use_params_map(), use_query_map());
-    let wanted = Memo::new(move |_| {
+    let asked = Memo::new(move |_| {
         let (query, params) = (query.read(), params.read());
-        let wanted = ValuesWanted {
-            find: query.get("find").unwrap_or_default(),
-            after: query.get("after"),
-            own: query.get("own").as_deref() == Some("true"),
-        };
-        (params.get("id").unwrap_or_default(), wanted)
+        let word = |name: &str| query.get(name).unwrap_or_default();
+        let id = params.get("id").unwrap_or_default();
+        Asked { id, find: word("find"), after: query.get("after").filter(|after| !after.is_empty()), own: word("own") }
     });
-    let asked = move |(id, wanted): (String, ValuesWanted)| async move {
-        let of = of(&id).ok_or_else(missing)?;
+    let of = Memo::new(move |_| meant(&asked.read().id));
+    let fetch = move |asked: Asked| async move {
+        let of = meant(&asked.id).ok_or_else(missing)?;
+        let wanted = asked.wanted()?;
         Ok((of, wanted.clone(), of.ask(wanted).await?))
     };
-    let values = Resource::new(move || wanted.get(), asked);
-    load(values, |(of, wanted, first)| view! { <Loaded of wanted first/> })
+    let values = Resource::new(move || asked.get(), fetch);
+    let head = move || {
+        Suspend::new(async move {
+            match values.await {
+                Ok((of, wanted, first)) => head(of, &wanted, &first),
+                Err(_) => view! { <Title text="Data"/> <div class="head"><h1>"Data"</h1></div> }.into_any(),
+            }
+        })
+    };
+    let same = move |_: Typed| {
+        let (asked, of) = (asked.read(), of.get());
+        of.zip(asked.wanted().ok()).map(|(of, wanted)| of.same(&wanted)).into_iter().collect()
+    };
+    let say = move |problem| problem_in_page(problem, ways_out(of.get_untracked(), &asked.read_untracked()));
+    view! {
+        <Transition>{head}</Transition>
+        {move || of.get().map(|of| form(of, asked))}
+        {load_or(values, |(of, wanted, first)| view! { <Loaded of wanted first/> }, say)}
+        <Same of=same/>
+    }
+    .into_any()
+}
+
+fn form(of: Of, asked: Memo<Asked>) -> impl IntoView {
+    let own = move || {
+        let own = Some(asked.read().own.clone()).filter(|own| !own.is_empty());
+        own.map(|own| view! { <input type="hidden" name="own" value=own/> })
+    };
+    let find = move || asked.read().find.clone();
+    view! {
+        <Form method="GET" action=of.place() attr:class="filters" attr:role="search">
+            {own}
+            <div class="field">
+                <label for="find-values">"Path, value or source contains"</label>
+                <input class="input" id="find-values" name="find" type="search" autocomplete="off" maxlength=VALUE_SHOWN value=find prop:value=find/>
+            </div>
+            <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
+        </Form>
+    }
+    .into_any()
+}
+
+/// The ways out of what the address asks for.
+fn ways_out(of: Option<Of>, asked: &Asked) -> AnyView {
+    let Some(of) = of else { return view! { <a class="button" href=places::NODES>"All nodes"</a> }.into_any() };
+    let narrow = !(asked.find.is_empty() && asked.own.is_empty() && asked.after.is_none());
+    narrow.then(|| view! { <a class="button" href=of.place()>"All values"</a> }).into_any()
+}
+
+/// Whose values they are, and which.
+fn head(of: Of, wanted: &ValuesWanted, first: &ValuesView) -> AnyView {
+    let title = format!("Data of {}", first.name);
+    let noderole = first.noderole;
+    let back = match of {
+        Of::Noderole(id) => view! { <a href=places::noderole(id)>{first.name.clone()}</a> }.into_any(),
+        Of::Run(id) => view! { <a href=places::run(id)>"Run " {id.0}</a> }.into_any(),
+    };
+    let about = match of {
+        Of::Noderole(id) => tabs(id, wanted).into_any(),
+        Of::Run(_) => view! {
+            <p class="muted">"What it was told when it began, secrets by name. " <a href=places::noderole_values(noderole)>"What a run would see now"</a></p>
+        }
+        .into_any(),
+    };
+    view! {
+        <Title text=title.clone()/>
+        <div class="head"><div><div class="muted">{back}</div><h1>{title}</h1></div></div>
+        {about}
+    }
+    .into_any()
 }
 
 fn missing() -> Failure {
@@ -88,12 +182,7 @@ fn missing() -> Failure {
 
 #[component]
 fn Loaded(of: Of, wanted: ValuesWanted, first: ValuesView) -> impl IntoView {
-    let title = format!("Data of {}", first.name);
-    let back = match of {
-        Of::Noderole(id) => view! { <a href=places::noderole(id)>{first.name.clone()}</a> }.into_any(),
-        Of::Run(id) => view! { <a href=places::run(id)>"Run " {id.0}</a> }.into_any(),
-    };
-    let (deployment, noderole) = (first.deployment, first.noderole);
+    let deployment = first.deployment;
     let surroundings = first.surroundings.clone();
     let ask = wanted.clone();
     let feed = Feed::new(first, move || of.ask(ask.clone()));
@@ -106,27 +195,8 @@ fn Loaded(of: Of, wanted: ValuesWanted, first: ValuesView) -> impl IntoView {
         };
         use_live().hear(vec![Topic::Deployment(deployment), Topic::Targets], NOW, hear);
     }
-    let about = match of {
-        Of::Noderole(id) => tabs(id, &wanted).into_any(),
-        Of::Run(_) => view! {
-            <p class="muted">"What it was told when it began, secrets by name. " <a href=places::noderole_values(noderole)>"What a run would see now"</a></p>
-        }
-        .into_any(),
-    };
     let page = Memo::new(move |_| feed.value().read().page.clone());
-    let (own, find) = (wanted.own, wanted.find.clone());
     view! {
-        <Title text=title.clone()/>
-        <div class="head"><div><div class="muted">{back}</div><h1>{title}</h1></div></div>
-        {about}
-        <Form method="GET" action=of.place() attr:class="filters" attr:role="search">
-            {own.then(|| view! { <input type="hidden" name="own" value="true"/> })}
-            <div class="field">
-                <label for="find-values">"Path, value or source contains"</label>
-                <input class="input" id="find-values" name="find" type="search" autocomplete="off" maxlength=VALUE_SHOWN value=find/>
-            </div>
-            <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
-        </Form>
         <ProblemNotice problem=feed.problem()/>
         <div class="card">{move || table(of, &wanted, page.get())}</div>
         {surroundings.map(beside)}

@@ -7,13 +7,16 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::components::Form;
 use leptos_router::hooks::use_query_map;
+use leptos_router::params::ParamsMap;
 
 use crate::calls;
 use crate::clock::{Moment, Span};
+use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::badge::shape;
-use crate::parts::list::{example_field, text_field, ways};
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load, rows};
+use crate::parts::list::{example_field, refused, text_field, ways};
+use crate::parts::notice::problem_in_page;
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_or, rows};
 use crate::places;
 
 /// The address of a part of what waits.
@@ -28,27 +31,42 @@ fn address(wanted: &WaitingWanted) -> String {
     }
 }
 
+/// What the page is asked for: a part of what waits, and the place in it as it was written.
+type Asked = (WaitingWanted, String);
+
+fn read(query: &ParamsMap) -> Asked {
+    let word = |name: &str| query.get(name).unwrap_or_default();
+    let (deployment, node, reason) = (word("deployment"), word("node"), word("reason"));
+    (WaitingWanted { deployment, node, reason, after: None }, word("after"))
+}
+
+/// A place that there is not is refused here, before anybody is asked, in words for people.
+fn at_place((wanted, after): Asked) -> Answer<WaitingWanted> {
+    if after.is_empty() {
+        return Ok(wanted);
+    }
+    let nowhere =
+        |_| refused("after: this address goes on behind a step that can’t be. Begin at its beginning.".to_owned());
+    Ok(WaitingWanted { after: Some(after.parse::<Behind>().map_err(nowhere)?), ..wanted })
+}
+
 /// What waits.
 #[component]
 pub fn Waiting() -> impl IntoView {
     let query = use_query_map();
-    let wanted = Memo::new(move |_| {
-        let query = query.read();
-        WaitingWanted {
-            deployment: query.get("deployment").unwrap_or_default(),
-            node: query.get("node").unwrap_or_default(),
-            reason: query.get("reason").unwrap_or_default(),
-            after: query.get("after").and_then(|text| text.parse::<Behind>().ok()),
-        }
-    });
-    let waiting = Resource::new(move || wanted.get(), calls::waiting);
-    let (deployment, node) =
-        (Signal::derive(move || wanted.read().deployment.clone()), Signal::derive(move || wanted.read().node.clone()));
+    let asked = Memo::new(move |_| read(&query.read()));
+    let fetch = |asked: Asked| async move {
+        let wanted = at_place(asked)?;
+        Ok((wanted.clone(), calls::waiting(wanted).await?))
+    };
+    let waiting = Resource::new(move || asked.get(), fetch);
+    let word = move |of: fn(&WaitingWanted) -> &String| Signal::derive(move || of(&asked.read().0).clone());
+    let (deployment, node) = (word(|wanted| &wanted.deployment), word(|wanted| &wanted.node));
     let reason = move || {
-        let reason = Some(wanted.read().reason.clone()).filter(|reason| !reason.is_empty());
+        let reason = Some(asked.read().0.reason.clone()).filter(|reason| !reason.is_empty());
         reason.map(|reason| view! { <input type="hidden" name="reason" value=reason/> })
     };
-    let is_part = move || wanted.with(|w| !(w.deployment.is_empty() && w.node.is_empty()));
+    let is_part = move || asked.with(|(wanted, _)| !(wanted.deployment.is_empty() && wanted.node.is_empty()));
     view! {
         <Title text="Why not yet"/>
         <div class="head"><h1>"Why not yet"</h1></div>
@@ -59,8 +77,24 @@ pub fn Waiting() -> impl IntoView {
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
             {move || is_part().then(|| view! { <a class="button quiet" href=places::WAITING>"Everywhere"</a> })}
         </Form>
-        {load(waiting, move |first| view! { <Found first wanted=wanted.get_untracked()/> })}
+        {load_or(
+            waiting,
+            |(wanted, first)| view! { <Found first wanted/> },
+            move |problem| problem_in_page(problem, ways_out(&asked.read_untracked())),
+        )}
         <SameList of=api::calls::List::Waiting/>
+    }
+    .into_any()
+}
+
+/// The ways out of what the address asks for.
+fn ways_out((wanted, after): &Asked) -> AnyView {
+    let part = address(wanted);
+    let all = (part != places::WAITING || !after.is_empty()).then_some(places::WAITING);
+    let first = (!after.is_empty()).then_some(part);
+    view! {
+        {first.map(|first| view! { <a class="button" href=first>"From its beginning"</a> })}
+        {all.map(|all| view! { <a class="button" href=all>"Everything that waits"</a> })}
     }
     .into_any()
 }

@@ -54,7 +54,7 @@ fn pill((colour, shape, word): (&'static str, Icon, &'static str)) -> impl IntoV
     view! { <span class="pill" data-state=colour>{drawn(shape, "icon")} {word}</span> }.into_any()
 }
 
-/// The runs that a worker holds, each a link, and how many more there are.
+/// The runs that a worker holds, each a link, and how many more there are; and the way to all that it ever had.
 fn runs(worker: &WorkerView) -> impl IntoView + use<> {
     let links = worker.runs.iter().map(|run| view! { <a href=places::run(*run)>"run " {run.0}</a> " " });
     let beyond = worker.held - i64::try_from(worker.runs.len()).unwrap_or(i64::MAX);
@@ -64,7 +64,8 @@ fn runs(worker: &WorkerView) -> impl IntoView + use<> {
             <span class="num">{held}</span>
             <div class="links">
                 {links.collect_view()}
-                {(beyond > 0).then(|| view! { <span class="muted">{format!("and {beyond} more")}</span> })}
+                {(beyond > 0).then(|| view! { <span class="muted">{format!("and {beyond} more")}</span> " " })}
+                <a href=places::runs_by(&worker.name) aria-label=format!("All runs of {}", worker.name)>"all its runs"</a>
             </div>
         </div>
     }

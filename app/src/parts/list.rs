@@ -28,9 +28,28 @@ pub const COLUMNS: &str = "columns";
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Asked {
     name: &'static str,
-    /// How it reads before its value: `name contains`. None: it hides nothing, it says which list this is.
-    label: Option<&'static str>,
     value: String,
+    role: Role,
+}
+
+/// What something that a list is asked for does to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It hides a part of it. How it reads before its value: `name contains`.
+    Narrows(&'static str),
+    /// It says which list this is.
+    Which,
+    /// It is about what stands beside the list, and a field of the form asks for it.
+    Beside,
+}
+
+impl Asked {
+    fn label(&self) -> Option<&'static str> {
+        match self.role {
+            Role::Narrows(label) => Some(label),
+            Role::Which | Role::Beside => None,
+        }
+    }
 }
 
 /// A list as its address asks for it.
@@ -61,18 +80,30 @@ impl<S: Sort> Listed<S> {
     }
 
     /// Asked for this, too; nothing, if it is empty. `label` is how it reads before its value.
-    pub fn asked(mut self, name: &'static str, label: &'static str, value: &str) -> Self {
+    pub fn asked(self, name: &'static str, label: &'static str, value: &str) -> Self {
+        self.having(name, value, Role::Narrows(label))
+    }
+
+    /// Which of several lists this is: it is carried on, and hides nothing.
+    pub fn kept(self, name: &'static str, value: &str) -> Self {
+        self.having(name, value, Role::Which)
+    }
+
+    /// What the same form asks for beside the list: it is carried on, and hides nothing.
+    pub fn beside(self, name: &'static str, value: &str) -> Self {
+        self.having(name, value, Role::Beside)
+    }
+
+    fn having(mut self, name: &'static str, value: &str, role: Role) -> Self {
         if !value.is_empty() {
-            self.filters.push(Asked { name, label: Some(label), value: value.to_owned() });
+            self.filters.push(Asked { name, value: value.to_owned(), role });
         }
         self
     }
 
-    /// Which of several lists this is: it is carried on, and hides nothing.
-    pub fn kept(mut self, name: &'static str, value: &str) -> Self {
-        if !value.is_empty() {
-            self.filters.push(Asked { name, label: None, value: value.to_owned() });
-        }
+    /// The same list with nothing beside it.
+    pub fn without_beside(mut self) -> Self {
+        self.filters.retain(|asked| asked.role != Role::Beside);
         self
     }
 
@@ -137,19 +168,19 @@ impl<S: Sort> Listed<S> {
 
     /// Whether something hides a part of it.
     pub fn is_narrow(&self) -> bool {
-        self.filters.iter().any(|asked| asked.label.is_some())
+        self.filters.iter().any(|asked| asked.label().is_some())
     }
 
     /// What the form carries on without asking for it.
     fn kept_words(&self) -> Vec<(&'static str, String)> {
-        let kept = self.filters.iter().filter(|asked| asked.label.is_none());
+        let kept = self.filters.iter().filter(|asked| asked.role == Role::Which);
         let kept = kept.map(|asked| (asked.name, asked.value.clone()));
         let columns = Some((COLUMNS, self.columns.clone())).filter(|(_, columns)| !columns.is_empty());
         kept.chain(columns).collect()
     }
 
     fn words<'a>(&'a self, with_filters: bool, sort: &'a str, place: &'a str) -> Vec<(&'a str, &'a str)> {
-        let carried = |asked: &&Asked| with_filters || asked.label.is_none();
+        let carried = |asked: &&Asked| with_filters || asked.label().is_none();
         let filters = self.filters.iter().filter(carried).map(|asked| (asked.name, asked.value.as_str()));
         let usual = sort.parse::<Order<S>>().is_ok_and(Order::is_usual);
         let sort = if usual { "" } else { sort };
@@ -198,13 +229,13 @@ impl<S: Sort> Listed<S> {
 
     /// What hides a part of it: `name contains “db”, state is “dead”`.
     pub fn narrowed(&self) -> String {
-        let said = |asked: &Asked| asked.label.map(|label| format!("{label} “{}”", asked.value));
+        let said = |asked: &Asked| asked.label().map(|label| format!("{label} “{}”", asked.value));
         self.filters.iter().filter_map(said).collect::<Vec<_>>().join(", ")
     }
 }
 
 /// What was asked for is not there to be asked for.
-fn refused(detail: String) -> Failure {
+pub fn refused(detail: String) -> Failure {
     let problem = Problem::invalid(detail);
     #[cfg(feature = "ssr")]
     crate::respond::status(problem.status);

@@ -2,6 +2,7 @@
 
 pub mod act;
 pub mod badge;
+mod deployment_field;
 pub mod dialog;
 pub mod feed;
 pub mod foresight;
@@ -20,6 +21,7 @@ pub mod same;
 
 pub use act::act;
 pub use badge::{Counts, RunPill, StatePill, mark};
+pub use deployment_field::DeploymentField;
 pub use dialog::{Dialog, DialogHandle};
 pub use feed::Feed;
 pub use icon::{Icon, icon};

@@ -49,6 +49,13 @@ async fn a_node_goes_elsewhere_and_has_its_own_proposal_from_where_it_is_shown()
     ]);
     let panel = get(&Fake::new(|_| {}), &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await;
     panel.says(&["Propose changes on web-4.rack1.example.com alone", "action=\"/call/propose_on_node\""]);
+    let fake = Fake::new(|_| {});
+    let moved = post(&fake, "/call/propose_move", "deployment=+web+&node=web-6.rack1.example.com").await;
+    assert_eq!(
+        (moved.status, moved.location.as_deref()),
+        (302, Some("/deployments/web?bring=web-6.rack1.example.com"))
+    );
+    assert!(fake.0.lock().expect("no test died here").told.contains(&"propose web".to_owned()));
     let sent = get(&Fake::new(|_| {}), "/deployments/web?bring=web-6.rack1.example.com").await;
     sent.says(&["web-6.rack1.example.com", "waits to be moved here"]);
 }

@@ -11,7 +11,7 @@ use api::catalog::{
     RolesWanted,
 };
 use api::console::*;
-use api::listing::{BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted};
+use api::listing::{BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::{
     Carried, FactsOf, Life, LookPage, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView,
     TriedAddress, Way,
@@ -1178,8 +1178,16 @@ impl Console for Fake {
     async fn policy(&self) -> Result<PolicyView, Problem> {
         self.read(|world| world.policy.clone())
     }
-    async fn deployments(&self) -> Result<Vec<DeploymentSummary>, Problem> {
-        self.read(|world| world.deployments.clone())
+    async fn deployments(&self, wanted: DeploymentsWanted) -> Result<DeploymentPage, Problem> {
+        self.told(format!("deployments {}", serde_json::to_string(&wanted).expect("words")));
+        self.read(|world| {
+            let fits = |deployment: &&DeploymentSummary| deployment.name.as_str().contains(&wanted.filter);
+            let mut deployments: Vec<DeploymentSummary> = world.deployments.iter().filter(fits).cloned().collect();
+            if wanted.sort.falling {
+                deployments.reverse();
+            }
+            DeploymentPage { deployments, next: world.long.then(|| Cursor::from("system web".to_owned())) }
+        })
     }
     async fn board(&self, name: &str) -> Result<Board, Problem> {
         let board = self.read(|world| world.board.clone())?;
@@ -1203,10 +1211,10 @@ impl Console for Fake {
     }
     async fn noderole_values(&self, id: NoderoleId, wanted: ValuesWanted) -> Result<ValuesView, Problem> {
         self.told(format!("values {}", serde_json::to_string(&wanted).expect("JSON")));
-        Ok(values(id, None))
+        self.read(|_| values(id, None))
     }
     async fn run_values(&self, id: RunId, _: ValuesWanted) -> Result<ValuesView, Problem> {
-        Ok(values(noderole(4, "gateway"), Some(id)))
+        self.read(|_| values(noderole(4, "gateway"), Some(id)))
     }
     async fn nodes(&self, wanted: NodesWanted) -> Result<NodePage, Problem> {
         let fits = |node: &&NodeSummary| node.fqdn.contains(&wanted.filter);
@@ -1304,9 +1312,9 @@ impl Console for Fake {
         self.read(|world| world.opened.clone())
     }
 
-    async fn targets(&self, deployment: Option<String>, before: Option<TargetNo>) -> Result<TargetPage, Problem> {
-        self.told(format!("targets {deployment:?} {before:?}"));
-        known(deployment.as_deref())?;
+    async fn targets(&self, wanted: TargetsWanted) -> Result<TargetPage, Problem> {
+        self.told(format!("targets {}", serde_json::to_string(&wanted).expect("words")));
+        known(Some(wanted.deployment.as_str()).filter(|name| !name.is_empty()))?;
         self.read(|world| world.targets.clone())
     }
     async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem> {
@@ -1417,14 +1425,6 @@ impl Console for Fake {
     }
     async fn foresee(&self, _: ProposalId, _: Vec<Edit>) -> Result<Foreseen, Problem> {
         self.read(|_| Foreseen { refused: vec![], lines: vec!["Nothing is removed.".into()] })
-    }
-    async fn find_deployments(&self, wanted: DeploymentsWanted) -> Result<Vec<DeploymentSummary>, Problem> {
-        let mut all = self.deployments().await?;
-        all.retain(|deployment| deployment.name.as_str().contains(&wanted.filter));
-        if wanted.sort.falling {
-            all.reverse();
-        }
-        Ok(all)
     }
     async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem> {
         let after = wanted.after.map(|place| place.to_string());

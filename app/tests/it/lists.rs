@@ -33,11 +33,11 @@ const LISTS: &[List] = &[
     },
     List {
         path: "/runs",
-        words: &[("state", "failed"), ("deployment", "web"), ("node", "n1"), ("role", "app")],
+        words: &[("state", "failed"), ("deployment", "web"), ("node", "n1"), ("role", "app"), ("worker", "w1")],
         sort: "took",
         place: Some(("before", "7")),
         odd: Some("state=sleeping"),
-        same: &["/runs?", "state=failed", "deployment=web", "node=n1", "role=app", "sort=took"],
+        same: &["/runs?", "state=failed", "deployment=web", "node=n1", "role=app", "worker=w1", "sort=took"],
         heads: &["Run", "State", "Noderole", "Deployment", "Worker", "Took", "Queued"],
         many: "runs",
     },
@@ -105,7 +105,7 @@ const LISTS: &[List] = &[
         path: "/deployments",
         words: &[("filter", "web"), ("state", "error")],
         sort: "-nodes",
-        place: None,
+        place: Some(("after", "system%20web")),
         odd: Some("state=blue"),
         same: &["/deployments?", "filter=web", "state=error", "sort=-nodes"],
         heads: &["Deployment", "Steps", "Nodes", "Under way", "Changed by"],
@@ -115,7 +115,7 @@ const LISTS: &[List] = &[
         path: "/graph",
         words: &[("filter", "web"), ("state", "error")],
         sort: "name",
-        place: None,
+        place: Some(("after", "system%20web")),
         odd: Some("state=blue"),
         same: &["/deployments?", "filter=web", "state=error", "sort=name"],
         heads: &["Deployment", "Steps", "Nodes", "Under way", "Changed by"],
@@ -249,6 +249,49 @@ async fn deployments_can_be_a_tree_again() {
     let fake = Fake::new(|_| {});
     get(&fake, "/deployments?sort=name&filter=w").await.says(&["href=\"/deployments?filter=w\"", "As a tree"]);
     get(&fake, "/deployments").await.says_not(&["As a tree"]);
+}
+
+#[tokio::test]
+async fn deployments_come_a_page_at_a_time_and_a_page_is_a_stretch_of_the_tree() {
+    let fake = Fake::new(|world| world.long = true);
+    get(&fake, "/deployments?state=idle").await.says(&["href=\"/deployments?state=idle&amp;after=system%20web\""]);
+    let rest = get(&fake, "/deployments?after=system%20web").await;
+    rest.says(&["data-depth=\"1\"", "href=\"/deployments\""]);
+    let told = fake.0.lock().expect("no test died here").told.clone();
+    assert!(
+        told.iter().any(|said| said.starts_with("deployments ") && said.contains("\"after\":\"system web\"")),
+        "{told:?}"
+    );
+    let graphs = get(&fake, "/graph").await;
+    graphs.says(&["href=\"/graph?after=system%20web\""]);
+}
+
+#[tokio::test]
+async fn the_line_of_targets_has_an_order_and_a_place_and_says_which_there_are_not() {
+    let fake = Fake::new(|world| world.targets.next = Some(api::listing::Cursor::from("2".to_owned())));
+    let newest = get(&fake, "/blueprints?deployment=web&from=1").await;
+    newest.says(&["newest first", "Older", "href=\"/blueprints?deployment=web&amp;from=1&amp;before=2\""]);
+    newest.says(&["name=\"deployment\" list=\"blueprints-deployment-offered\"", "name=\"sort\"", "name=\"to\""]);
+    newest.says_not(&["type=\"hidden\" name=\"from\""]);
+    get(&fake, "/blueprints?sort=number").await.says(&["oldest first", "Next", "/api/v1/targets?sort=number"]);
+    for (odd, said) in [
+        ("before=x", "before: this address goes on behind a row"),
+        ("sort=colour", "There are: number, -number."),
+        ("sort=number&before=2", "before: this address goes on behind a row"),
+    ] {
+        let page = get(&fake, &format!("/blueprints?deployment=web&{odd}")).await;
+        assert_eq!((page.status, page.body.matches("<h1").count()), (400, 1), "{odd}");
+        page.says(&[said, "value=\"web\"", "href=\"/blueprints\" class=\"button\">All "]);
+    }
+}
+
+#[tokio::test]
+async fn a_worker_leads_to_its_runs() {
+    let fake = Fake::new(|_| {});
+    let name = fake.0.lock().expect("no test died here").overseen.workers[0].name.clone();
+    let link = format!("href=\"/runs?worker={}\"", name.replace(' ', "%20"));
+    get(&fake, "/workers").await.says(&[&link, "all its runs"]);
+    get(&fake, "/runs?worker=w1").await.says(&["value=\"w1\"", "gantry run list --worker w1"]);
 }
 
 #[tokio::test]

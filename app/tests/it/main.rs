@@ -641,7 +641,7 @@ async fn every_page_loads_once_what_it_shows() {
         ("/runs".into(), 2),
         ("/runs/1006".into(), 2),
         ("/nodes".into(), 2),
-        ("/blueprints?from=1&to=2".into(), 4),
+        ("/blueprints?from=1&to=2".into(), 3),
         ("/catalog".into(), 2),
     ] {
         let page = get(&Fake::new(|_| {}), &path).await;

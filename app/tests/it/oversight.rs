@@ -387,6 +387,12 @@ async fn the_search_names_things_by_kind_and_leads_to_each() {
     assert!(!told(&asked_nothing).iter().any(|said| said.starts_with("search")));
     let none = Fake::new(|world| world.overseen.found = Found::default());
     get(&none, "/search?q=zzz").await.says(&["Nothing is called like that"]);
+    let same = get(&Fake::new(|_| {}), "/search?q=it's").await;
+    same.says(&["gantry search 'it'", "/api/v1/search?q=it%27s"]);
+    let away = Fake::new(|world| world.problem = Some(Problem::unavailable("The database does not answer.")));
+    let away = get(&away, "/search?q=web").await;
+    assert_eq!((away.status, away.body.matches("<h1").count()), (503, 1));
+    away.says(&["value=\"web\"", "Search anew"]);
 }
 
 #[tokio::test]

@@ -30,7 +30,28 @@ async fn each_value_leads_to_what_brought_it() {
     let asked = ValuesWanted { find: "x".into(), after: Some("/a".into()), own: true };
     let asked = format!("values {}", serde_json::to_string(&asked).expect("JSON"));
     assert!(fake.0.lock().expect("no test died here").told.contains(&asked));
-    assert_eq!(get(&fake, "/noderoles/none/data").await.status, 404);
+    let nothing = get(&fake, "/noderoles/none/data").await;
+    assert_eq!((nothing.status, nothing.body.matches("<h1").count()), (404, 1));
+    nothing.says_not(&["name=\"find\""]);
+}
+
+#[tokio::test]
+async fn the_form_stays_whatever_the_server_says_and_commands_are_what_is_asked_for() {
+    let fake = Fake::new(|_| {});
+    let odd = get(&fake, &format!("{NODEROLE}?own=perhaps&find=app")).await;
+    assert_eq!((odd.status, odd.body.matches("<h1").count()), (400, 1));
+    odd.says(&["There are: true, false.", "name=\"find\"", "value=\"app\"", "All values"]);
+    let away = Fake::new(|world| world.problem = Some(api::Problem::unavailable("The database does not answer.")));
+    let away = get(&away, "/runs/1004/data?find=app").await;
+    assert_eq!(away.status, 503);
+    away.says(&["name=\"find\"", "value=\"app\"", "The database does not answer."]);
+    let id = NODEROLE.split('/').nth(2).expect("an id");
+    let own = get(&fake, &format!("{NODEROLE}?own=true&find=app")).await;
+    own.says(&[
+        &format!("gantry noderole data {id} --find app --own"),
+        &format!("/api/v1/noderoles/{id}/data?find=app&amp;own=true"),
+    ]);
+    get(&fake, "/runs/1004/data").await.says(&["gantry run data 1004", "/api/v1/runs/1004/data"]);
 }
 
 #[tokio::test]

@@ -43,6 +43,18 @@ async fn a_reason_has_pages_of_its_own_and_keeps_the_filter() {
 }
 
 #[tokio::test]
+async fn a_place_that_can_not_be_is_said_beside_the_form_with_the_ways_out() {
+    let page = get(&Fake::new(|_| {}), "/waiting?deployment=web&reason=held&after=7").await;
+    assert_eq!((page.status, page.body.matches("<h1").count()), (400, 1));
+    page.says(&[
+        "after: this address goes on behind a step that can’t be.",
+        "value=\"web\"",
+        "href=\"/waiting?deployment=web&amp;reason=held\" class=\"button\">From its beginning",
+        "href=\"/waiting\" class=\"button\">Everything that waits",
+    ]);
+}
+
+#[tokio::test]
 async fn where_nothing_waits_the_page_says_so() {
     let page = get(&Fake::new(|world| world.waits.clear()), "/waiting").await;
     page.says(&["Nothing waits", "Every step is done or under way."]);

@@ -20,7 +20,7 @@ pub mod shell;
 mod work;
 
 pub use edits::{bind, discard, edit, propose, propose_on_node, redo, submit, unbind, undo};
-pub use lists::{List, list};
+pub use lists::{List, list, noderole_data, run_data, search};
 pub use machines::{
     NewNode, add_node, change_node, mint_node_token, node_looks, node_results, revoke_node_token, set_available,
     show_node, take_out_node,

@@ -125,7 +125,7 @@ pub struct StateCounts {
     pub error: i64,
 }
 
-/// A deployment in the list of all, in the order of the tree.
+/// A deployment in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentSummary {
@@ -145,6 +145,16 @@ pub struct DeploymentSummary {
     pub submission: Option<SubmissionId>,
     /// The target that last changed it.
     pub target: TargetNo,
+}
+
+/// A page of deployments.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeploymentPage {
+    /// In the order that was asked for: each directly below the one above it, siblings by their names, if none was.
+    pub deployments: Vec<DeploymentSummary>,
+    /// Give this to get the next page.
+    pub next: Option<Cursor>,
 }
 
 /// The deployment board.
@@ -963,10 +973,10 @@ pub enum TargetKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TargetPage {
-    /// Newest first.
+    /// In the order that was asked for: newest first, if none was.
     pub targets: Vec<TargetSummary>,
-    /// Give this as `before` to get the next page.
-    pub next: Option<TargetNo>,
+    /// Give this to get the next page.
+    pub next: Option<Cursor>,
     /// The newest target of all.
     pub head: TargetNo,
     /// The target that removed the deployment whose line it is.

@@ -15,7 +15,8 @@ use crate::At;
 use crate::audit::{AuditEntry, AuditPage};
 use crate::catalog::{ImportPage, ImportReport, RolePage, RoleSummary};
 use crate::console::{
-    BarclampVersion, CatalogPage, NodePage, NodeSummary, ProposalSummary, ReviewSummary, RunPage, RunSummary,
+    BarclampVersion, CatalogPage, DeploymentPage, DeploymentSummary, NodePage, NodeSummary, ProposalSummary,
+    ReviewSummary, RunPage, RunSummary,
 };
 use crate::people::{PersonPage, PersonView};
 use crate::reviews::{ProposalPage, ReviewPage};
@@ -275,6 +276,7 @@ macro_rules! paged {
 }
 
 paged! {
+    DeploymentPage: deployments of DeploymentSummary,
     NodePage: nodes of NodeSummary,
     RunPage: runs of RunSummary,
     CatalogPage: versions of BarclampVersion,
@@ -363,8 +365,8 @@ sort! {
 sort! {
     /// What deployments are sorted by.
     DeploymentSort, Order::rising(Self::Tree), {
-        /// Where they stand in their tree, from *system* down.
-        Tree "tree" [Number],
+        /// Where they stand in their tree, from *system* down: the names on the way there.
+        Tree "tree" [Text],
         /// Their names.
         Name "name" [Text],
         /// How many nodes they have.
@@ -373,6 +375,14 @@ sort! {
         Errors "errors" [Number, Text],
         /// The target that changed them last.
         Target "target" [Number, Text],
+    }
+}
+
+sort! {
+    /// What targets are sorted by.
+    TargetSort, Order::falling(Self::Number), {
+        /// Their numbers, which are their order in time.
+        Number "number" [Number],
     }
 }
 
@@ -429,6 +439,8 @@ pub struct RunsWanted {
     pub node: String,
     /// Of this role; empty: of any.
     pub role: String,
+    /// That this worker carries out, or did, by its name or its id; empty: any, and none yet.
+    pub worker: String,
     /// Queued from this moment on, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<At>,
@@ -539,6 +551,23 @@ pub struct DeploymentsWanted {
     pub state: Option<DeploymentState>,
     /// In this order.
     pub sort: Order<DeploymentSort>,
+    /// Where the page before said that the next one begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Cursor>,
+}
+
+/// Which targets a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct TargetsWanted {
+    /// That changed this deployment, by its name; empty: all.
+    pub deployment: String,
+    /// In this order.
+    pub sort: Order<TargetSort>,
+    /// Where the page before said that the next one begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Cursor>,
 }
 
 /// Which barclamps a list shows.

@@ -431,7 +431,7 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
     let open = |line: String| {
         let all: Value = serde_json::from_str(&line).unwrap();
-        all.as_array().unwrap().iter().filter(|one| !one["proposal"].is_null()).count()
+        all["deployments"].as_array().unwrap().iter().filter(|one| !one["proposal"].is_null()).count()
     };
     assert_eq!(open(lines.next().unwrap().unwrap()), 0);
     house.gantry(&["deployment", "propose", "edge"]).ok();

@@ -432,7 +432,7 @@ fn chosen(all: Vec<DeploymentSummary>, names: &[String], every: bool) -> Outcome
 fn deployments(client: &Client, names: &[String], every: bool, most: Most) -> Outcome {
     let mut watch = Watch::new(client, most, "");
     loop {
-        let all = watch.ask(|server| server.read::<Vec<DeploymentSummary>>("/deployments"))?;
+        let all = watch.ask(|server| names::deployments(server, names, every))?;
         if let Some(all) = all {
             let these = chosen(all, names, every).inspect_err(|_| watch.end())?;
             let mut counts = StateCounts::default();

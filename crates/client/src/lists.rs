@@ -223,8 +223,8 @@ pub(crate) fn word(item: &Value, word: &str) -> String {
 pub(crate) fn deployments() -> List {
     List {
         path: "/deployments".into(),
-        items: "",
-        cursor: "",
+        items: "deployments",
+        cursor: "after",
         columns: &[
             ("NAME", |v| {
                 " ".repeat(2 * usize::try_from(v["depth"].as_u64().unwrap_or_default()).unwrap_or_default())
@@ -603,7 +603,10 @@ mod tests {
     #[test]
     fn a_list_of_none_says_so() {
         let paper = Paper::new(false);
-        assert_eq!(deployments().text(&json!([]), paper), "No deployment is like that.\n");
+        assert_eq!(
+            deployments().text(&json!({"deployments": [], "next": null}), paper),
+            "No deployment is like that.\n"
+        );
         assert_eq!(runs().text(&json!({"runs": [], "next": null}), paper), "No run is like that.\n");
     }
 

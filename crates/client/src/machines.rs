@@ -326,6 +326,9 @@ pub(crate) enum Noderole {
     Data {
         /// NODE/ROLE, such as n1/app, or its id
         noderole: String,
+        /// What it says itself and others see of it, instead
+        #[arg(long)]
+        own: bool,
         #[command(flatten)]
         values: Values,
     },
@@ -352,9 +355,9 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
             let id = names::noderole(server, noderole)?;
             client.show(*again, || server.get(&format!("/noderoles/{id}")), pages::noderole)
         }
-        Noderole::Data { noderole, values } => {
+        Noderole::Data { noderole, own, values } => {
             let id = names::noderole(server, noderole)?;
-            data(client, &format!("/noderoles/{id}/data"), values)
+            data(client, &format!("/noderoles/{id}/data"), values, *own)
         }
         Noderole::Retry { noderole, because } => {
             let id = names::noderole(server, noderole)?;
@@ -365,9 +368,9 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
 }
 
 /// Every value, however many pages that takes.
-fn data(client: &Client, path: &str, wanted: &Values) -> Outcome {
+fn data(client: &Client, path: &str, wanted: &Values, own: bool) -> Outcome {
     let Client { server, paper } = client;
-    let mut query = Query::default().with("find", &wanted.find);
+    let mut query = Query::default().with("find", &wanted.find).with("own", own);
     let mut whole = server.get(&query.behind(path))?;
     while let Some(page) = whole.get_mut("page").and_then(Value::as_object_mut) {
         let Some(next) = page.get("next").and_then(Value::as_str) else { break };
@@ -405,6 +408,9 @@ pub(crate) enum Run {
         /// Of this role
         #[arg(long, value_name = "ROLE")]
         role: Option<String>,
+        /// That this worker carries out, or did: its name or its id
+        #[arg(long, value_name = "WORKER")]
+        worker: Option<String>,
         #[command(flatten)]
         between: Between,
         #[command(flatten)]
@@ -446,17 +452,18 @@ impl Between {
 pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
     let Client { server, paper } = client;
     match command {
-        Run::List { state, deployment, node, role, between, much } => {
+        Run::List { state, deployment, node, role, worker, between, much } => {
             let node = node.as_deref().map(|node| names::node(server, node)).transpose()?.map(|node| node.fqdn);
             let query = Query::default()
                 .with("state", state)
                 .with("deployment", deployment)
                 .with("node", &node)
-                .with("role", role);
+                .with("role", role)
+                .with("worker", worker);
             client.list(&lists::runs(), &between.words(query), much)
         }
         Run::Show { id, again } => client.show(*again, || server.get(&format!("/runs/{id}")), pages::run),
-        Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values),
+        Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values, false),
         Run::Cancel { id } => {
             let answer = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
             paper.either(&answer, &format!("Run {id} is asked to end."))

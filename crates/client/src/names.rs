@@ -7,7 +7,7 @@ use engine::ids::{NodeId, NoderoleId};
 use engine::plan::resolve::nearest;
 use serde_json::Value;
 
-use api::console::{DeploymentSummary, NodePage, NodeSummary};
+use api::console::{DeploymentPage, DeploymentSummary, NodePage, NodeSummary};
 
 use crate::address::{Query, part};
 use crate::exit::{Failure, Outcome};
@@ -24,12 +24,59 @@ pub(crate) fn near<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) ->
 
 /// A deployment by its name.
 pub(crate) fn deployment(server: &Server, name: &str) -> Outcome<DeploymentSummary> {
-    let all: Vec<DeploymentSummary> = server.read("/deployments")?;
+    named(name, |query| server.read(&query.behind("/deployments")))
+}
+
+/// Those of these names, each of which has to be there; or all that there are. Many are looked for in the list of all, so there are as
+/// many requests as that has pages, and not one for each name.
+pub(crate) fn deployments(server: &Server, names: &[String], every: bool) -> Outcome<Vec<DeploymentSummary>> {
+    if !every && names.len() <= ONE_BY_ONE {
+        return names.iter().map(|name| deployment(server, name)).collect();
+    }
+    let mut all = Vec::new();
+    pages(
+        Query::default(),
+        |query| server.read(&query.behind("/deployments")),
+        |page| {
+            all.extend(page);
+            true
+        },
+    )?;
+    Ok(all)
+}
+
+fn named(name: &str, ask: impl Fn(&Query) -> Outcome<DeploymentPage>) -> Outcome<DeploymentSummary> {
+    let mut found = None;
+    pages(Query::default().with("filter", name), &ask, |page| {
+        found = page.into_iter().find(|one| one.name.as_str() == name);
+        found.is_none()
+    })?;
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    let mut all = Vec::new();
+    pages(Query::default(), ask, |page| {
+        all.extend(page);
+        true
+    })?;
     let near = near(name, all.iter().map(|one| one.name.as_str()));
-    let found = all.into_iter().find(|one| one.name.as_str() == name);
-    found.ok_or_else(|| {
-        Failure::Nothing(format!("there is no deployment {name}{near}\n`gantry deployment list` has them."))
-    })
+    Err(Failure::Nothing(format!("there is no deployment {name}{near}\n`gantry deployment list` has them.")))
+}
+
+/// Shows pages of deployments to whoever says whether to go on.
+fn pages(
+    mut query: Query,
+    ask: impl Fn(&Query) -> Outcome<DeploymentPage>,
+    mut see: impl FnMut(Vec<DeploymentSummary>) -> bool,
+) -> Outcome {
+    loop {
+        let DeploymentPage { deployments, next } = ask(&query)?;
+        let goes_on = see(deployments);
+        match next.filter(|_| goes_on) {
+            Some(next) => query = query.with("after", next.to_string()),
+            None => return Ok(()),
+        }
+    }
 }
 
 /// What a name of a node comes to; else what is wrong with it, for whoever asks to place.

@@ -7,6 +7,7 @@ use api::Problem;
 use api::console::{
     Comparison, Deceiving, PAGE_SIZE, Point, Side as ComparedSide, TargetKind, TargetPage, TargetSummary,
 };
+use api::listing::{Cursor, Key, TargetsWanted};
 use engine::Hash;
 use engine::blueprint::consequences::{self, consequences};
 use engine::blueprint::difference::Sides;
@@ -24,29 +25,29 @@ use crate::people::{Actor, Permission};
 use crate::present::{Present, load};
 use crate::problems::from_store;
 use crate::versions::{self, Side};
-use crate::words::at;
-use crate::{Control, aside};
+use crate::words::{self, at};
+use crate::{Control, aside, paging};
 
 impl Control {
-    /// Targets, newest first, before `before`: all, or those that changed a deployment.
-    pub async fn targets(
-        &self,
-        actor: &Actor,
-        deployment: Option<&str>,
-        before: Option<TargetNo>,
-    ) -> Result<TargetPage, Problem> {
+    /// A page of targets: of all, or of those that changed a deployment.
+    pub async fn targets(&self, actor: &Actor, wanted: &TargetsWanted) -> Result<TargetPage, Problem> {
         actor.require(Permission::Viewer)?;
+        let behind = match paging::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
+            Some([Key::Number(number)]) => Some(TargetNo(*number)),
+            _ => None,
+        };
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let deployment = match deployment {
+        let deployment = match words::asked(&wanted.deployment)? {
             Some(name) => Some(Once::named(&mut connection, &present, name).await?),
             None => None,
         };
         let (deployment, removed_in) = (deployment.map(|once| once.id), deployment.and_then(|once| once.removed_in));
-        let rows = reading::targets(&mut connection, deployment, before).await.map_err(from_store)?;
+        let rows = reading::targets(&mut connection, deployment, wanted.sort, behind).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         let targets: Vec<_> = rows.into_iter().take(PAGE_SIZE).map(to_target).collect::<Result<_, _>>()?;
-        let next = targets.last().filter(|_| more).map(|target| target.number);
+        let last = targets.last().filter(|_| more);
+        let next = last.map(|target: &TargetSummary| Cursor::behind(wanted.sort, &[Key::from(target.number.0)]));
         Ok(TargetPage { targets, next, head: present.head.number, removed_in })
     }
 

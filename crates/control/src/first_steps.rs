@@ -45,6 +45,6 @@ impl Control {
 /// Where somebody may begin: the first deployment below *system* that they may change and that nobody is changing.
 fn beginning(actor: &Actor, present: &Present, is_proposed: impl Fn(&DeploymentId) -> bool) -> Option<DeploymentName> {
     let may = |id| actor.may_in(Permission::Operator, id) && !is_proposed(&id);
-    let (id, _) = tree(present).into_iter().find(|(id, depth)| *depth > 0 && may(*id))?;
-    present.skeleton.deployments.get(&id).map(|deployment| deployment.name.clone())
+    let found = tree(present).into_iter().find(|placed| placed.depth > 0 && may(placed.id))?;
+    present.skeleton.deployments.get(&found.id).map(|deployment| deployment.name.clone())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::Problem;
 use api::console::StateCounts;
+use api::listing::{Sort, TargetSort};
 use api::overview::{
     COMMITS, DeploymentTally, Hour, NodeTally, Overview, PolicyView, QueueTally, TargetView, Way, WorkerTally,
 };
@@ -44,7 +45,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let hours = reading::hours(&mut connection, RUNS_COUNTED).await.map_err(from_store)?;
         let hour = |row: reading::HourRow| Hour { from: at(row.hour), runs: row.runs, failed: row.failed };
-        let rows = reading::targets(&mut connection, None, None).await.map_err(from_store)?;
+        let rows = reading::targets(&mut connection, None, TargetSort::USUAL, None).await.map_err(from_store)?;
         let commits = rows.into_iter().take(COMMITS).map(to_target).collect::<Result<_, _>>()?;
         Ok(Overview {
             target: present.head.number,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use api::Problem;
 use api::console::{
-    AttribView, DataLayer, DeploymentSummary, Frame, Me, NoderoleDraft, NoderoleRef, NoderoleView, PAGE_SIZE,
-    Provenance, RunPage, RunState, RunSummary, RunView, StepState,
+    AttribView, DataLayer, DeploymentPage, DeploymentSummary, Frame, Me, NoderoleDraft, NoderoleRef, NoderoleView,
+    PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
 use api::listing::{Cursor, DeploymentSort, DeploymentState, DeploymentsWanted, Key, RunsWanted};
 use api::reviews::Waiting;
@@ -79,33 +79,24 @@ impl Control {
         })
     }
 
-    /// All deployments in the order of their tree.
-    pub async fn deployments(&self, actor: &Actor) -> Result<Vec<DeploymentSummary>, Problem> {
-        self.find_deployments(actor, &DeploymentsWanted::default()).await
-    }
-
     /// The deployment of this name, without a look at what is in it.
     pub async fn deployment_named(&self, actor: &Actor, name: &str) -> Result<DeploymentId, Problem> {
         actor.require(Permission::Viewer)?;
         self.present().await?.named(name)
     }
 
-    /// Those of which something is so.
-    pub async fn find_deployments(
-        &self,
-        actor: &Actor,
-        wanted: &DeploymentsWanted,
-    ) -> Result<Vec<DeploymentSummary>, Problem> {
+    /// A page of the deployments of which something is so.
+    pub async fn find_deployments(&self, actor: &Actor, wanted: &DeploymentsWanted) -> Result<DeploymentPage, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let present = self.kept.present(&mut connection).await?;
         let counts: BTreeMap<_, _> = reading::counts(&mut connection).await.map_err(from_store)?.into_iter().collect();
         let drafts = intent::drafts(&mut connection).await.map_err(from_store)?;
-        let summary = |(id, depth)| {
+        let summary = |Placed { id, depth, path }| {
             let found = present.skeleton.deployments.get(&id)?;
             let draft = drafts.get(&id).copied();
             let counted = counts.get(&id).copied().unwrap_or_default();
-            Some(DeploymentSummary {
+            let summary = DeploymentSummary {
                 id,
                 name: found.name.clone(),
                 depth,
@@ -114,26 +105,27 @@ impl Control {
                 proposal: draft.map(|(proposal, _)| proposal),
                 submission: draft.and_then(|(_, submission)| submission),
                 target: present.row(id).map_or(TargetNo(0), |r| r.head_no),
-            })
+            };
+            Some((path, summary))
         };
         let name = words::asked(&wanted.filter)?.unwrap_or_default();
         let held = |id: DeploymentId| present.row(id).is_some_and(|row| row.held.is_some());
-        let wants = |found: &DeploymentSummary| {
+        let wants = |(_, found): &(String, DeploymentSummary)| {
             found.name.as_str().contains(name) && wanted.state.is_none_or(|state| is_so(found, held(found.id), state))
         };
-        let rows: Vec<_> = tree(&present).into_iter().filter_map(summary).filter(wants).enumerate().collect();
-        let keys = |(place, found): &(usize, DeploymentSummary), sort: DeploymentSort| {
+        let rows: Vec<_> = tree(&present).into_iter().filter_map(summary).filter(wants).collect();
+        let keys = |(path, found): &(String, DeploymentSummary), sort: DeploymentSort| {
             let (name, nodes) = (Key::from(found.name.as_str()), found.nodes);
             match sort {
-                DeploymentSort::Tree => vec![Key::from(i64::try_from(*place).unwrap_or(i64::MAX))],
+                DeploymentSort::Tree => vec![Key::from(path.as_str())],
                 DeploymentSort::Name => vec![name],
                 DeploymentSort::Nodes => vec![Key::from(nodes), name],
                 DeploymentSort::Errors => vec![Key::from(found.steps.error), name],
                 DeploymentSort::Target => vec![Key::from(found.target.0), name],
             }
         };
-        let (rows, _) = paging::page(rows, keys, wanted.sort, None, usize::MAX)?;
-        Ok(rows.into_iter().map(|(_, found)| found).collect())
+        let (rows, next) = paging::page(rows, keys, wanted.sort, wanted.after.as_ref(), PAGE_SIZE)?;
+        Ok(DeploymentPage { deployments: rows.into_iter().map(|(_, found)| found).collect(), next })
     }
 
     /// A noderole's panel.
@@ -323,11 +315,16 @@ impl Control {
         }
         let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let present = self.present().await?;
+        let worker = match words::asked(&wanted.worker)? {
+            Some(worker) => Some(self.worker_meant(worker).await?),
+            None => None,
+        };
         let filter = RunFilter {
             state: Some(state).filter(|s| !s.is_empty()),
             deployment: words::asked(&wanted.deployment)?.map(|name| present.named(name)).transpose()?,
             node: words::asked(&wanted.node)?.map(|name| node_named(&present, name)).transpose()?,
             role: words::asked(&wanted.role)?,
+            worker,
             since: wanted.since.map(|since| moment("since", since)).transpose()?,
             until: wanted.until.map(|until| moment("until", until)).transpose()?,
             order: wanted.sort,
@@ -616,21 +613,34 @@ pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Prob
     })
 }
 
-/// Deployments with their depth: each directly below the one above it, siblings by name.
-pub(crate) fn tree(present: &Present) -> Vec<(DeploymentId, u32)> {
+/// Where a deployment stands in the tree.
+pub(crate) struct Placed {
+    pub(crate) id: DeploymentId,
+    /// How far below the top.
+    pub(crate) depth: u32,
+    /// The names from the top down to its own. What stands between them sorts before all that names have, so whoever sorts by this has
+    /// each directly below the one above it, and siblings by name; and a place in a list says where it goes on even when that
+    /// deployment is gone.
+    path: String,
+}
+
+/// All deployments with their places: each directly below the one above it, siblings by name.
+pub(crate) fn tree(present: &Present) -> Vec<Placed> {
     let all = &present.skeleton.deployments;
     let mut below: BTreeMap<Option<DeploymentId>, Vec<DeploymentId>> = BTreeMap::new();
     for (id, deployment) in all {
         below.entry(deployment.parent).or_default().push(*id);
     }
-    for siblings in below.values_mut() {
-        siblings.sort_by(|a, b| all.get(a).map(|d| &d.name).cmp(&all.get(b).map(|d| &d.name)));
+    let named = |id: &DeploymentId| all.get(id).map(|found| (*id, found.name.as_str()));
+    let children = |of: Option<DeploymentId>| below.get(&of).into_iter().flatten().filter_map(named);
+    let mut open: Vec<Placed> =
+        children(None).map(|(id, name)| Placed { id, depth: 0, path: name.to_owned() }).collect();
+    let mut tree = Vec::with_capacity(all.len());
+    while let Some(above) = open.pop() {
+        let (depth, path) = (above.depth + 1, &above.path);
+        open.extend(children(Some(above.id)).map(|(id, name)| Placed { id, depth, path: format!("{path} {name}") }));
+        tree.push(above);
     }
-    let (mut tree, mut open) = (Vec::new(), Vec::new());
-    open.extend(below.get(&None).into_iter().flatten().rev().map(|id| (*id, 0)));
-    while let Some((id, depth)) = open.pop() {
-        tree.push((id, depth));
-        open.extend(below.get(&Some(id)).into_iter().flatten().rev().map(|child| (*child, depth + 1)));
-    }
+    tree.sort_by(|a, b| a.path.cmp(&b.path));
     tree
 }

@@ -35,6 +35,21 @@ impl Control {
         Ok(WorkerPage { workers: rows.into_iter().map(view).collect::<Result<_, _>>()?, next })
     }
 
+    /// The worker that a text means: one by its id, or the one of this name.
+    pub(crate) async fn worker_meant(&self, text: &str) -> Result<Uuid, Problem> {
+        if let Ok(id) = text.parse() {
+            return Ok(id);
+        }
+        let mut connection = self.connection().await?;
+        let found = reading::worker_named(&mut connection, text).await.map_err(from_store)?;
+        found.ok_or_else(|| {
+            Problem::not_found(format!(
+                "There is no worker {text}. Give its whole name, or its id: the list of workers has them. One that carried out nothing is \
+                 forgotten a week after it left."
+            ))
+        })
+    }
+
     /// One worker.
     pub async fn worker(&self, actor: &Actor, id: Uuid) -> Result<WorkerView, Problem> {
         actor.require(Permission::Viewer)?;

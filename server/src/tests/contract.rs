@@ -147,7 +147,7 @@ async fn a_word_that_nobody_knows_is_no_filter() {
     let ada = house.cookie().await;
     for (path, known) in [
         ("/api/v1/runs?stat=running", "before"),
-        ("/api/v1/deployments?name=web", "filter, sort, state"),
+        ("/api/v1/deployments?name=web", "after, filter, sort, state"),
         ("/api/v1/nodes?x", "filter"),
     ] {
         let refused = house.ask_get(path, &ada).await.problem();
@@ -176,7 +176,9 @@ async fn lists_are_asked_by_their_words() {
     let bo = house.furnish().await;
     let (ada, _) = (house.cookie().await, bo);
     let of = async |path: &str| house.ask_get(&format!("/api/v1/{path}"), &ada).await.json();
-    let names = |list: &Value| list.as_array().expect("a list").iter().map(|d| d["name"].clone()).collect::<Vec<_>>();
+    let names = |page: &Value| {
+        page["deployments"].as_array().expect("a list").iter().map(|d| d["name"].clone()).collect::<Vec<_>>()
+    };
     assert_eq!(names(&of("deployments?filter=ed").await), ["edge"]);
     assert_eq!(names(&of("deployments?state=held").await), [""; 0]);
     house.tell("/api/v1/deployments/web/hold", &ada, json!({"held": true, "reason": "a while"})).await.json();

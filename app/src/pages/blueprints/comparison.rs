@@ -73,7 +73,7 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
     let swapped = move || wanted.read().pair().map(|(from, to)| wanted.read().comparing(to, from).address());
     let rest = move |form: &'static str| {
         // How far back the list goes concerns no comparison.
-        let address = Wanted { before: None, ..wanted.get() }.address();
+        let address = wanted.read().comparison().address();
         format!("{REST}?{}&as={form}", address.split_once('?').map_or("", |(_, query)| query))
     };
     let more = (found.more > 0).then(|| beside(&found, wanted));

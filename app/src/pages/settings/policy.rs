@@ -4,7 +4,8 @@
 //! This page says what holds now, what a change of it takes, and leads to the board where it is made.
 
 use api::calls;
-use api::console::DeploymentSummary;
+use api::console::DeploymentPage;
+use api::listing::DeploymentsWanted;
 use api::live::Topic;
 use api::overview::PolicyView;
 use engine::gate::Policy;
@@ -20,14 +21,15 @@ use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::pages::board::RISKS;
 use crate::parts::act::problem_of;
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load};
+use crate::parts::{DeploymentField, Feed, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;
 use crate::reader::{OPERATOR, with_right};
 
-type Both = (PolicyView, Vec<DeploymentSummary>);
+/// The policy, and some of the deployments on which another one can be proposed.
+type Both = (PolicyView, DeploymentPage);
 
 async fn both() -> Answer<Both> {
-    Ok((policy().await?, deployments().await?))
+    Ok((policy().await?, deployments(DeploymentsWanted::default()).await?))
 }
 
 async fn both_and_right() -> Answer<(Both, bool)> {
@@ -130,30 +132,20 @@ fn Another(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
 #[component]
 fn Proposing(found: RwSignal<Both>) -> impl IntoView {
     let propose = ServerAction::<ProposePolicy>::new();
-    let all = Memo::new(move |_| found.read().1.clone());
-    let chosen = RwSignal::new(found.with_untracked(|(_, all)| all.first().map(|deployment| deployment.name.clone())));
-    let option = move |deployment: DeploymentSummary| {
-        let name = deployment.name;
-        let open = if deployment.proposal.is_some() { ", has an open proposal" } else { "" };
-        let (value, shown) = (name.to_string(), format!("{name}{open}"));
-        view! { <option value=value selected=move || chosen.get().as_ref() == Some(&name)>{shown}</option> }
+    let first = found.with_untracked(|(_, page)| page.deployments.clone());
+    let chosen = RwSignal::new(first.first().map(|deployment| deployment.name.to_string()).unwrap_or_default());
+    let same = move |_: Typed| {
+        DeploymentName::parse(chosen.read().trim()).map(|name| calls::propose(&name)).into_iter().collect()
     };
     view! {
         <ActionForm action=propose attr:class="form">
             <div class="field">
                 <label for="policy-deployment">"On the proposal of"</label>
-                <select
-                    class="input"
-                    id="policy-deployment"
-                    name="deployment"
-                    on:change=move |event| chosen.set(DeploymentName::parse(&event_target_value(&event)).ok())
-                >
-                    {move || all.get().into_iter().map(option).collect_view()}
-                </select>
-                <span class="hint">"It is opened where there is none. Its board says what the new policy comes to before it is put in."</span>
+                <DeploymentField id="policy-deployment" value=chosen typed=Callback::new(move |text| chosen.set(text)) first/>
+                <span class="hint">"Any deployment, by its name. It is opened where there is none. Its board says what the new policy comes to before it is put in."</span>
             </div>
             <ProblemNotice problem=problem_of(propose)/>
-            <Same of=move |_: Typed| { chosen.get().map(|name| calls::propose(&name)).into_iter().collect::<Vec<_>>() }/>
+            <Same of=same/>
             <div class="buttons">
                 <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose another policy"</button>
             </div>

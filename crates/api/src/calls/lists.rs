@@ -1,5 +1,7 @@
 //! Lists, as they are filtered on a page.
 
+use engine::ids::{NoderoleId, RunId};
+
 use super::Call;
 use super::shell::encoded;
 
@@ -57,10 +59,10 @@ impl List {
         match self {
             Self::Deployments => ("/deployments", &["filter", "state", "sort"]),
             Self::Nodes => ("/nodes", &["filter", "state", "deployment", "sort"]),
-            Self::Runs => ("/runs", &["state", "deployment", "node", "role", "since", "until", "sort"]),
+            Self::Runs => ("/runs", &["state", "deployment", "node", "role", "worker", "since", "until", "sort"]),
             Self::Reviews => ("/submissions", &["whose", "fate", "deployment", "text", "sort"]),
             Self::Proposals => ("/proposals", &["mine", "drafts", "deployment", "text", "sort"]),
-            Self::Blueprints => ("/targets", &["deployment"]),
+            Self::Blueprints => ("/targets", &["deployment", "sort"]),
             Self::Waiting => ("/waiting", &["deployment", "node", "reason"]),
             Self::Barclamps => ("/barclamps", &["filter", "sort"]),
             Self::Roles => ("/roles", &["filter", "barclamp", "sort"]),
@@ -107,4 +109,27 @@ pub fn list(list: List, asked: impl Fn(&str) -> Option<String>) -> Call {
         "mine" | "drafts" => call.switch(word, value == "true"),
         word => call.option(word, value),
     })
+}
+
+/// What is called so.
+pub fn search(text: &str) -> Call {
+    Call::get(format!("/search?q={}", encoded(text))).words(["search"]).last(text)
+}
+
+/// What a run of a noderole would see now, or what it says itself; those values that have a text in them.
+pub fn noderole_data(id: NoderoleId, find: &str, own: bool) -> Call {
+    let call = Call::get(data_of(format!("/noderoles/{id}/data"), find, own)).words(["noderole", "data"]);
+    call.word(id.to_string()).option_of("find", find).switch("own", own)
+}
+
+/// What a run was told; those values that have a text in them.
+pub fn run_data(id: RunId, find: &str) -> Call {
+    let call = Call::get(data_of(format!("/runs/{id}/data"), find, false)).words(["run", "data"]);
+    call.word(id.to_string()).option_of("find", find)
+}
+
+fn data_of(path: String, find: &str, own: bool) -> String {
+    let find = (!find.is_empty()).then(|| format!("find={}", encoded(find)));
+    let words: Vec<String> = find.into_iter().chain(own.then(|| "own=true".to_owned())).collect();
+    if words.is_empty() { path } else { format!("{path}?{}", words.join("&")) }
 }

@@ -108,6 +108,12 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         make_token("ci", &["viewer", "operator"], Some("web"), Some(30), Some(person)),
         make_token("mine", &["viewer"], None, None, None),
         revoke_token(token),
+        search("it's 7"),
+        search("-7"),
+        noderole_data(noderole, "", false),
+        noderole_data(noderole, "it's 7", true),
+        run_data(run, ""),
+        run_data(run, "-7"),
     ];
     for which in List::ALL {
         all.push(list(which, |_| None));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::console::{GraphView, GraphWish, Point, TargetKind};
+use api::listing::{Cursor, Order, TargetSort, TargetsWanted};
 use engine::Hash;
 use engine::blueprint::difference::Mark;
 use engine::gate::Policy;
@@ -13,6 +14,12 @@ use uuid::Uuid;
 
 use crate::house::{House, role};
 
+/// The line of a deployment, or the whole, from its beginning or behind a place.
+fn of_line(deployment: &str, before: Option<&str>) -> TargetsWanted {
+    let before = before.map(|place| Cursor::from(place.to_owned()));
+    TargetsWanted { deployment: deployment.into(), before, ..TargetsWanted::default() }
+}
+
 fn target(n: i64) -> Point {
     Point::Target(TargetNo(n))
 }
@@ -22,7 +29,7 @@ async fn the_line_of_targets_says_who_and_what_for() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
-    let page = house.control.targets(&house.ada, None, None).await.unwrap();
+    let page = house.control.targets(&house.ada, &TargetsWanted::default()).await.unwrap();
     let told: Vec<_> = page
         .targets
         .iter()
@@ -42,7 +49,7 @@ async fn the_line_of_targets_says_who_and_what_for() {
         (page.targets[1].authors.as_slice(), page.targets[1].approved_by.as_slice()),
         (&["ada".to_owned()][..], &["bo".to_owned()][..])
     );
-    let older = house.control.targets(&house.ada, None, Some(TargetNo(2))).await.unwrap();
+    let older = house.control.targets(&house.ada, &of_line("", Some("2"))).await.unwrap();
     assert_eq!(older.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [1]);
 }
 
@@ -52,11 +59,22 @@ async fn pages_of_targets_follow_each_other() {
     for n in 0..54 {
         house.control.switch(&house.ada, n % 2 == 1, "to and fro".into()).await.unwrap();
     }
-    let first = house.control.targets(&house.ada, None, None).await.unwrap();
-    assert_eq!((first.targets.len(), first.next), (50, Some(TargetNo(6))));
-    let second = house.control.targets(&house.ada, None, first.next).await.unwrap();
+    let first = house.control.targets(&house.ada, &TargetsWanted::default()).await.unwrap();
+    assert_eq!((first.targets.len(), first.next.clone()), (50, Some(Cursor::from("6".to_owned()))));
+    let second = house
+        .control
+        .targets(&house.ada, &TargetsWanted { before: first.next, ..TargetsWanted::default() })
+        .await
+        .unwrap();
     assert_eq!(second.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [5, 4, 3, 2, 1]);
     assert_eq!(second.next, None);
+    let sort = Order::rising(TargetSort::Number);
+    let oldest = house.control.targets(&house.ada, &TargetsWanted { sort, ..TargetsWanted::default() }).await.unwrap();
+    assert_eq!((oldest.targets[0].number, oldest.targets[49].number), (TargetNo(1), TargetNo(50)));
+    let rest = TargetsWanted { sort, before: oldest.next, ..TargetsWanted::default() };
+    let rest = house.control.targets(&house.ada, &rest).await.unwrap();
+    assert_eq!(rest.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [51, 52, 53, 54, 55]);
+    assert_eq!(house.control.targets(&house.ada, &of_line("", Some("x"))).await.unwrap_err().status, 400);
 }
 
 #[tokio::test]
@@ -147,12 +165,12 @@ async fn a_deployment_has_a_line_and_differences_of_its_own() {
     house.control.switch(&house.ada, true, "over".into()).await.unwrap();
     house.bound("web", 3, "wipe").await;
     let line = async |name: &str| {
-        let page = house.control.targets(&house.cy, Some(name), None).await.unwrap();
+        let page = house.control.targets(&house.cy, &of_line(name, None)).await.unwrap();
         page.targets.iter().map(|t| t.number.0).collect::<Vec<_>>()
     };
     assert_eq!(line("web").await, [6, 2, 1]);
     assert_eq!(line("edge").await, [3, 1]);
-    let older = house.control.targets(&house.cy, Some("web"), Some(TargetNo(6))).await.unwrap();
+    let older = house.control.targets(&house.cy, &of_line("web", Some("6"))).await.unwrap();
     assert_eq!(older.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [2, 1]);
 
     let web = house.control.compare(&house.cy, target(1), target(6), Some("web")).await.unwrap();
@@ -180,7 +198,7 @@ async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
     assert_eq!((then, last), (TargetNo(2), TargetNo(4)));
     let (control, cy) = (&house.control, &house.cy);
 
-    let line = control.targets(cy, Some("web"), None).await.unwrap();
+    let line = control.targets(cy, &of_line("web", None)).await.unwrap();
     assert_eq!((line.targets[0].number, line.removed_in), (last, Some(last)));
     let gone = control.compare(cy, target(2), target(4), Some("web")).await.unwrap();
     let note = "Only target 2 has web: target 4 does not.";
@@ -225,7 +243,7 @@ async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
         parent: system,
     };
     pass("system", vec![create]).await;
-    assert_eq!(control.targets(cy, Some("web"), None).await.unwrap().targets.len(), 1);
+    assert_eq!(control.targets(cy, &of_line("web", None)).await.unwrap().targets.len(), 1);
     let old = control.compare(cy, target(1), target(2), Some("web")).await.unwrap();
     assert_eq!(old.difference.nodes.len(), 1, "what was called so then");
     assert_eq!(drawn("web", Some(2)).await.unwrap().vertices.len(), 3);

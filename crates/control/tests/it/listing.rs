@@ -1,18 +1,22 @@
 //! Lists stay quick and bounded when there are a great many proposals, and what they say of each is what its own page says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use api::catalog::{ImportsWanted, RoleGraphWanted, RoleTie, RoleWanted, RolesWanted};
-use api::console::{NodeSummary, PAGE_SIZE, ReviewState, RunSummary};
-use api::listing::{Cursor, NodeSort, NodesWanted, Order, ReviewSort, RunSort, RunsWanted, Sort, WorkerSort};
+use api::console::{DeploymentSummary, NodeSummary, PAGE_SIZE, ReviewState, RunSummary};
+use api::listing::{
+    Cursor, DeploymentSort, DeploymentsWanted, NodeSort, NodesWanted, Order, ReviewSort, RunSort, RunsWanted, Sort,
+    WorkerSort,
+};
 use api::reviews::{Fate, ProposalsWanted, ReviewsWanted, Waiting, Whose};
 use api::workers::WorkersWanted;
 use control::people::Actor;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::SubmissionId;
+use engine::ids::{DeploymentId, DeploymentName, NodeId, SubmissionId};
 use engine::plan::Edit;
+use uuid::Uuid;
 
 use crate::house::{House, role};
 use crate::lint::jig;
@@ -423,6 +427,76 @@ async fn nodes_are_walked_in_every_order() {
     assert!(refused.detail.contains("no place in this list sorted by state"), "{refused:?}");
 }
 
+/// Deployments below *system*, some five deep, some with names that begin like their neighbours'.
+async fn with_deployments(house: &House, count: u128) {
+    let system = house.id("system").await;
+    let name =
+        |n: u128| if n.is_multiple_of(7) { format!("d{:02}-x", n % 20) } else { format!("d{:02}", n * 37 % 100) };
+    let id = |n: u128| DeploymentId(Uuid::from_u128(0xd000 + n));
+    let create = |n: u128| Edit::CreateDeployment {
+        id: id(n),
+        phantom: NodeId(Uuid::from_u128(0xf000 + n)),
+        name: DeploymentName::parse(&name(n)).unwrap(),
+        parent: if n.is_multiple_of(5) { system } else { id(n - 1) },
+    };
+    let review = house.submit(&house.ada, "system", (0..count).map(create).collect()).await;
+    house.approve(&house.bo, review).await;
+    house.commit(&house.ada, review).await.unwrap();
+}
+
+#[tokio::test]
+async fn deployments_are_walked_in_every_order() {
+    let house = House::new().await;
+    with_deployments(&house, 60).await;
+    for order in orders::<DeploymentSort>() {
+        let all = walked(async |after| {
+            let wanted = DeploymentsWanted { sort: order, after, ..DeploymentsWanted::default() };
+            let page = house.control.find_deployments(&house.ada, &wanted).await.unwrap();
+            assert!(page.deployments.len() <= PAGE_SIZE, "{order}");
+            (page.deployments, page.next)
+        })
+        .await;
+        let names: BTreeSet<&str> = all.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!((all.len(), names.len()), (63, 63), "{order}: each once");
+        let key = |one: &DeploymentSummary| match order.by {
+            DeploymentSort::Nodes => (one.nodes, one.name.to_string()),
+            DeploymentSort::Errors => (one.steps.error, one.name.to_string()),
+            DeploymentSort::Target => (one.target.0, one.name.to_string()),
+            DeploymentSort::Name | DeploymentSort::Tree => (0, one.name.to_string()),
+        };
+        let mut sorted: Vec<_> = all.iter().map(key).collect();
+        sorted.sort();
+        if order.falling {
+            sorted.reverse();
+        }
+        if order.by != DeploymentSort::Tree {
+            assert_eq!(all.iter().map(key).collect::<Vec<_>>(), sorted, "{order}");
+        }
+    }
+    let first = house.control.find_deployments(&house.ada, &DeploymentsWanted::default()).await.unwrap();
+    let after = first.next.clone();
+    let rest = DeploymentsWanted { after: first.next, ..DeploymentsWanted::default() };
+    let rest = house.control.find_deployments(&house.ada, &rest).await.unwrap();
+    let tree: Vec<DeploymentSummary> = first.deployments.into_iter().chain(rest.deployments).collect();
+    let mut above: Vec<&str> = Vec::new();
+    let mut last: BTreeMap<Vec<&str>, &str> = BTreeMap::new();
+    for one in &tree {
+        let depth = usize::try_from(one.depth).unwrap();
+        assert!(depth <= above.len(), "{} stands directly below what is above it", one.name);
+        above.truncate(depth);
+        if let Some(before) = last.insert(above.clone(), one.name.as_str()) {
+            assert!(before < one.name.as_str(), "siblings by name");
+        }
+        above.push(one.name.as_str());
+    }
+    let odd = DeploymentsWanted { sort: Order::rising(DeploymentSort::Nodes), after, ..DeploymentsWanted::default() };
+    assert_eq!(house.control.find_deployments(&house.ada, &odd).await.unwrap_err().status, 400);
+    let gone =
+        DeploymentsWanted { after: Some(Cursor::from("system d zz".to_owned())), ..DeploymentsWanted::default() };
+    let behind = house.control.find_deployments(&house.ada, &gone).await.unwrap();
+    assert_eq!(behind.deployments[0].name.as_str(), "d00-x", "behind one that is not there any more");
+}
+
 #[tokio::test]
 async fn runs_are_walked_in_every_order() {
     let house = House::new().await;
@@ -554,4 +628,34 @@ async fn what_an_import_brought_is_kept() {
     let files = [("house/house.yml".to_owned(), crate::house::BARCLAMP.as_bytes().to_vec())].into();
     house.control.import_barclamps(None, &files).await.unwrap();
     assert_eq!(list(ImportsWanted::default()).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_workers_runs_are_found_by_its_name_and_its_id() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let worker: Uuid = sqlx::query_scalar(
+        "INSERT INTO worker (name, lease_until) VALUES ('w-one', now()), ('w-two', now()) RETURNING id",
+    )
+    .fetch_one(house.database.owner())
+    .await
+    .unwrap();
+    let sql = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome, \
+                 queued_at, ended_at, lease_until, worker_id) \
+               SELECT s.id, s.node_id, s.lane_id, s.generation, 1, 1, sha256(''), false, 'ended', 'succeeded', now(), now(), now(), w.id \
+               FROM (SELECT * FROM step ORDER BY id LIMIT 1) s, worker w, generate_series(1, 60)";
+    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    for worker in ["w-one".to_owned(), worker.to_string()] {
+        let all = walked(async |before| {
+            let wanted = RunsWanted { worker: worker.clone(), before, ..RunsWanted::default() };
+            let page = house.control.find_runs(&house.ada, &wanted).await.unwrap();
+            (page.runs, page.next)
+        })
+        .await;
+        assert_eq!(all.len(), 60, "{worker}");
+        assert!(all.iter().all(|run| run.worker.as_deref() == Some("w-one")), "{worker}");
+    }
+    let none = RunsWanted { worker: "w-three".into(), ..RunsWanted::default() };
+    let none = house.control.find_runs(&house.ada, &none).await.unwrap_err();
+    assert!(none.status == 404 && none.detail.contains("w-three"), "{none:?}");
 }

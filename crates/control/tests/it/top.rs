@@ -1,5 +1,6 @@
 //! Proposals on *system*: what only they can do, and what they rest upon.
 
+use api::listing::DeploymentsWanted;
 use engine::cluster::NoderoleKey;
 use engine::ids::{DeploymentId, DeploymentName, NodeId, SubmissionId};
 use engine::plan::Edit;
@@ -45,8 +46,8 @@ async fn deployments_at_the_top_come_and_go_and_nodes_go_back() {
     assert_eq!(in_deployment(&house, n1).await, "system");
 
     done(&house, vec![Edit::RemoveDeployment { deployment: DeploymentId(Uuid::from_u128(0xa0)) }]).await;
-    let left: Vec<String> =
-        house.control.deployments(&house.ada).await.unwrap().into_iter().map(|d| d.name.to_string()).collect();
+    let left = house.control.find_deployments(&house.ada, &DeploymentsWanted::default()).await.unwrap();
+    let left: Vec<String> = left.deployments.iter().map(|deployment| deployment.name.to_string()).collect();
     assert!(!left.contains(&"storage".to_owned()), "{left:?}");
 
     let proposal = house.control.propose(&house.ada, system).await.unwrap();

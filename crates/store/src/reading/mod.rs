@@ -36,7 +36,7 @@ pub use waiting::{
     AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, above, in_the_way, step_places,
     waiting,
 };
-pub use workers::{WorkerFilter, WorkerRow, worker, workers};
+pub use workers::{WorkerFilter, WorkerRow, worker, worker_named, workers};
 
 pub use crate::entity::run::Model as RunModel;
 pub use crate::entity::step::Model as StepModel;

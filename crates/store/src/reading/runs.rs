@@ -44,6 +44,8 @@ pub struct RunFilter<'f> {
     pub node: Option<NodeId>,
     /// Of this role.
     pub role: Option<&'f str>,
+    /// Carried out by this worker.
+    pub worker: Option<Uuid>,
     /// Queued from this moment on.
     pub since: Option<OffsetDateTime>,
     /// Queued before this moment.
@@ -118,6 +120,9 @@ pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
         let steps =
             "run.step_id IN (SELECT s.id FROM step s JOIN noderole n ON n.id = s.noderole_id WHERE n.role = $1)";
         query = query.filter(Expr::cust_with_values(steps, [role]));
+    }
+    if let Some(worker) = filter.worker {
+        query = query.filter(run::Column::WorkerId.eq(worker));
     }
     if let Some(since) = filter.since {
         let first =

@@ -1,6 +1,7 @@
-//! The line of targets, newest first: the whole, or that of one deployment.
+//! The line of targets: the whole, or that of one deployment.
 
 use api::console::PAGE_SIZE;
+use api::listing::{Order, TargetSort};
 use engine::Hash;
 use engine::canonical::ObjectKind;
 use engine::ids::{DeploymentId, TargetNo};
@@ -38,23 +39,32 @@ pub struct TargetRow {
     pub approved_by: Vec<String>,
 }
 
-/// Targets before one, newest first; one more than a page. Of a deployment: those that changed it.
+/// Targets behind one in an order; one more than a page. Of a deployment: those that changed it.
 pub async fn targets(
     on: &mut PgConnection,
     deployment: Option<DeploymentId>,
-    before: Option<TargetNo>,
+    order: Order<TargetSort>,
+    behind: Option<TargetNo>,
 ) -> Result<Vec<TargetRow>, StoreError> {
-    let (before, most) = (before.map_or(i64::MAX, |before| before.0), PAGE_SIZE as i64 + 1);
-    let line = match deployment {
-        None => sqlx::query_scalar("SELECT number FROM target WHERE number < $1 ORDER BY number DESC LIMIT $2"),
-        Some(_) => sqlx::query_scalar(
-            "SELECT number FROM target_deployment WHERE deployment_id = $3 AND number < $1 ORDER BY number DESC LIMIT $2",
-        ),
+    let end = if order.falling { i64::MAX } else { i64::MIN };
+    let sql = match (deployment, order.falling) {
+        (None, true) => "SELECT number FROM target WHERE number < $1 ORDER BY number DESC LIMIT $2",
+        (None, false) => "SELECT number FROM target WHERE number > $1 ORDER BY number LIMIT $2",
+        (Some(_), true) => {
+            "SELECT number FROM target_deployment WHERE deployment_id = $3 AND number < $1 ORDER BY number DESC LIMIT $2"
+        }
+        (Some(_), false) => {
+            "SELECT number FROM target_deployment WHERE deployment_id = $3 AND number > $1 ORDER BY number LIMIT $2"
+        }
     };
-    let line = line.bind(before).bind(most);
+    let line = sqlx::query_scalar(sql).bind(behind.map_or(end, |behind| behind.0)).bind(PAGE_SIZE as i64 + 1);
     let line = deployment.iter().fold(line, |line, id| line.bind(id.0));
     let numbers: Vec<i64> = line.fetch_all(&mut *on).await?;
-    targets_of(on, &numbers).await
+    let mut rows = targets_of(on, &numbers).await?;
+    if !order.falling {
+        rows.reverse();
+    }
+    Ok(rows)
 }
 
 /// A target.
@@ -62,6 +72,7 @@ pub async fn target(on: &mut PgConnection, number: TargetNo) -> Result<Option<Ta
     Ok(targets_of(on, &[number.0]).await?.pop())
 }
 
+/// Those of these numbers, newest first.
 async fn targets_of(on: &mut PgConnection, numbers: &[i64]) -> Result<Vec<TargetRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT t.number, t.kind, t.root, t.enabled, t.reason, t.committed_at AS at, p.name AS by, s.id AS submission, s.title, \

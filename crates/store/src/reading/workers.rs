@@ -131,6 +131,11 @@ pub async fn workers(
     Ok(query.build_query_as().fetch_all(on).await?)
 }
 
+/// The worker that has this name; no two have one.
+pub async fn worker_named(on: &mut PgConnection, name: &str) -> Result<Option<Uuid>, StoreError> {
+    Ok(sqlx::query_scalar("SELECT id FROM worker WHERE name = $1").bind(name).fetch_optional(on).await?)
+}
+
 /// One worker, with so many of its runs.
 pub async fn worker(on: &mut PgConnection, id: Uuid, runs: i64) -> Result<Option<WorkerRow>, StoreError> {
     let mut query = rows(runs);
