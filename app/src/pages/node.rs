@@ -105,7 +105,11 @@ fn concerns(event: &Event, shown: &NodeView) -> bool {
             shown.noderoles.iter().any(|carried| carried.id == *noderole)
         }
         Event::Target { .. } | Event::Reset => true,
-        Event::Proposal { .. } | Event::Submission { .. } | Event::Hold { .. } | Event::Catalog => false,
+        Event::Proposal { .. }
+        | Event::Submission { .. }
+        | Event::Hold { .. }
+        | Event::Priority { .. }
+        | Event::Catalog => false,
     }
 }
 
@@ -783,10 +787,14 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
             </div>
             <div class="field">
                 <label for="token-days">"Days that it holds"</label>
-                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder="90"/>
+                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder=limits::USUAL_TOKEN_DAYS/>
             </div>
             <ProblemNotice problem=problem_of(mint)/>
             {made}
+            <Same of=move |typed: Typed| {
+                let days = typed.get("days").parse().unwrap_or(limits::USUAL_TOKEN_DAYS);
+                vec![api::calls::mint_node_token(id, &typed.or("name", "NAME"), days)]
+            }/>
             <div class="buttons">
                 <button class="button" type="submit" disabled=move || mint.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
             </div>

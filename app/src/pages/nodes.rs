@@ -290,6 +290,11 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
                     {list}
                 </fieldset>
                 <ProblemNotice problem/>
+                <Same of=move |_: Typed| {
+                    let all = found.read();
+                    let to = all.iter().flatten().find(|deployment| Some(deployment.id) == chosen.get());
+                    to.map(|deployment| api::calls::propose(&deployment.name)).into_iter().collect::<Vec<_>>()
+                }/>
             </div>
             <div class="foot">
                 <button class="button primary" type="submit" disabled=move || chosen.read().is_none() || busy.get()>"Open its proposal"</button>

@@ -90,7 +90,7 @@ pub(crate) enum NodeToken {
         #[arg(long, value_name = "TEXT")]
         name: String,
         /// For how many days it holds
-        #[arg(long, default_value_t = 90)]
+        #[arg(long, default_value_t = api::limits::USUAL_TOKEN_DAYS)]
         days: u32,
     },
     /// Take one back

@@ -273,7 +273,8 @@ impl Desk {
                 | Event::Catalog
                 | Event::Proposal { .. }
                 | Event::Node { .. }
-                | Event::Hold { .. } => self.feed.soon(),
+                | Event::Hold { .. }
+                | Event::Priority { .. } => self.feed.soon(),
                 Event::Reset => self.feed.now(),
             }
         }
@@ -580,6 +581,7 @@ impl Desk {
         let open = move || self.proposal.read().as_ref().map(|proposal| (proposal.id, proposal.version));
         Pen {
             proposal: Signal::derive(open),
+            board: Signal::derive(move || Some(self.board.read().name.clone())),
             busy: self.busy.into(),
             put: Callback::new(move |put: Put| self.put(put)),
         }
