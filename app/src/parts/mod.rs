@@ -3,6 +3,7 @@
 pub mod act;
 pub mod badge;
 pub mod dialog;
+pub mod fault;
 pub mod feed;
 pub mod foresight;
 mod form;
@@ -21,6 +22,7 @@ pub mod same;
 pub use act::act;
 pub use badge::{Counts, RunPill, StatePill, mark};
 pub use dialog::{Dialog, DialogHandle};
+pub use fault::Fault;
 pub use feed::Feed;
 pub use icon::{Icon, icon};
 pub use load::{load, load_or};

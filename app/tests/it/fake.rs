@@ -474,7 +474,7 @@ fn result(run: i64) -> ResultLine {
         outcome: "failed".into(),
         target: TargetNo(127),
         at: ago(60),
-        shown: format!("{{\"volume\":\"v-{run}\"}}"),
+        result: format!("{{\"volume\":\"v-{run}\"}}"),
     }
 }
 

@@ -570,7 +570,7 @@ impl Desk {
     /// Opens the dialog for what can be said by form, once that is there: the focus goes into it. A form that can't be loaded says so itself.
     pub(super) fn ask(self, act: Act) {
         spawn_local(async move {
-            drop(act::load_forms().await);
+            drop(act::board_forms::load().await);
             self.act.try_set(Some(act));
             self.dialogs.act.open();
         });

@@ -182,7 +182,7 @@ fn what_is_put_into_a_proposal_is_said_by_its_own_command_where_there_is_one() {
     assert_eq!(said(Some(&web), only), format!("gantry unbind {node} app --in web --with-dependents"));
     // A proposal on a node is no board's, and what is several edits goes in as one.
     for several in [said(None, only), said(Some(&web), &[off.clone(), moved])] {
-        assert!(several.ends_with("| gantry proposal edit 9 --file - --version 3"), "{several}");
+        assert!(several.ends_with("| gantry proposal edit 9 --file=- --version 3"), "{several}");
     }
     let body = put((ProposalId(9), 3), Some(&web), only).body().clone();
     assert_eq!(body, Body::Json(json!({"version": 3, "edits": [off]})), "the request is the same whatever the command");
