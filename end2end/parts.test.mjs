@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { assertQuiet, hydrated, openBrowser, openPage, visit } from './lib/browser.mjs';
-import { signIn } from './lib/console.mjs';
+import { chip, discard, propose, row, signIn } from './lib/console.mjs';
+import { settle, something } from './lib/demo.mjs';
 import { start } from './lib/gantry.mjs';
 
 let browser;
@@ -113,4 +114,131 @@ test('a page whose own part can\'t be had is loaded once more, and then stays re
   await page.waitForURL(/\/catalog$/);
   await hydrated(page);
   assert.equal(await page.evaluate(() => sessionStorage.getItem('gantry-reloaded')), null, 'it is forgotten where all went well');
+});
+
+// Pieces: what a page shows only to who asks for it. One that can't be had is missed by nobody but who asked.
+
+const gone = (page, name) => page.route(own(name), (route) => route.fulfill({ status: 404, body: '' }));
+const back = (page, name) => page.unroute(own(name));
+const notice = (where) => where.getByRole('alert').filter({ hasText: 'This part of the page could not be loaded' });
+const asked = (page, name) => page.modules.filter((file) => file === `split_${name}.wasm`).length;
+// The loader says in the console what it could not load; it was told to.
+const MISSING = /404|TypeError: Failed to execute 'compile|instantiateStreaming/;
+
+let live;
+/** A board with a noderole on it that is there, and that noderole's id. */
+async function lively() {
+  if (!live) {
+    const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
+    const { board } = await settle(bo);
+    live = { board, ...(await something(bo, board)) };
+    await bo.context().close();
+  }
+  return live;
+}
+
+test('a noderole\'s panel that can\'t be had says so, and the board goes on', { timeout: 240_000 }, async (t) => {
+  const { board, noderole } = await lively();
+  const page = await fresh(t);
+  await visit(page, board);
+  await gone(page, 'noderole_panel');
+  await page.locator(`[data-noderole="${noderole}"]`).click();
+  await page.waitForURL(/\?noderole=/);
+  const panel = page.getByRole('complementary').filter({ has: page.getByRole('link', { name: 'On a page of its own' }) });
+  await notice(panel).waitFor();
+  assert.equal(page.documents, 1, 'nobody went anywhere');
+  assert.ok(await panel.getByRole('link', { name: 'On a page of its own' }).getAttribute('href'));
+  await panel.getByRole('link', { name: 'Close' }).click();
+  await panel.waitFor({ state: 'detached' });
+
+  // It was not had once; that is no reason not to have it.
+  await back(page, 'noderole_panel');
+  await page.locator(`[data-noderole="${noderole}"]`).click();
+  await panel.getByRole('region', { name: 'State' }).waitFor();
+  assert.equal(await notice(panel).count(), 0);
+  assert.equal(asked(page, 'noderole_panel'), 2);
+  assert.equal(page.documents, 1);
+  assertQuiet(page, MISSING);
+});
+
+test('an address that asks for a panel that can\'t be had shows what the server drew', { timeout: 240_000 }, async (t) => {
+  const { board, noderole } = await lively();
+  const page = await fresh(t);
+  await gone(page, 'noderole_panel');
+  const address = `${board}?noderole=${noderole}`;
+  await page.goto(address);
+  await page.waitForFunction((address) => sessionStorage.getItem('gantry-reloaded') === address, address);
+  await page.waitForLoadState('networkidle');
+  await page.getByRole('region', { name: 'State' }).waitFor();
+  assert.equal(page.documents, 2, 'it was loaded once more, and then left as it is');
+  assert.equal(await page.locator('html[data-hydrated]').count(), 0);
+  assert.equal(await notice(page).count(), 0);
+});
+
+test('a review\'s graph that can\'t be had says so, and the other tabs go on', async (t) => {
+  const page = await fresh(t);
+  const { reviews } = await (await page.request.get('/api/v1/submissions?fate=any')).json();
+  const address = `/reviews/${reviews[0].submission}`;
+  await visit(page, address);
+  await gone(page, 'review_graph');
+  const tabs = page.getByRole('navigation', { name: 'What to look at' });
+  await tabs.getByRole('link', { name: 'Graph' }).click();
+  await notice(page).waitFor();
+  await tabs.getByRole('link', { name: /^Waves/ }).click();
+  await page.waitForURL(/tab=waves/);
+  await notice(page).waitFor({ state: 'detached' });
+  await back(page, 'review_graph');
+  await tabs.getByRole('link', { name: 'Graph' }).click();
+  await page.getByRole('group', { name: 'Colour by' }).waitFor();
+  assert.equal(await notice(page).count(), 0);
+  assert.equal(page.documents, 1, 'nobody went anywhere');
+  assertQuiet(page, MISSING);
+});
+
+test('forms that can\'t be had say so in their dialog, and come once they can be', async (t) => {
+  const page = await fresh(t);
+  await gone(page, 'board_forms');
+  await visit(page, '/deployments/web');
+  await propose(page);
+  await page.locator('.head').getByRole('button', { name: 'More…' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Propose on web' });
+  await notice(dialog).waitFor();
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'hidden' });
+  await back(page, 'board_forms');
+  await page.locator('.head').getByRole('button', { name: 'More…' }).click();
+  await dialog.getByRole('button', { name: /^Child deployment/ }).waitFor();
+  assert.equal(await notice(dialog).count(), 0);
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'hidden' });
+  await discard(page);
+  assert.equal(page.documents, 1);
+  assertQuiet(page, MISSING);
+});
+
+test('without its planner the board asks the server what a drop would do', async (t) => {
+  const page = await fresh(t);
+  await gone(page, 'planner');
+  await visit(page, '/deployments/web');
+  await propose(page);
+  await page.waitForFunction(() => performance.getEntriesByType('resource').some(({ name }) => name.endsWith('/split_planner.wasm')));
+  const board = page.locator('.board');
+  assert.equal(await board.getAttribute('data-planner'), 'server');
+  const [judged] = await Promise.all([
+    page.waitForResponse('**/call/lift'),
+    page.locator('[data-tray]').filter({ hasText: 'n6' }).dragTo(row(page, 'metrics').locator('.cell')),
+  ]);
+  assert.equal(judged.status(), 200);
+  await chip(page, 'metrics', 'n6').waitFor();
+  assert.equal(await notice(page).count(), 0, 'nobody misses it');
+  assert.equal(await board.getAttribute('data-planner'), 'server');
+
+  // The next fetch of the board asks for it again.
+  await back(page, 'planner');
+  await page.keyboard.press('Control+z');
+  await chip(page, 'metrics', 'n6').waitFor({ state: 'detached' });
+  await page.locator('.board[data-planner=here], .board[data-planner=agreed]').waitFor();
+  await discard(page);
+  assert.equal(page.documents, 1);
+  assertQuiet(page, MISSING);
 });

@@ -521,7 +521,7 @@ pub async fn set_available(node: NodeId, available: bool, reason: String) -> Ans
 /// Makes a token by which a node speaks for itself.
 #[server(name = MintNodeToken, prefix = "/call", endpoint = "mint-node-token", output = AsJson)]
 pub async fn mint_node_token(node: NodeId, name: String, #[server(default)] days: String) -> Answer<MintedToken> {
-    let days = if days.trim().is_empty() { Ok(90) } else { number::<u32>("days", &days) };
+    let days = if days.trim().is_empty() { Ok(api::people::usual_days()) } else { number::<u32>("days", &days) };
     answer(console()?.mint_node_token(node, name, answer(days)?).await)
 }
 
@@ -547,6 +547,13 @@ pub async fn review_report(id: SubmissionId) -> Answer<Option<Report>> {
 #[server(name = Hold, prefix = "/call", endpoint = "hold", output = AsJson)]
 pub async fn hold(deployment: DeploymentId, held: bool, reason: String) -> Answer<()> {
     answer(console()?.hold(deployment, held, reason).await)
+}
+
+/// Says how urgent a deployment's steps are.
+#[server(name = Prioritise, prefix = "/call", endpoint = "prioritise", output = AsJson)]
+pub async fn prioritise(deployment: DeploymentId, priority: String, reason: String) -> Answer<()> {
+    let priority = answer(number::<i32>("priority", &priority))?;
+    answer(console()?.prioritise(deployment, priority, reason).await)
 }
 
 /// Switches execution on or off.

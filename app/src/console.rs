@@ -174,6 +174,8 @@ pub trait Console: Send + Sync {
     async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem>;
     /// Holds a deployment, so that no new run starts in it and below it, or lets it go on.
     async fn hold(&self, deployment: DeploymentId, held: bool, reason: String) -> Result<(), Problem>;
+    /// Lets a deployment's steps go before those of others, or behind them.
+    async fn prioritise(&self, deployment: DeploymentId, priority: i32, reason: String) -> Result<(), Problem>;
     /// Switches execution on or off for everything.
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem>;
     /// Ends this session.

@@ -342,6 +342,10 @@ impl Console for Bound {
         asked!(self.hold(deployment, held, reason))
     }
 
+    async fn prioritise(&self, deployment: DeploymentId, priority: i32, reason: String) -> Result<(), Problem> {
+        asked!(self.prioritise(deployment, priority, reason))
+    }
+
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem> {
         asked!(self.switch(enabled, reason))
     }

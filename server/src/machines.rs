@@ -173,12 +173,8 @@ async fn availability(
 #[serde(deny_unknown_fields)]
 struct Minting {
     name: String,
-    #[serde(default = "usual_days")]
+    #[serde(default = "api::people::usual_days")]
     days: u32,
-}
-
-fn usual_days() -> u32 {
-    90
 }
 
 async fn mint(

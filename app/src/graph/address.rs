@@ -112,39 +112,10 @@ impl Address {
 
     /// What decides about the picture itself.
     fn query(&self) -> Vec<String> {
-        let list = |name: &str, parts: Vec<String>| {
-            (!parts.is_empty())
-                .then(|| format!("{name}={}", parts.iter().map(|p| places::encoded(p)).collect::<Vec<_>>().join(",")))
-        };
-        let one = |name: &str, value: Option<&str>| value.map(|value| format!("{name}={}", places::encoded(value)));
-        let way = match self.wish.way {
-            GraphWay::Both => None,
-            GraphWay::Up => Some("up"),
-            GraphWay::Down => Some("down"),
-        };
-        let (from, to, longest) = match &self.wish.trail {
-            None => (None, None, None),
-            Some(TrailWish::From(from)) => (Some(from.as_str()), None, None),
-            Some(TrailWish::Between(from, to)) => (Some(from.as_str()), Some(to.as_str()), None),
-            Some(TrailWish::Longest(Length::Count)) => (None, None, Some("count")),
-            Some(TrailWish::Longest(Length::Time)) => (None, None, Some("time")),
-        };
-        [
-            list("roles", self.wish.roles.iter().map(ToString::to_string).collect()),
-            list("nodes", self.wish.nodes.clone()),
-            one("focus", self.wish.focus.as_deref()),
-            one("way", way.filter(|_| self.wish.focus.is_some())),
-            self.wish.steps.filter(|_| self.wish.focus.is_some()).map(|steps| format!("steps={steps}")),
-            one("from", from),
-            one("to", to),
-            one("longest", longest),
-            self.wish.target.map(|target| format!("target={target}")),
-            one("only", self.wish.only_trail.then_some("trail")),
-            one("colour", Some(self.colour.word()).filter(|_| self.colour != Colour::State)),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+        // A comma is what lists are parted by, and stays readable.
+        let pair = |(word, said): (&str, String)| format!("{word}={}", places::encoded(&said).replace("%2C", ","));
+        let colour = (self.colour != Colour::State).then(|| ("colour", self.colour.word().to_owned()));
+        self.wish.words().into_iter().chain(colour).map(pair).collect()
     }
 
     /// Looks at a vertex.

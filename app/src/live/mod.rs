@@ -118,6 +118,7 @@ fn thing(event: &Event) -> String {
         Event::Catalog => "c".into(),
         Event::Node { fqdn } => format!("n{fqdn}"),
         Event::Hold { deployment, .. } => format!("h{deployment}"),
+        Event::Priority { deployment, .. } => format!("u{deployment}"),
         Event::Reset => "x".into(),
     }
 }

@@ -13,7 +13,7 @@ use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::use_live;
 use crate::parts::list_page::ListOf;
-use crate::parts::{Feed, Icon, icon, load};
+use crate::parts::{Feed, Icon, Same, Typed, icon, load};
 use crate::places;
 
 /// All deployments, each with the way to its graph.
@@ -75,6 +75,7 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
             </div>
         </div>
         <Graph feed address/>
+        <Same of=move |_: Typed| vec![api::calls::graph(&name, &address.read().wish)]/>
     }
     .into_any()
 }

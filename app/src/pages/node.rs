@@ -1,5 +1,6 @@
 //! A machine and everything about it, and what people change about it without a review.
 
+mod kept;
 pub mod looks;
 pub mod results;
 
@@ -13,13 +14,12 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::NavigateOptions;
-use leptos_router::hooks::{use_navigate, use_params_map, use_query_map};
+use leptos_router::hooks::{use_navigate, use_params_map};
 use serde_json::{Map, Value};
 
 use crate::calls::{self, ChangeNode, MintNodeToken, RevokeNodeToken, SetAvailable, TakeOutNode};
 use crate::check;
 use crate::clock::{Moment, Span};
-use crate::failure::Answer;
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::Alone;
 use crate::parts::act::{problem_of, when_done};
@@ -105,7 +105,11 @@ fn concerns(event: &Event, shown: &NodeView) -> bool {
             shown.noderoles.iter().any(|carried| carried.id == *noderole)
         }
         Event::Target { .. } | Event::Reset => true,
-        Event::Proposal { .. } | Event::Submission { .. } | Event::Hold { .. } | Event::Catalog => false,
+        Event::Proposal { .. }
+        | Event::Submission { .. }
+        | Event::Hold { .. }
+        | Event::Priority { .. }
+        | Event::Catalog => false,
     }
 }
 
@@ -501,47 +505,6 @@ fn Looks(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-/// A page of what belongs to a node: its name, and where the page begins, out of the address. `Err` is a place that is none.
-fn part_of_node<P>(place: fn(&str) -> Option<P>) -> Memo<Result<(String, Option<P>), String>>
-where
-    P: Clone + PartialEq + Send + Sync + 'static,
-{
-    let (params, query) = (use_params_map(), use_query_map());
-    Memo::new(move |_| {
-        let name = params.read().get("name").unwrap_or_default();
-        match query.read().get("before").filter(|before| !before.is_empty()) {
-            None => Ok((name, None)),
-            Some(before) => place(&before).map(|place| (name, Some(place))).ok_or(before),
-        }
-    })
-}
-
-/// The same, where a place that is none is a failure.
-fn answered<P>(asked: Result<(String, Option<P>), String>) -> Answer<(String, Option<P>)> {
-    asked.map_err(|before| {
-        #[cfg(feature = "ssr")]
-        crate::respond::status(400);
-        let before: String = before.chars().take(80).collect();
-        api::Problem::invalid(format!(
-            "before: {before:?} is no place in this list. Leave it out to begin at the newest."
-        ))
-        .into()
-    })
-}
-
-/// The ways to the newest page and on; nothing, where there is one page alone.
-fn ways(newest: Option<String>, older: Option<String>) -> Option<AnyView> {
-    if newest.is_none() && older.is_none() {
-        return None;
-    }
-    let newest = newest.map(|to| view! { <a class="button small" href=to>{icon(Icon::Up)} "Newest"</a> });
-    let older = older.map(|to| view! { <a class="button small" href=to>"Older" {icon(Icon::Right)}</a> });
-    Some(
-        view! { <nav class="pager" aria-label="Pages of the list">{newest} <span class="grow"></span> {older}</nav> }
-            .into_any(),
-    )
-}
-
 /// Looks, newest first.
 fn looks_table(looks: Vec<LookView>) -> impl IntoView {
     let row = |look: LookView| {
@@ -783,10 +746,14 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
             </div>
             <div class="field">
                 <label for="token-days">"Days that it holds"</label>
-                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder="90"/>
+                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder=limits::USUAL_TOKEN_DAYS/>
             </div>
             <ProblemNotice problem=problem_of(mint)/>
             {made}
+            <Same of=move |typed: Typed| {
+                let days = typed.get("days").parse().unwrap_or(limits::USUAL_TOKEN_DAYS);
+                vec![api::calls::mint_node_token(id, &typed.or("name", "NAME"), days)]
+            }/>
             <div class="buttons">
                 <button class="button" type="submit" disabled=move || mint.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
             </div>

@@ -81,6 +81,7 @@ impl Draft {
         Pen {
             // Of one that goes, or that may not be edited, nobody asks what edits would come to.
             proposal: Signal::derive(move || self.is_open().then(open)),
+            board: Signal::derive(|| None),
             busy: self.busy.into(),
             put: Callback::new(move |put: Put| {
                 let (id, version) = untrack(open);

@@ -110,7 +110,7 @@ fn concerns(event: &Event, shown: &NoderoleView) -> bool {
         }
         Event::Proposal { .. } | Event::Target { .. } | Event::Hold { .. } | Event::Reset => true,
         Event::Node { fqdn } => *fqdn == shown.fqdn,
-        Event::Submission { .. } | Event::Catalog => false,
+        Event::Submission { .. } | Event::Priority { .. } | Event::Catalog => false,
     }
 }
 
@@ -354,7 +354,8 @@ fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<Stri
             edited.run(());
         });
     };
-    (Pen { proposal: Signal::derive(open), busy: busy.into(), put: Callback::new(put) }, said)
+    let board = Signal::derive(move || Some(noderole.read().deployment.clone()));
+    (Pen { proposal: Signal::derive(open), board, busy: busy.into(), put: Callback::new(put) }, said)
 }
 
 #[component]

@@ -15,7 +15,9 @@ use crate::pages::edits::Alone;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Counts, DeploymentField, Dialog, DialogHandle, Empty, Icon, ProblemNotice, Same, Typed, icon};
+use crate::parts::{
+    Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Same, Typed, icon,
+};
 use crate::places;
 use crate::reader::OPERATOR;
 
@@ -350,9 +352,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                             on:input=move |event| name.set(event_target_value(&event))
                         />
                         <span class="hint">"Its fully qualified domain name; left empty it follows from the MAC address or the serial number. A new node belongs to the deployment system."</span>
-                        <div id="node-fqdn-fault" aria-live="polite">
-                            {move || fault.get().map(|fault| view! { <p class="fault">{icon(Icon::Error)} <span>{fault}</span></p> })}
-                        </div>
+                        <Fault id="node-fqdn-fault" of=fault/>
                     </div>
                     <div class="field">
                         <label for="node-mac">"MAC addresses"</label>

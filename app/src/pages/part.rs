@@ -18,7 +18,7 @@
 //! asked for. Where the address asks already it is loaded before the page is taken over: what the server drew is taken over at once or
 //! never.
 //!
-//! A page is added by a line in [`parts`] below and `view=part::NAME()` in its route; a piece by a line in [`pieces`].
+//! A page is added by a line in [`parts`] below and `view=part::NAME()` in its route; a piece by a line in a [`pieces`].
 
 use std::future::Future;
 
@@ -70,6 +70,8 @@ macro_rules! parts {
                     $(if $crate::pages::$($asked)::+(&use_url().read_untracked()) {
                         loaded($piece::load()).await;
                     })?
+                    // Not before all of it is there: a page of which a piece is missing would be loaded again without end.
+                    forget_reload();
                 }
             }
         }
@@ -117,25 +119,29 @@ parts! {
     workers: workers::Workers,
 }
 
-/// `NAME(ARGUMENTS) VIEW` makes a function `NAME::shown`, which loads the piece and makes the view.
+/// `NAME(ARGUMENTS) VIEW` makes a function `NAME::shown`, which loads the piece and makes the view, and `NAME::load`, which loads it
+/// beforehand. Who has a piece of their own makes it where it belongs.
 macro_rules! pieces {
     ($($name:ident($($argument:ident: $kind:ty),*) $view:expr;)+) => {$(
         pub(crate) mod $name {
+            use ::leptos::wasm_split::{SplitLoaderError, wasm_split};
+
             use super::*;
 
             #[wasm_split($name, fallible, wasm_split_path = ::leptos::wasm_split, preload(load))]
-            pub(super) fn piece($($argument: $kind),*) -> Result<AnyView, SplitLoaderError> {
+            pub(crate) fn piece($($argument: $kind),*) -> Result<AnyView, SplitLoaderError> {
                 Ok($view.into_any())
             }
 
             pub(crate) async fn shown($($argument: $kind),*) -> AnyView {
                 #[cfg(feature = "ssr")]
-                name_in_head(stringify!($name));
-                piece($($argument),*).await.unwrap_or_else(|_| not_loaded())
+                $crate::pages::part::name_in_head(stringify!($name));
+                piece($($argument),*).await.unwrap_or_else(|_| $crate::pages::part::not_loaded())
             }
         }
     )+};
 }
+pub(super) use pieces;
 
 pieces! {
     noderole_panel(first: NoderoleView, edited: Callback<()>) crate::pages::noderole::details(first, edited);
@@ -154,7 +160,7 @@ pub(super) fn not_loaded() -> AnyView {
 /// Says in the page's head which files a part is made of. By hand: what leptos has for it is provided while the page is being built already,
 /// by another thread, so that a page in two would miss it.
 #[cfg(feature = "ssr")]
-fn name_in_head(part: &str) {
+pub(super) fn name_in_head(part: &str) {
     let Some(split) = use_context::<leptos::WasmSplitManifest>() else { return };
     let (folder, parts, loader) = split.0.get_value();
     for file in parts.get(part).into_iter().flatten() {
@@ -168,12 +174,9 @@ fn name_in_head(part: &str) {
 /// Ends when the part is there; where it can't be had, the browser goes where this was to lead, and nothing more happens here.
 async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
     let wanted = use_url();
-    match part.await {
-        Ok(()) => forget_reload(),
-        Err(_) => {
-            go(&wanted.read_untracked());
-            std::future::pending().await
-        }
+    if part.await.is_err() {
+        go(&wanted.read_untracked());
+        std::future::pending().await
     }
 }
 

@@ -467,6 +467,7 @@ mod tests {
         assert_eq!(wanted.first(), "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb");
         assert_eq!(wanted.all(), "/reviews?state=committed&whose=mine", "what became of them is no filter");
         assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, Of::Drafts);
+        assert_eq!(other(&read(&[]), Of::Drafts, Whose::All), places::DRAFTS, "the address that others lead to");
         let odd = read(&[("state", "nowhere"), ("text", "x")]);
         assert!(which(&odd).is_err_and(|odd| odd.0.detail.contains("There are: open, drafts")));
         assert_eq!(odd.word("text"), "x", "the rest is kept");

@@ -41,6 +41,28 @@ async fn a_deployment_is_held_without_scripts_too() {
 }
 
 #[tokio::test]
+async fn a_deployment_s_priority_is_read_and_set_without_scripts_too() {
+    let fake = Fake::new(|_| {});
+    let page = get(&fake, "/deployments/web").await;
+    page.says(&["Priority…", "It is 0 now, as usual.", "action=\"/call/prioritise\"", "min=\"-100\" max=\"100\""]);
+    page.says_not(&["priority <"]);
+    let form = format!("deployment={}&priority=-20&reason=Tests", fake::deployment_id(1));
+    assert_eq!(post(&fake, "/call/prioritise", &form).await.status, 302);
+    assert_eq!(fake.0.lock().expect("no test died here").told, ["priority -20 Tests"]);
+    let low = get(&Fake::new(|world| world.board.priority = -20), "/deployments/web").await;
+    low.says(&["priority <!>-20", "It is -20 now; 0 is usual.", "value=\"-20\""]);
+    // Who may not operate reads it and can't set it.
+    let viewer = Fake::new(|world| {
+        world.board.priority = 7;
+        world.board.may_propose = Err("vi does not have the permission operator; an admin can give it.".into());
+        world.permissions = vec!["viewer".into()];
+    });
+    let page = get(&viewer, "/deployments/web").await;
+    page.says(&["priority <!>7"]);
+    page.says_not(&["Priority…"]);
+}
+
+#[tokio::test]
 async fn a_node_goes_elsewhere_and_has_its_own_proposal_from_where_it_is_shown() {
     let nodes = get(&Fake::new(|_| {}), "/nodes").await;
     nodes.says(&[

@@ -274,6 +274,7 @@ fn board() -> Board {
         system: false,
         held_by: None,
         hold: None,
+        priority: 0,
         target: TargetNo(127),
         proposal: None,
         groups: vec![
@@ -473,7 +474,7 @@ fn result(run: i64) -> ResultLine {
         outcome: "failed".into(),
         target: TargetNo(127),
         at: ago(60),
-        shown: format!("{{\"volume\":\"v-{run}\"}}"),
+        result: format!("{{\"volume\":\"v-{run}\"}}"),
     }
 }
 
@@ -1564,6 +1565,10 @@ impl Console for Fake {
     }
     async fn hold(&self, _: DeploymentId, held: bool, reason: String) -> Result<(), Problem> {
         self.told(format!("hold {held} {reason}"));
+        Ok(())
+    }
+    async fn prioritise(&self, _: DeploymentId, priority: i32, reason: String) -> Result<(), Problem> {
+        self.told(format!("priority {priority} {reason}"));
         Ok(())
     }
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem> {

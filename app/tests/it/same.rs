@@ -29,6 +29,8 @@ async fn a_board_says_how_to_propose_and_to_hold_and_a_proposal_how_to_go_on() {
             "-X POST \"$GANTRY_SERVER/api/v1/deployments/web/proposals\"",
             "gantry deployment hold web --reason WHY",
             "--json '{\"held\":true,\"reason\":\"WHY\"}'",
+            "gantry deployment priority web 0 --reason WHY",
+            "--json '{\"priority\":0,\"reason\":\"WHY\"}'",
         ],
     )
     .await;
@@ -54,6 +56,8 @@ async fn a_board_says_how_to_propose_and_to_hold_and_a_proposal_how_to_go_on() {
 #[tokio::test]
 async fn a_review_says_how_to_judge_and_to_commit_it() {
     let lines = [
+        "gantry review show 128",
+        "\"$GANTRY_SERVER/api/v1/submissions/128\"",
         "gantry review approve 128",
         "gantry review request-changes 128 --reason WHY",
         "gantry review reject 128 --reason WHY",
@@ -66,6 +70,8 @@ async fn a_review_says_how_to_judge_and_to_commit_it() {
     says(&Fake::new(|_| {}), "/reviews/128?tab=discussion", &talk).await;
     let about = "{\"anchor\":\"policy#/approvals\",\"body\":\"TEXT\"}";
     says(&Fake::new(|_| {}), "/reviews/128?tab=discussion&about=policy%23%2Fapprovals", &[about]).await;
+    let graph = ["gantry api GET /submissions/128/graph", "/api/v1/submissions/128/graph?roles=app\""];
+    says(&Fake::new(|_| {}), "/reviews/128?tab=graph&roles=app", &graph).await;
     // What is closed takes no verdict any more.
     let closed = Fake::new(|world| world.review.state = api::console::ReviewState::Discarded);
     get(&closed, "/reviews/128").await.says_not(&["gantry review approve"]);
@@ -84,6 +90,20 @@ async fn lists_say_how_to_get_what_they_show() {
         .await;
     says(&fake, "/reviews?state=drafts", &["gantry proposal list --drafts", "/api/v1/proposals?drafts=true\""]).await;
     says(&fake, "/catalog", &["gantry barclamp list", "gantry barclamp import", "--json @barclamps.json"]).await;
+}
+
+#[tokio::test]
+async fn a_graph_s_page_says_how_to_get_what_it_shows() {
+    let fake = Fake::new(|_| {});
+    says(
+        &fake,
+        "/graph/web",
+        &["gantry api GET /deployments/web/graph", "\"$GANTRY_SERVER/api/v1/deployments/web/graph\""],
+    )
+    .await;
+    // How a page looks is nothing that a program asks for.
+    let path = "/graph/web?focus=web%3Aapp&way=up&steps=2&colour=wave&as=table&at=web%3Aapp";
+    says(&fake, path, &["/api/v1/deployments/web/graph?focus=web%3Aapp&way=up&steps=2\""]).await;
 }
 
 #[tokio::test]
@@ -124,6 +144,7 @@ async fn a_node_s_page_says_each_change_on_the_version_that_is_shown() {
         format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/availability\""),
         format!("gantry node edit {id} --description TEXT"),
         format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/proposals\""),
+        format!("gantry node token make {id} --name NAME --days 90"),
     ];
     let name = fake.0.lock().expect("no test died here").machine.fqdn.clone();
     says(&fake, &format!("/nodes/{name}"), &lines.each_ref().map(String::as_str)).await;

@@ -12,6 +12,7 @@
 //!   method and body are held against `docs/openapi.json` there.
 
 mod edits;
+mod graphs;
 mod lists;
 mod machines;
 mod people;
@@ -19,7 +20,8 @@ mod samples;
 pub mod shell;
 mod work;
 
-pub use edits::{bind, discard, edit, propose, propose_on_node, redo, submit, unbind, undo};
+pub use edits::{bind, discard, edit, propose, propose_on_node, put, redo, submit, unbind, undo};
+pub use graphs::{graph, review_graph};
 pub use lists::{List, list, noderole_data, run_data, search};
 pub use machines::{
     NewNode, add_node, change_node, mint_node_token, node_looks, node_results, revoke_node_token, set_available,

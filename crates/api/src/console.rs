@@ -174,6 +174,9 @@ pub struct Board {
     /// What keeps new runs from starting here: a hold of its own or of one above it.
     #[serde(default)]
     pub hold: Option<HoldView>,
+    /// Of the steps that may start, those of a higher one come first; usually 0.
+    #[serde(default)]
+    pub priority: i32,
     /// The target that last changed it.
     pub target: TargetNo,
     /// The open proposal. While there is one, the board shows what it would add.
@@ -2053,6 +2056,39 @@ pub struct GraphWish {
     pub only_trail: bool,
     /// Of a deployment: as it was meant at this target. Without it: as it is meant now, or was last.
     pub target: Option<TargetNo>,
+}
+
+impl GraphWish {
+    /// The words by which a page's address and the interface ask for it; lists by comma. What is not asked for is left out.
+    pub fn words(&self) -> Vec<(&'static str, String)> {
+        let of_focus = self.focus.is_some();
+        let way = match self.way {
+            GraphWay::Both => None,
+            GraphWay::Up => Some("up"),
+            GraphWay::Down => Some("down"),
+        };
+        let (from, to, longest) = match &self.trail {
+            None => (None, None, None),
+            Some(TrailWish::From(from)) => (Some(from.clone()), None, None),
+            Some(TrailWish::Between(from, to)) => (Some(from.clone()), Some(to.clone()), None),
+            Some(TrailWish::Longest(Length::Count)) => (None, None, Some("count")),
+            Some(TrailWish::Longest(Length::Time)) => (None, None, Some("time")),
+        };
+        let roles: Vec<&str> = self.roles.iter().map(RoleName::as_str).collect();
+        let all = [
+            ("roles", Some(roles.join(",")).filter(|list| !list.is_empty())),
+            ("nodes", Some(self.nodes.join(",")).filter(|list| !list.is_empty())),
+            ("focus", self.focus.clone()),
+            ("way", way.filter(|_| of_focus).map(str::to_owned)),
+            ("steps", self.steps.filter(|_| of_focus).map(|steps| steps.to_string())),
+            ("from", from),
+            ("to", to),
+            ("longest", longest.map(str::to_owned)),
+            ("target", self.target.map(|target| target.to_string())),
+            ("only", self.only_trail.then(|| "trail".to_owned())),
+        ];
+        all.into_iter().filter_map(|(word, said)| Some((word, said?))).collect()
+    }
 }
 
 /// What is to be marked in a graph.

@@ -23,6 +23,8 @@ pub const FACTS: usize = 256 * 1024;
 pub const WORD: usize = 100;
 /// Days that a machine's token may hold.
 pub const TOKEN_DAYS: u32 = 366;
+/// Days that a token holds unless its maker says otherwise: a machine's, and one of the API.
+pub const USUAL_TOKEN_DAYS: u32 = 90;
 
 /// Characters of a password at least.
 pub const PASSWORD_LEAST: usize = 12;

@@ -129,6 +129,13 @@ pub enum Live {
         /// Who holds it; None: it goes on.
         by: Option<String>,
     },
+    /// A deployment's steps go before others than until now, or behind others.
+    Priority {
+        /// Which.
+        deployment: DeploymentId,
+        /// Now.
+        priority: i32,
+    },
     /// The cursor is too old: fetch everything again.
     Reset,
 }

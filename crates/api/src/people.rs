@@ -259,7 +259,7 @@ pub struct TokenWish {
 
 /// How long a token holds unless its maker says otherwise.
 pub fn usual_days() -> u32 {
-    90
+    crate::limits::USUAL_TOKEN_DAYS
 }
 
 /// A token that was made, shown this once.

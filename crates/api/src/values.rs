@@ -95,8 +95,8 @@ pub struct ValuesView {
 
 /// What an attempt returned, as long as it is kept for its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ResultView {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ResultView"))]
+pub struct ResultView<R = Value> {
     /// The attempt.
     pub run: RunId,
     /// Whose.
@@ -112,29 +112,11 @@ pub struct ResultView {
     /// When it ended.
     pub at: At,
     /// What it returned; secrets are masked.
-    pub result: Value,
+    pub result: R,
 }
 
-/// The same, with the beginning of what it returned as text: all of it is with its run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResultLine {
-    /// The attempt.
-    pub run: RunId,
-    /// Whose.
-    pub noderole: NoderoleId,
-    /// The role, with the instance where that is not the first.
-    pub role: String,
-    /// What was done.
-    pub action: String,
-    /// `succeeded`, `failed`, `cancelled`, `late`.
-    pub outcome: String,
-    /// The target that it carried out.
-    pub target: TargetNo,
-    /// When it ended.
-    pub at: At,
-    /// What it returned, secrets masked; cut at [`VALUE_SHOWN`] characters.
-    pub shown: String,
-}
+/// The same, with the beginning of what it returned as text, cut at [`VALUE_SHOWN`] characters: all of it is with its run.
+pub type ResultLine = ResultView<String>;
 
 /// A page of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -466,7 +466,12 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     assert!(page.starts_with("hello on n2.house.example.com: ACTIVE, since "), "{page}");
     house.gantry(&["workers", "nobody"]).no(4, "there is no worker nobody");
     let worker = house.gantry(&["workers", "--json"]).json()["workers"][0]["name"].as_str().unwrap().to_owned();
-    assert!(house.gantry(&["workers", &worker]).ok().contains("capacity: "));
+    let page = house.gantry(&["workers", &worker]).ok();
+    assert!(page.starts_with(&format!("Worker {worker}: ")) && page.contains("\n  holds "), "{page}");
+    let page = house.gantry(&["node", "show", "n2"]).ok();
+    assert!(page.starts_with("n2.house.example.com: ") && page.contains("\nhello "), "{page}");
+    let page = house.gantry(&["role", "show", "hello"]).ok();
+    assert!(page.starts_with("Role hello: of ") && page.contains("\nweb "), "{page}");
     house.gantry(&["wait", "run", &run]).ok();
     house.gantry(&["logs", "999999"]).no(4, "");
 }

@@ -90,7 +90,7 @@ pub(crate) enum NodeToken {
         #[arg(long, value_name = "TEXT")]
         name: String,
         /// For how many days it holds
-        #[arg(long, default_value_t = 90)]
+        #[arg(long, default_value_t = api::limits::USUAL_TOKEN_DAYS)]
         days: u32,
     },
     /// Take one back
@@ -223,7 +223,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         }
         Node::Show { node, again } => {
             let place = place(node)?;
-            client.show(*again, || server.get(&place), |value, _| outline(value))
+            client.show(*again, || server.get(&place), pages::node)
         }
         Node::Add(add) => {
             let ssh = (!add.addresses.is_empty()).then(|| {
@@ -493,7 +493,7 @@ pub(crate) struct Workers {
 pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
     if let Some(worker) = &wanted.worker {
         let place = format!("/workers/{}", part(&names::worker(&client.server, worker)?));
-        return client.show(wanted.much.again, || client.server.get(&place), |value, _| outline(value));
+        return client.show(wanted.much.again, || client.server.get(&place), pages::worker);
     }
     let query = Query::default().with("alive", &wanted.alive).with("phase", &wanted.phase).with("name", &wanted.name);
     client.list(&lists::workers(), &query, &wanted.much)
@@ -538,7 +538,7 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
         Role::Show { role, barclamp } => {
             let place = Query::default().with("barclamp", barclamp).behind(&format!("/roles/{}", part(role)));
             let answer = client.server.get(&place)?;
-            client.paper.either(&answer, outline(&answer).trim_end())
+            client.paper.either(&answer, pages::role(&answer, client.paper).trim_end())
         }
         Role::Graph { barclamp, role } => {
             let query = Query::default().with("barclamp", barclamp).with("role", role);

@@ -1,4 +1,5 @@
-//! What is much by itself, for people: the overview, a noderole, a run. A few lines each, and where to look for the rest.
+//! What is much by itself, for people: the overview, a node, a noderole, a role, a run, a worker. A few lines each, and where to look for
+//! the rest.
 //!
 //! A program gets what the server says. An answer that this program does not know (of a newer server) is outlined, so nobody is left with
 //! less than there is.
@@ -8,9 +9,12 @@ use std::borrow::Borrow;
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use api::catalog::{Meant, RoleView};
 use api::console::{DataLayer, NoderoleRef, NoderoleView, RunState, RunSummary, RunView, TargetSummary};
+use api::nodes::{Life, LookView, NodeView, Way};
 use api::overview::Overview;
 use api::waiting::WaitingPage;
+use api::workers::WorkerView;
 
 use crate::overseeing::waiting_page;
 use crate::paper::{Paper, Table, facts, moment_of, outline, plain, steps};
@@ -60,6 +64,195 @@ fn commits(targets: &[TargetSummary]) -> Table {
         table.row([target.number.to_string(), deployment, target.title.clone(), by, moment_of(target.at.0)]);
     }
     table
+}
+
+pub(crate) fn node(answer: &Value, paper: Paper) -> String {
+    let Ok(told) = NodeView::deserialize(answer) else { return outline(answer) };
+    let life = &told.life;
+    let since = at(life.alive_since);
+    let since = if since.is_empty() { since } else { format!(", since {since}") };
+    let mut text = format!("{} {}{since}\n", paper.heading(&format!("{}:", plain(&told.fqdn))), how(life));
+    let hints = told.hints.as_object().is_some_and(|hints| !hints.is_empty()).then(|| told.hints.to_string());
+    let holding = told.tokens.iter().filter(|token| token.holds).map(|token| token.name.as_str());
+    let by = told.added_by.as_deref().unwrap_or("gantry");
+    let only_record = if told.record { " (a record alone: no target speaks of it)" } else { "" };
+    text += &facts([
+        ("deployment", format!("{}{only_record}", told.deployment)),
+        ("about", told.description.clone()),
+        ("out of service", out_of_service(life)),
+        ("seen", at(life.seen)),
+        ("joined", format!("{} {}", life.joined, at(life.joined_since))),
+        ("boot", [&life.bootenv, &life.boot_id].into_iter().flatten().cloned().collect::<Vec<_>>().join(", ")),
+        ("reached by", way(&told.way)),
+        ("last look", told.looks.first().map(look).unwrap_or_default()),
+        ("MAC", told.macs.join(", ")),
+        ("serial", told.serial.clone()),
+        ("hints", hints.unwrap_or_default()),
+        ("facts of", told.facts.iter().map(|of| of.source.as_str()).collect::<Vec<_>>().join(", ")),
+        ("tokens", holding.collect::<Vec<_>>().join(", ")),
+        ("added", format!("{} by {by}", moment_of(told.added.0))),
+        ("change", leave(&told.may_change)),
+        ("version", told.version.to_string()),
+        ("id", told.id.to_string()),
+    ]);
+    if !told.noderoles.is_empty() {
+        let mut table = Table::new(["ROLE", "DEPLOYMENT", "STATE", "SINCE", "ERROR"]);
+        for carried in &told.noderoles {
+            table.row([
+                carried.role.to_string(),
+                carried.deployment.to_string(),
+                carried.state.word().to_owned(),
+                moment_of(carried.since.0),
+                carried.error.clone().unwrap_or_default(),
+            ]);
+        }
+        let more = if told.more_noderoles { "It carries more than these.\n" } else { "" };
+        text += &format!("\n{}{more}", table.text(paper));
+    }
+    if !told.runs.is_empty() {
+        let mut table = Table::new(["RUN", "ROLE", "STATE", "QUEUED", "ENDED", "ERROR"]);
+        for run in told.runs.iter().take(FIRST) {
+            table.row([
+                run.id.to_string(),
+                run.role.to_string(),
+                word(run.state).to_owned(),
+                moment_of(run.queued.0),
+                at(run.ended),
+                run.error.clone().unwrap_or_default(),
+            ]);
+        }
+        text += &format!("\n{}", table.text(paper));
+    }
+    let id = told.id;
+    text + &format!("Its looks: gantry node looks {id}\nIts results: gantry node results {id}\n")
+}
+
+fn how(life: &Life) -> &'static str {
+    match (life.alive, &life.alive_since, &life.unavailable) {
+        (false, None, _) => "never reached",
+        (false, Some(_), _) => "dead",
+        (true, _, Some(_)) => "alive, out of service",
+        (true, _, None) => "alive",
+    }
+}
+
+fn out_of_service(life: &Life) -> String {
+    let Some(out) = &life.unavailable else { return String::new() };
+    let by = out.by.as_deref().unwrap_or("gantry");
+    format!("by {by} {}: {}", at(out.since), out.reason)
+}
+
+fn way(way: &Way) -> String {
+    match &way.ssh {
+        None => format!("the folder {}", way.root),
+        Some(ssh) => format!(
+            "ssh {}@{} port {}, key {} version {}, host key {}",
+            ssh.user,
+            ssh.addresses.join(" or "),
+            ssh.port,
+            ssh.key,
+            ssh.key_version,
+            ssh.fingerprint
+        ),
+    }
+}
+
+fn look(look: &LookView) -> String {
+    let came = if look.reached { format!("reached at {}", look.address) } else { "not reached".to_owned() };
+    let said = if look.said.is_empty() { String::new() } else { format!(": {}", look.said) };
+    format!("{came}, {} by {}{said}", moment_of(look.at.0), look.by)
+}
+
+pub(crate) fn role(answer: &Value, paper: Paper) -> String {
+    let Ok(told) = RoleView::deserialize(answer) else { return outline(answer) };
+    let role = &told.role;
+    let mut text =
+        format!("{} of {} {}\n", paper.heading(&format!("Role {}:", role.name)), role.barclamp, plain(&told.version));
+    text += &facts([
+        ("about", role.description.clone()),
+        ("jig", format!("{} ({})", role.jig, role.jig_class.as_str())),
+        ("flags", told.flags.join(", ")),
+        ("requires", meant(&told.requires)),
+        ("reads", meant(&told.wants)),
+        ("answers to", names(&role.provides)),
+        ("conflicts with", names(&role.conflicts)),
+        ("comes before", names(&role.preceeds)),
+        ("required by", names(&told.required_by)),
+        ("scripts", role.scripts.iter().map(|script| script.name.as_str()).collect::<Vec<_>>().join(", ")),
+        ("also in", names(&told.namesakes)),
+        ("content", told.hash.to_string()),
+    ]);
+    if !role.attribs.is_empty() {
+        let mut table = Table::new(["ATTRIBUTE", "PATH", "WITHOUT ONE", "SCHEMA", "ABOUT"]);
+        let json = |value: &Option<Value>| value.as_ref().map(Value::to_string).unwrap_or_default();
+        for attrib in &role.attribs {
+            table.row([
+                attrib.name.to_string(),
+                attrib.map.join("/"),
+                json(&attrib.default),
+                json(&attrib.schema),
+                attrib.description.clone(),
+            ]);
+        }
+        text += &format!("\n{}", table.text(paper));
+    }
+    if !told.bound.is_empty() {
+        let mut table = Table::new(["BOUND IN", "NODEROLES"]);
+        for one in &told.bound {
+            table.row([one.deployment.to_string(), one.noderoles.to_string()]);
+        }
+        text += &format!("\n{}", table.text(paper));
+    }
+    let mut table = Table::new(["VERSION", "THE ROLE", "USED BY"]);
+    for one in &told.versions {
+        let same = if one.same { "as in the newest" } else { "different" };
+        table.row([one.version.clone(), same.to_owned(), names(&one.used_by)]);
+    }
+    text + &format!("\n{}Among other roles: gantry role graph --role {}\n", table.text(paper), role.name)
+}
+
+/// `one, other`.
+fn names<N: ToString>(all: impl IntoIterator<Item = N>) -> String {
+    all.into_iter().map(|name| name.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Names that a role says, each with who answers to it where that is another one: `dns (by bind), runtime`.
+fn meant<N: ToString>(all: &[Meant<N>]) -> String {
+    let one = |one: &Meant<N>| {
+        let said = one.name.to_string();
+        match one.by.as_slice() {
+            [] => format!("{said} (nobody in the catalog)"),
+            [only] if only.as_str() == said => said,
+            by => format!("{said} (by {})", names(by)),
+        }
+    };
+    names(all.iter().map(one))
+}
+
+pub(crate) fn worker(answer: &Value, paper: Paper) -> String {
+    let Ok(told) = WorkerView::deserialize(answer) else { return outline(answer) };
+    let heard = if told.alive { "heard in time" } else { "not heard in time" };
+    let name = paper.heading(&format!("Worker {}:", plain(&told.name)));
+    let more = told.held - i64::try_from(told.runs.len()).unwrap_or(i64::MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let process = told.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
+    format!("{name} {}, {heard}\n", told.phase.as_str())
+        + &facts([
+            ("left", told.reason.clone().unwrap_or_default()),
+            ("holds", format!("{} of {} runs", told.held, told.capacity)),
+            ("runs", names(&told.runs) + &more),
+            ("jigs", told.jigs.join(", ")),
+            ("on", format!("{}{process}", told.host)),
+            ("build", told.version.clone()),
+            ("started", moment_of(told.started.0)),
+            ("heard", moment_of(told.heard.0)),
+            ("counts until", moment_of(told.lease_until.0)),
+            ("id", told.id.to_string()),
+        ])
+}
+
+fn at(at: Option<api::At>) -> String {
+    at.map(|at| moment_of(at.0)).unwrap_or_default()
 }
 
 pub(crate) fn noderole(answer: &Value, paper: Paper) -> String {
@@ -123,7 +316,6 @@ pub(crate) fn run(answer: &Value, paper: Paper) -> String {
         run.role,
         plain(&run.fqdn)
     );
-    let at = |at: Option<api::At>| at.map(|at| moment_of(at.0)).unwrap_or_default();
     text += &facts([
         ("error", run.error.clone().unwrap_or_default()),
         ("deployment", run.deployment.to_string()),
@@ -174,7 +366,7 @@ fn attempts(runs: &[RunSummary]) -> Table {
             word(run.state).to_owned(),
             run.target.to_string(),
             moment_of(run.queued.0),
-            run.ended.map(|at| moment_of(at.0)).unwrap_or_default(),
+            at(run.ended),
             run.error.clone().unwrap_or_default(),
         ]);
     }
@@ -211,6 +403,118 @@ mod tests {
         }
         assert!(!text.contains("started") && !text.contains("secret"), "{text}");
         assert_eq!(run(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+    }
+
+    #[test]
+    fn a_node_is_told_with_what_it_carries_and_how_it_is_reached() {
+        let moment = 1_790_000_000_000_i64;
+        let id = uuid::Uuid::from_u128(2);
+        let mut view = json!({"id": id, "fqdn": "n1.demo", "version": 3, "description": "by the\u{202e} door", "deployment": "web",
+            "deployment_id": uuid::Uuid::nil(), "record": false,
+            "life": {"alive": true, "alive_since": moment, "seen": moment, "against": 0, "enough": 3,
+                "unavailable": {"by": "ada", "since": moment, "reason": "a new disk"}, "joined": "confirmed", "joined_since": moment,
+                "boot_id": "8f14", "bootenv": null},
+            "way": {"transport": "ssh", "root": "/", "ssh": {"addresses": ["10.0.3.7", "n1.mgmt"], "port": 22, "user": "root",
+                "key": "deploy/ssh", "key_version": 1, "host_key": "ssh-ed25519 AAAA", "fingerprint": "SHA256:xyz"}},
+            "macs": ["00:25:90:aa:00:01"], "serial": "", "hints": {"rack": 7}, "added_by": null, "added": moment,
+            "looks": [{"at": moment, "reached": false, "address": "", "said": "no answer", "tried": [], "took_ms": 1, "by": "w1"}],
+            "noderoles": [{"id": uuid::Uuid::nil(), "role": "app", "deployment": "web", "deployment_id": uuid::Uuid::nil(),
+                "state": "error", "since": moment, "error": "it\nbroke"}],
+            "more_noderoles": true, "runs": [summary(7, "failed")],
+            "facts": [{"source": "role facts", "facts": {"cores": 4}, "at": moment, "run": null}], "reports": [],
+            "tokens": [{"id": id, "name": "its unit", "by": null, "made": moment, "expires": moment, "used": null, "revoked": null,
+                "holds": true}, {"id": id, "name": "old", "by": null, "made": moment, "expires": moment, "used": null,
+                "revoked": moment, "holds": false}],
+            "may_change": {"Err": "you may not"}, "may_reach": {"Ok": null}, "settled": true, "cursor": 1});
+        let text = node(&view, Paper::new(false));
+        for line in [
+            "n1.demo: alive, out of service, since 2026-09-21 14:13:20Z\n",
+            "  deployment      web\n",
+            "  out of service  by ada 2026-09-21 14:13:20Z: a new disk\n",
+            "  joined          confirmed 2026-09-21 14:13:20Z\n",
+            "  boot            8f14\n",
+            "  reached by      ssh root@10.0.3.7 or n1.mgmt port 22, key deploy/ssh version 1, host key SHA256:xyz\n",
+            "  last look       not reached, 2026-09-21 14:13:20Z by w1: no answer\n",
+            "  hints           {\"rack\":7}\n",
+            "  facts of        role facts\n",
+            "  tokens          its unit\n",
+            "  added           2026-09-21 14:13:20Z by gantry\n",
+            "  change          not now: you may not\n",
+            "\napp   web         ERROR  2026-09-21 14:13:20Z  it broke\nIt carries more than these.\n",
+            "\n7    app   failed  2026-09-21 14:13:20Z         it broke\n",
+        ] {
+            assert!(text.contains(line), "{line:?}: {text}");
+        }
+        assert!(text.ends_with(&format!("gantry node results {id}\n")), "{text}");
+        assert!(!text.contains("serial") && !text.contains("ssh-ed25519") && !text.contains('\u{202e}'), "{text}");
+        view["life"] = json!({"alive": false, "alive_since": null, "seen": null, "against": 0, "enough": 3, "unavailable": null,
+            "joined": "none", "joined_since": null, "boot_id": null, "bootenv": null});
+        view["way"] = json!({"transport": "local", "root": "/srv/n1", "ssh": null});
+        view["record"] = json!(true);
+        let text = node(&view, Paper::new(false));
+        for line in [
+            "n1.demo: never reached\n",
+            "  deployment  web (a record alone: no target speaks of it)\n",
+            "  joined      none\n",
+            "  reached by  the folder /srv/n1\n",
+        ] {
+            assert!(text.contains(line), "{line:?}: {text}");
+        }
+        assert_eq!(node(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+    }
+
+    #[test]
+    fn a_role_is_told_with_who_is_meant_and_who_uses_it() {
+        let hash = "5f".repeat(32);
+        let view = json!({"role": {"name": "app", "barclamp": "demo", "jig": "script", "jig_class": "script",
+                "description": "An\napplication", "provides": ["http"], "scripts": [],
+                "attribs": [{"name": "port", "description": "Where it listens", "map": ["app", "port"], "default": 80}]},
+            "hash": hash, "version": "3", "flags": ["milestone"],
+            "requires": [{"name": "runtime", "by": ["runtime"]}, {"name": "dns", "by": ["bind", "unbound"]}, {"name": "x", "by": []}],
+            "wants": [], "required_by": ["proxy", "web-ready"], "namesakes": [],
+            "versions": [{"version": "3", "same": true, "used_by": ["web"]}, {"version": "2", "same": false, "used_by": []}],
+            "bound": [{"deployment": "web", "noderoles": 12}]});
+        let text = role(&view, Paper::new(false));
+        for line in [
+            "Role app: of demo 3\n",
+            "  about        An application\n",
+            "  requires     runtime, dns (by bind, unbound), x (nobody in the catalog)\n",
+            "  answers to   http\n",
+            "  required by  proxy, web-ready\n",
+            "\nport       app/port  80                   Where it listens\n",
+            "\nweb       12\n",
+            "\n3        as in the newest  web\n2        different\n",
+        ] {
+            assert!(text.contains(line), "{line:?}: {text}");
+        }
+        assert!(text.ends_with("gantry role graph --role app\n") && !text.contains("conflicts"), "{text}");
+        assert_eq!(role(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+    }
+
+    #[test]
+    fn a_worker_is_told_with_the_runs_that_it_holds() {
+        let moment = 1_790_000_000_000_i64;
+        let mut view = json!({"id": uuid::Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "held": 5,
+            "runs": [7, 8], "jigs": ["noop", "script"], "host": "here", "pid": 12, "version": "0.1.0", "started": moment, "heard": moment,
+            "lease_until": moment, "reason": null});
+        let text = worker(&view, Paper::new(false));
+        for line in [
+            "Worker w1: confirmed, heard in time\n",
+            "  holds         5 of 8 runs\n",
+            "  runs          7, 8 and 3 more\n",
+            "  jigs          noop, script\n",
+            "  on            here, process 12\n",
+            "  heard         2026-09-21 14:13:20Z\n",
+        ] {
+            assert!(text.contains(line), "{line:?}: {text}");
+        }
+        assert!(!text.contains("left"), "{text}");
+        (view["alive"], view["held"], view["runs"]) = (json!(false), json!(0), json!([]));
+        (view["phase"], view["reason"]) = (json!("none"), json!("it was\nstopped"));
+        let text = worker(&view, Paper::new(false));
+        assert!(text.starts_with("Worker w1: none, not heard in time\n  left          it was stopped\n"), "{text}");
+        assert!(!text.contains("  runs"), "{text}");
+        assert_eq!(worker(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
     }
 
     #[test]

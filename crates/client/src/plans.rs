@@ -127,6 +127,9 @@ fn board(value: &Value, paper: Paper) -> String {
     if let Some(hold) = &board.hold {
         text += &format!("Held by {} at {}: {}\n", plain(&hold.by), hold.deployment, plain(&hold.reason));
     }
+    if board.priority != 0 {
+        text += &format!("Priority {}; 0 is usual\n", board.priority);
+    }
     if let Some(open) = &board.proposal {
         let submitted = open.submission.map(|id| format!(", in review {id}")).unwrap_or_default();
         text += &format!(

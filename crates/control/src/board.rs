@@ -144,6 +144,7 @@ impl Control {
             system: found.parent.is_none(),
             held_by: row.held.as_ref().map(|(by, _)| by.clone()),
             hold: hold(&present, id)?,
+            priority: row.priority,
             target: row.head_no,
             proposal,
             groups,

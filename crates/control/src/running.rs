@@ -179,6 +179,13 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
+        intent::append_live(
+            &mut transaction,
+            &[Topic::Deployment(deployment)],
+            &Live::Priority { deployment, priority },
+        )
+        .await
+        .map_err(from_store)?;
         done(transaction).await
     }
 

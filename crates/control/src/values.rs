@@ -178,7 +178,7 @@ fn begun(of: ResultView) -> ResultLine {
     if shown.len() < text.len() {
         shown.push('…');
     }
-    ResultLine { run, noderole, role, action, outcome, target, at, shown }
+    ResultLine { run, noderole, role, action, outcome, target, at, result: shown }
 }
 
 fn role_of<'p>(present: &'p Present, hash: &[u8]) -> Result<&'p Role, Problem> {

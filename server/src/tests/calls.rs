@@ -87,6 +87,7 @@ const WRITING: &[Row] = &[
     ("retry", Takes::Operate, "noderole=$binding&reason=because"),
     ("cancel", Takes::Operate, "run=$run"),
     ("hold", Takes::Operate, "deployment=$place&held=true&reason=because"),
+    ("prioritise", Takes::Operate, "deployment=$place&priority=1&reason=because"),
     ("switch", Takes::OperateAll, "enabled=false&reason=because"),
     ("add-node", Takes::OperateAll, "fqdn=m9.house.example.com&root=/srv/m9"),
     ("change-node", Takes::Operate, "node=$node&version=1&description=x"),

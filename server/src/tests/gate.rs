@@ -32,7 +32,7 @@ fn no(status: u16, code: &str) -> Outcome {
 }
 
 impl House {
-    async fn post_form(&self, path: &str, cookie: &str, form: &str) -> Answer {
+    pub(super) async fn post_form(&self, path: &str, cookie: &str, form: &str) -> Answer {
         let request = self.post(path).header(header::COOKIE, cookie).header(header::ACCEPT, "application/json");
         let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         self.ask(request.body(Body::from(form.to_owned())).expect("a request")).await

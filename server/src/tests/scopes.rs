@@ -80,6 +80,37 @@ async fn where_people_overrule_each_other_is_told() {
 }
 
 #[tokio::test]
+async fn a_priority_is_set_by_page_and_by_rest_and_read_on_the_board() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let board = async || house.ask_get("/api/v1/deployments/web/board", &bo).await.json();
+    let web = board().await;
+    assert_eq!(web["priority"], 0);
+    let form = |priority: &str| {
+        format!("deployment={}&priority={priority}&reason=because", web["id"].as_str().expect("an id"))
+    };
+    let by_page = async |who: &str, priority: &str| house.post_form("/call/prioritise", who, &form(priority)).await;
+    assert_eq!(by_page(&bo, "5").await.problem()["code"], "forbidden", "a reviewer does not operate");
+    for wrong in ["x", "", "1.5", "101", "-101", "99999999999"] {
+        assert_eq!(by_page(&ada, wrong).await.status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+    assert_eq!(board().await["priority"], 0, "whoever is refused changes nothing");
+
+    assert!(by_page(&ada, "-5").await.status.is_success());
+    assert_eq!(board().await["priority"], -5);
+    let by_rest = json!({"priority": 7, "reason": "the shop opens at nine"});
+    assert_eq!(house.tell("/api/v1/deployments/web/priority", &ada, by_rest.clone()).await.json(), json!({}));
+    assert_eq!(board().await["priority"], 7);
+    assert_eq!(house.tell("/api/v1/deployments/web/priority", &ada, by_rest).await.problem()["code"], "state");
+    let sql = "SELECT body FROM event WHERE kind = 'priority' ORDER BY id";
+    let told: Vec<Value> = sqlx::query_scalar(sql).fetch_all(house.db.owner()).await.expect("events");
+    let id = &web["id"];
+    let wanted = [-5, 7].map(|priority| json!({"deployment": id, "priority": priority}));
+    assert_eq!(told, wanted, "whoever looks at the board hears of it");
+}
+
+#[tokio::test]
 async fn a_hold_is_taken_and_given_back_with_a_reason() {
     let house = House::new().await;
     let bo = house.furnish().await;

@@ -9,7 +9,6 @@ use api::console::BoardRole;
 use engine::ids::RoleName;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
-use leptos::wasm_split::{SplitLoaderError, wasm_split};
 
 use super::desk::Desk;
 use super::menu::{NodeMenu, Subject};
@@ -101,9 +100,8 @@ impl Act {
     }
 }
 
-#[wasm_split(board_forms, fallible, wasm_split_path = ::leptos::wasm_split, preload(load_forms))]
-pub(super) fn form(act: Act, desk: Desk) -> Result<AnyView, SplitLoaderError> {
-    Ok(act.form(desk))
+part::pieces! {
+    board_forms(act: Act, desk: Desk) act.form(desk);
 }
 
 /// The dialog.
@@ -112,14 +110,14 @@ pub(super) fn ActDialog(desk: Desk) -> impl IntoView {
     Effect::new(move |_| {
         if desk.editable().get() {
             // What can't be had now is asked for again when a form is opened.
-            spawn_local(async { drop(load_forms().await) });
+            spawn_local(async { drop(board_forms::load().await) });
         }
     });
     let title = Signal::derive(move || desk.act.read().as_ref().map(|act| act.title(desk)).unwrap_or_default());
     let wide = Signal::derive(move || desk.act.read().as_ref().is_some_and(Act::is_wide));
     let form = move || {
         let act = desk.act.get()?;
-        Some(Suspend::new(async move { form(act, desk).await.unwrap_or_else(|_| part::not_loaded()) }))
+        Some(Suspend::new(board_forms::shown(act, desk)))
     };
     view! {
         <Dialog id="act" title=title handle=desk.dialogs.act wide=wide closed=Callback::new(move |()| desk.act.set(None))>

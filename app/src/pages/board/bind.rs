@@ -179,6 +179,7 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
             <div class="body">
                 <p>"These can't be bound:"</p>
                 <ul class="reasons">{move || reasons()}</ul>
+                <Same of=move |_: Typed| { desk.part().get().map(|role| by_command(desk, &role)).unwrap_or_default() }/>
             </div>
             <div class="foot">
                 <button class="button" type="button" on:click=move |_| handle.close()>"Put all back"</button>

@@ -273,7 +273,8 @@ impl Desk {
                 | Event::Catalog
                 | Event::Proposal { .. }
                 | Event::Node { .. }
-                | Event::Hold { .. } => self.feed.soon(),
+                | Event::Hold { .. }
+                | Event::Priority { .. } => self.feed.soon(),
                 Event::Reset => self.feed.now(),
             }
         }
@@ -569,7 +570,7 @@ impl Desk {
     /// Opens the dialog for what can be said by form, once that is there: the focus goes into it. A form that can't be loaded says so itself.
     pub(super) fn ask(self, act: Act) {
         spawn_local(async move {
-            drop(act::load_forms().await);
+            drop(act::board_forms::load().await);
             self.act.try_set(Some(act));
             self.dialogs.act.open();
         });
@@ -580,6 +581,7 @@ impl Desk {
         let open = move || self.proposal.read().as_ref().map(|proposal| (proposal.id, proposal.version));
         Pen {
             proposal: Signal::derive(open),
+            board: Signal::derive(move || Some(self.board.read().name.clone())),
             busy: self.busy.into(),
             put: Callback::new(move |put: Put| self.put(put)),
         }

@@ -11,7 +11,7 @@ use leptos::prelude::*;
 use super::desk::Desk;
 use super::lifting::counted;
 use crate::pages::edits::{Outcome, PutIn, Wish};
-use crate::parts::{Icon, icon};
+use crate::parts::Fault;
 
 /// Switches jigs.
 #[component]
@@ -157,9 +157,7 @@ fn Approvals(
                 prop:value=move || typed.get()
                 on:input=move |event| typed.set(event_target_value(&event))
             />
-            <div id=fault_id.clone() aria-live="polite">
-                {move || fault().map(|fault| view! { <p class="fault">{icon(Icon::Error)} <span>{fault}</span></p> })}
-            </div>
+            <Fault id=fault_id.clone() of=Signal::derive(fault)/>
         </div>
     }
     .into_any()

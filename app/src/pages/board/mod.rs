@@ -19,6 +19,7 @@ mod menu;
 mod more;
 mod moving;
 mod planner;
+mod priority;
 mod role;
 mod tray;
 mod version;
@@ -70,7 +71,7 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
     // Nodes, too: the tray has those of other deployments, new ones and dead ones.
     use_live().hear(vec![Topic::Deployment(id), Topic::Targets, Topic::Nodes], cursor, move |events| desk.hear(events));
 
-    let dialogs = Dialogs { add_role: DialogHandle::new(), hold: DialogHandle::new() };
+    let dialogs = Dialogs { add_role: DialogHandle::new(), hold: DialogHandle::new(), priority: DialogHandle::new() };
     listen_to_keys(desk);
     bring_who_was_sent(desk);
     ask_for_policy(desk);
@@ -93,6 +94,7 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
         <bind::NodesFor desk/>
         <carriers::AllOf desk/>
         <hold::HoldDialog desk handle=dialogs.hold/>
+        <priority::PriorityDialog desk handle=dialogs.priority/>
         <act::ActDialog desk/>
         // Not above the rows: what comes by itself would move them, and a hand that is on its way takes hold of another node.
         <div class="aloft">
@@ -131,6 +133,7 @@ fn WithoutScripts(desk: Desk) -> impl IntoView {
 struct Dialogs {
     add_role: DialogHandle,
     hold: DialogHandle,
+    priority: DialogHandle,
 }
 
 /// The node that the address sends here, by name.
@@ -257,11 +260,15 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         <div class="head">
             <div>
                 <div class="muted">{move || above()} {move || board.read().name.to_string()} " · changed by target " {move || board.read().target.0}</div>
-                <h1>{move || board.read().name.to_string()} {move || state()} {move || held()}</h1>
+                <h1>{move || board.read().name.to_string()} {move || state()} {move || held()} <priority::Urgency desk/></h1>
             </div>
             <div class="buttons">
                 <a class="button quiet" href=move || places::waiting_in(&board.read().name)>{icon(Icon::Queued)} "Why not yet"</a>
-                {move || act()} {move || board.read().may_propose.is_ok().then(|| view! { <hold::HoldButton desk handle=dialogs.hold/> })}
+                {move || act()}
+                {move || board.read().may_propose.is_ok().then(|| view! {
+                    <hold::HoldButton desk handle=dialogs.hold/>
+                    <priority::PriorityButton handle=dialogs.priority/>
+                })}
             </div>
         </div>
         <ProblemNotice problem=problem_of(propose)/>

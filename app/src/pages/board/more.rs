@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::desk::Desk;
 use crate::pages::edits::{Outcome, PutIn, TypedName, Wish};
-use crate::parts::{Icon, icon};
+use crate::parts::Fault;
 
 /// Takes a role that no node carries out of the deployment.
 #[component]
@@ -73,9 +73,7 @@ pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
                         prop:value=move || name.get()
                         on:input=move |event| name.set(event_target_value(&event))
                     />
-                    <div id="child-fault" aria-live="polite">
-                        {move || fault().map(|fault| view! { <p class="fault">{icon(Icon::Error)} <span>{fault}</span></p> })}
-                    </div>
+                    <Fault id="child-fault" of=Signal::derive(fault)/>
                 </div>
                 <Outcome of=wish/>
             </div>

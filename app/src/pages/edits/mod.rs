@@ -9,7 +9,7 @@ mod noderole;
 
 use api::Problem;
 use engine::cluster::NoderoleKey;
-use engine::ids::{NodeId, ProposalId};
+use engine::ids::{DeploymentName, NodeId, ProposalId};
 use engine::plan::Edit;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -47,6 +47,8 @@ impl Put {
 pub struct Pen {
     /// The open proposal and its version.
     pub proposal: Signal<Option<(ProposalId, i32)>>,
+    /// The deployment that it is on; None: it is on a node alone.
+    pub board: Signal<Option<DeploymentName>>,
     /// Whether a command is under way.
     pub busy: Signal<bool>,
     /// Puts edits into the proposal.
@@ -90,7 +92,7 @@ pub fn Outcome(
         <Consequence of=of.foresight/>
         <ProblemNotice problem=of.problem/>
         {move || of.foresight.stands_for().map(|(proposal, version, edits)| view! {
-            <Same of=move |_: Typed| vec![api::calls::edit(proposal, version, &edits)]/>
+            <Same of=move |_: Typed| vec![api::calls::put((proposal, version), of.pen.board.read().as_ref(), &edits)]/>
         })}
     }
     .into_any()

@@ -33,7 +33,7 @@ use crate::failure::{Answer, Failure};
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::{NOW, use_live};
-use crate::parts::{Feed, Icon, ProblemNotice, heed, icon, load};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, heed, icon, load};
 use crate::places;
 
 /// A submission, by the number in the address.
@@ -277,7 +277,10 @@ fn OfChange(id: SubmissionId, graph: Resource<OfGraph>, address: Memo<Address>) 
 /// The same, once it is there.
 pub(super) fn graph_of(first: GraphView, id: SubmissionId, address: Memo<Address>) -> impl IntoView {
     let feed = Feed::new(first, move || calls::review_graph(id, address.get_untracked().wish));
-    view! { <Graph feed address/> }
+    view! {
+        <Graph feed address/>
+        <Same of=move |_: Typed| vec![api::calls::review_graph(id, &address.read().wish)]/>
+    }
 }
 
 /// Whether an address opens the graph.
@@ -356,6 +359,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                 <a class="button small" href=board>{icon(Icon::Deployments)} {move || review.read().deployment.to_string()}</a>
             </div>
         </div>
+        <Same of=move |_: Typed| vec![api::calls::show_review(review.read().submission)]/>
         {move || (review.read().state == ReviewState::Stale).then(|| view! {
             <div class="notice" data-state="warn" role="status">
                 {icon(Icon::Warn)}

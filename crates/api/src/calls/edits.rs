@@ -25,6 +25,16 @@ pub fn edit(proposal: ProposalId, version: i32, edits: &[Edit]) -> Call {
     Call { input: Some(json!(edits)), ..call }
 }
 
+/// The same on a deployment's board, or on a node alone: what has a command of its own is said by that.
+pub fn put((proposal, version): (ProposalId, i32), board: Option<&DeploymentName>, edits: &[Edit]) -> Call {
+    match (board, edits) {
+        (Some(deployment), [Edit::Unbind { node, noderole, with_dependents }]) => {
+            unbind((proposal, version), deployment, (*node, &node.to_string()), noderole, *with_dependents)
+        }
+        _ => edit(proposal, version, edits),
+    }
+}
+
 /// Binds a role to nodes: by their names, and by their ids as this proposal's version has them.
 pub fn bind(
     (proposal, version): (ProposalId, i32),
@@ -41,17 +51,17 @@ pub fn bind(
     call.word(role.as_str()).option("in", name.as_str())
 }
 
-/// Takes a noderole off a node.
+/// Takes a noderole off a node, by the node's name or its id.
 pub fn unbind(
     (proposal, version): (ProposalId, i32),
     deployment: &DeploymentName,
-    (node, fqdn): (NodeId, &str),
+    (node, name): (NodeId, &str),
     noderole: &engine::cluster::NoderoleKey,
     with_dependents: bool,
 ) -> Call {
     let edit = edit(proposal, version, &[Edit::Unbind { node, noderole: noderole.clone(), with_dependents }]);
     Call { input: None, ..edit }
-        .words(["unbind", fqdn])
+        .words(["unbind", name])
         .word(noderole.to_string())
         .option("in", deployment.as_str())
         .switch("with-dependents", with_dependents)

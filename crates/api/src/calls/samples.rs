@@ -10,6 +10,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
+use crate::console::{GraphWay, GraphWish, Length, TrailWish};
 use crate::people::{AccountKind, Grant};
 
 /// A reason that a shell could make something else of.
@@ -43,6 +44,17 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         json!({ "description": WHY, "macs": ["00:25:90:aa:00:01"], "way": { "port": 2222, "key_version": 2 } });
     let hints = json!({ "hints": { "rack": "it's 7" } });
     let fields = |change: &Value| change.as_object().cloned().unwrap_or_default();
+    let wish = GraphWish {
+        roles: vec![role.clone(), RoleName::parse("app")?],
+        nodes: vec!["n1".into()],
+        focus: Some("it's \"role\":app".into()),
+        way: GraphWay::Up,
+        steps: Some(2),
+        target: Some(TargetNo(3)),
+        ..GraphWish::default()
+    };
+    let longest = Some(TrailWish::Longest(Length::Time));
+    let marked = GraphWish { trail: longest, only_trail: true, ..GraphWish::default() };
     let mut all = vec![
         propose(&web),
         propose_on_node(node),
@@ -58,6 +70,11 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         hold(&web, true, WHY),
         hold(&web, false, WHY),
         prioritise(&web, -10, WHY),
+        graph(&web, &GraphWish::default()),
+        graph(&web, &wish),
+        graph(&web, &marked),
+        review_graph(submission, &GraphWish::default()),
+        review_graph(submission, &wish),
         restore(&web, TargetNo(3), true),
         restore(&web, TargetNo(3), false),
         execution(true, WHY),

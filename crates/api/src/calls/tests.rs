@@ -167,6 +167,28 @@ fn a_request_that_must_say_its_version_does() {
 }
 
 #[test]
+fn what_is_put_into_a_proposal_is_said_by_its_own_command_where_there_is_one() {
+    use engine::cluster::NoderoleKey;
+    use engine::ids::{DeploymentId, DeploymentName, NodeId, ProposalId, RoleName};
+    use engine::plan::Edit;
+
+    let node = NodeId(uuid::Uuid::from_u128(2));
+    let web = DeploymentName::parse("web").expect("a name");
+    let noderole = NoderoleKey::first(RoleName::parse("app").expect("a name"));
+    let off = Edit::Unbind { node, noderole, with_dependents: true };
+    let moved = Edit::MoveNode { node, deployment: DeploymentId(uuid::Uuid::from_u128(1)) };
+    let said = |board, edits: &[Edit]| put((ProposalId(9), 3), board, edits).cli();
+    let only = std::slice::from_ref(&off);
+    assert_eq!(said(Some(&web), only), format!("gantry unbind {node} app --in web --with-dependents"));
+    // A proposal on a node is no board's, and what is several edits goes in as one.
+    for several in [said(None, only), said(Some(&web), &[off.clone(), moved])] {
+        assert!(several.ends_with("| gantry proposal edit 9 --file=- --version 3"), "{several}");
+    }
+    let body = put((ProposalId(9), 3), Some(&web), only).body().clone();
+    assert_eq!(body, Body::Json(json!({"version": 3, "edits": [off]})), "the request is the same whatever the command");
+}
+
+#[test]
 fn what_no_token_does_is_sent_with_a_session() {
     // docs/people.md: by a token nobody gives a verdict, makes a token, changes people or passwords, or ends sessions.
     for call in all() {

@@ -1,6 +1,7 @@
 //! A small cluster to change: *system*, two siblings, four nodes, three people.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use api::Problem;
 use api::console::{Board, ReviewSummary};
@@ -14,7 +15,9 @@ use engine::ids::{
 };
 use engine::plan::Edit;
 use store::Store;
+use store::running::{self, Hello, WorkerId};
 use testdb::TestDatabase;
+use uuid::Uuid;
 
 pub const BARCLAMP: &str = "
 barclamp: {name: house, version: '1', description: For tests}
@@ -148,6 +151,23 @@ impl House {
         .unwrap()
     }
 
+    /// A worker that takes ten noops at once.
+    pub async fn worker(&self) -> WorkerId {
+        let hello = Hello {
+            id: WorkerId(Uuid::new_v4()),
+            name: "w".into(),
+            capacity: 10,
+            jigs: vec!["noop".into()],
+            host: "here".into(),
+            pid: 1,
+            version: "0".into(),
+        };
+        let pool = self.database.app();
+        running::ensure_worker(pool, &hello, Duration::from_secs(600)).await.unwrap();
+        running::confirm_worker(pool, hello.id).await.unwrap();
+        hello.id
+    }
+
     /// How long the line of targets is.
     pub async fn targets(&self) -> i64 {
         sqlx::query_scalar("SELECT count(*) FROM target").fetch_one(self.database.owner()).await.unwrap()
@@ -161,7 +181,7 @@ impl House {
             if sqlx::query_scalar(sql).fetch_one(self.database.owner()).await.unwrap() {
                 return;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("nobody waits for a lock");
     }

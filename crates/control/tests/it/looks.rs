@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use store::running::{self, AsOf, Looked};
 
 use crate::house::House;
-use crate::machines::{as_of, machine, ssh, worker};
+use crate::machines::{as_of, machine, ssh};
 
 const NAME: &str = "m1.rack1.example.com";
 const OTHER_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm0cXYYv8m2bBqQ1x9m4cYcYfXxQy0v0aT6k1yJ3b1Q";
@@ -226,7 +226,7 @@ async fn a_run_that_is_open_there_keeps_a_machine_where_it_is() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let (node, pool) = (house.node(1).await, house.database.app());
-    worker(&house).await;
+    house.worker().await;
     running::set_node_alive(pool, node, true).await.unwrap();
     running::claim_runs(pool, engine::anneal::Limits::default()).await.unwrap();
     let wish = NodeWish::named(crate::house::fqdn(1).to_string(), "/srv/elsewhere/n1");

@@ -10,8 +10,7 @@ use engine::anneal::Limits;
 use engine::ids::NodeId;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use store::running::{self, AsOf, Hello, Looked, RunEnd, WorkerId};
-use uuid::Uuid;
+use store::running::{self, AsOf, Looked, RunEnd};
 
 use crate::house::{House, fqdn};
 
@@ -81,21 +80,6 @@ async fn look(house: &House, node: NodeId, came: Result<&str, &str>) -> bool {
         by: "w".into(),
     };
     running::record_look(house.database.app(), node, &looked).await.unwrap()
-}
-
-pub async fn worker(house: &House) -> WorkerId {
-    let hello = Hello {
-        id: WorkerId(Uuid::new_v4()),
-        name: "w".into(),
-        capacity: 10,
-        jigs: vec!["noop".into()],
-        host: "here".into(),
-        pid: 1,
-        version: "0".into(),
-    };
-    running::ensure_worker(house.database.app(), &hello, LONG).await.unwrap();
-    running::confirm_worker(house.database.app(), hello.id).await.unwrap();
-    hello.id
 }
 
 #[tokio::test]
@@ -216,7 +200,7 @@ async fn which_machine_carries_out_what_was_approved_takes_an_admin_and_a_reason
     let hints = NodeChange { hints: Some(json!({"rack": 7})), ..NodeChange::default() };
     assert_eq!(code(house.control.change_node(&root, n1, 1, hints).await), (409, "hints_settled".into()));
 
-    worker(&house).await;
+    house.worker().await;
     running::set_node_alive(house.database.app(), n1, true).await.unwrap();
     let claimed = running::claim_runs(house.database.app(), Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
@@ -237,7 +221,7 @@ async fn nothing_starts_on_a_machine_out_of_service_and_what_is_there_stays() {
     house.bound("web", 1, "app").await;
     let n1 = house.node(1).await;
     let pool = house.database.app();
-    let by = worker(&house).await;
+    let by = house.worker().await;
     running::set_node_alive(pool, n1, true).await.unwrap();
     let set = |available| house.control.set_available(&house.ada, n1, available, "new disks".into());
     let states = || async { house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>() };
@@ -285,7 +269,7 @@ async fn a_machine_that_was_restarted_died_and_came_back() {
     let web = house.id("web").await;
     let edit = engine::plan::Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
     house.moved_by("web", vec![edit]).await;
-    let (pool, by) = (house.database.app(), worker(&house).await);
+    let (pool, by) = (house.database.app(), house.worker().await);
     let states = || async { house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>() };
     let begun = || async {
         running::claim_runs(pool, Limits::default()).await.unwrap();
@@ -343,7 +327,7 @@ async fn nothing_starts_where_nobody_knows_what_runs() {
     let web = house.id("web").await;
     let edit = engine::plan::Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
     house.moved_by("web", vec![edit]).await;
-    worker(&house).await;
+    house.worker().await;
     let claim = || async { running::claim_runs(house.database.app(), Limits::default()).await.unwrap().runs.len() };
     assert_eq!(claim().await, 0);
     assert!(look(&house, id, Ok("boot-1")).await);
@@ -453,7 +437,7 @@ async fn reports_are_bounded_in_size_and_rate_and_a_role_wins_over_them() {
     house.control.report_facts(&itself, json!({"os": "said", "memory": 7})).await.unwrap();
 
     house.bound("web", 2, "app").await;
-    let (pool, by) = (house.database.app(), worker(&house).await);
+    let (pool, by) = (house.database.app(), house.worker().await);
     running::set_node_alive(pool, house.node(2).await, true).await.unwrap();
     let run = running::claim_runs(pool, Limits::default()).await.unwrap().runs[0];
     let mut on = pool.acquire().await.unwrap();

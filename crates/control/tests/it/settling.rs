@@ -6,28 +6,11 @@ use api::overview::Way;
 use engine::anneal::Limits;
 use engine::ids::TargetNo;
 use serde_json::{Map, json};
-use store::running::{self, Hello, RunEnd, WorkerId};
-use uuid::Uuid;
+use store::running::{self, RunEnd};
 
 use crate::house::House;
 
 const LONG: Duration = Duration::from_secs(600);
-
-async fn worker(house: &House) -> WorkerId {
-    let id = WorkerId(Uuid::new_v4());
-    let hello = Hello {
-        id,
-        name: "one".into(),
-        capacity: 10,
-        jigs: vec!["noop".into()],
-        host: "here".into(),
-        pid: 1,
-        version: "0".into(),
-    };
-    running::ensure_worker(house.database.app(), &hello, LONG).await.unwrap();
-    running::confirm_worker(house.database.app(), id).await.unwrap();
-    id
-}
 
 #[tokio::test]
 async fn a_target_whose_parents_still_run_is_under_way_and_stuck_once_they_wait_for_somebody() {
@@ -53,7 +36,7 @@ async fn a_target_whose_parents_still_run_is_under_way_and_stuck_once_they_wait_
     assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "somebody has to switch it on");
     control.switch(ada, true, "power".into()).await.unwrap();
 
-    let worker = worker(&house).await;
+    let worker = house.worker().await;
     let ends = [RunEnd::Succeeded { result: Map::new(), wall: json!({}) }, RunEnd::failed("no such disk")];
     for end in ends {
         running::claim_runs(pool, Limits::default()).await.unwrap();

@@ -60,23 +60,26 @@ pub struct DeploymentRow {
     pub parent: Option<DeploymentId>,
     /// Who holds it, and why.
     pub held: Option<(String, String)>,
+    /// Before or behind which others its steps are claimed.
+    pub priority: i32,
 }
 
 /// All deployments. There are few: they are what people name.
 pub async fn deployment_rows(on: &mut PgConnection) -> Result<Vec<DeploymentRow>, StoreError> {
-    type Row = (Uuid, String, i64, Option<Uuid>, Option<String>, Option<String>);
+    type Row = (Uuid, String, i64, Option<Uuid>, Option<String>, Option<String>, i32);
     let rows: Vec<Row> = sqlx::query_as(
-        "SELECT d.id, d.name, d.head_no, d.parent, p.name, d.held_reason FROM deployment d LEFT JOIN person p ON p.id = d.held_by \
-         WHERE d.removed_in IS NULL ORDER BY d.name",
+        "SELECT d.id, d.name, d.head_no, d.parent, p.name, d.held_reason, d.priority FROM deployment d \
+         LEFT JOIN person p ON p.id = d.held_by WHERE d.removed_in IS NULL ORDER BY d.name",
     )
     .fetch_all(on)
     .await?;
-    let row = |(id, name, head_no, parent, held_by, reason): Row| DeploymentRow {
+    let row = |(id, name, head_no, parent, held_by, reason, priority): Row| DeploymentRow {
         id: DeploymentId(id),
         name,
         head_no: TargetNo(head_no),
         parent: parent.map(DeploymentId),
         held: held_by.map(|by| (by, reason.unwrap_or_default())),
+        priority,
     };
     Ok(rows.into_iter().map(row).collect())
 }

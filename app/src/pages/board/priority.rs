@@ -1,0 +1,86 @@
+//! How urgent a deployment is: of all steps that may start, those of a higher priority do first. Like a hold it needs no review, since it
+//! adds no intent, so it is no part of a proposal.
+
+use engine::catalog::read::MAX_PRIORITY;
+use engine::plan::MAX_REASON;
+use leptos::form::ActionForm;
+use leptos::prelude::*;
+
+use super::desk::Desk;
+use crate::calls::Prioritise;
+use crate::parts::act::{problem_of, when_done};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Same, Typed, icon};
+
+/// What it is, where it is not the usual.
+#[component]
+pub(super) fn Urgency(desk: Desk) -> impl IntoView {
+    let priority = Memo::new(move |_| desk.board().read().priority);
+    move || {
+        let shape = match priority.get() {
+            0 => return None,
+            1.. => Icon::Up,
+            _ => Icon::Down,
+        };
+        Some(view! { <span class="pill flat">{icon(shape)} "priority " {priority.get()}</span> })
+    }
+}
+
+/// Opens the dialog.
+#[component]
+pub(super) fn PriorityButton(handle: DialogHandle) -> impl IntoView {
+    view! {
+        <button class="button quiet" type="button" commandfor="priority" command="show-modal" on:click=handle.on_click()>
+            {icon(Icon::Up)}
+            "Priority…"
+        </button>
+    }
+    .into_any()
+}
+
+#[component]
+pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
+    let set = ServerAction::<Prioritise>::new();
+    let now = Memo::new(move |_| desk.board().read().priority);
+    let title = Signal::derive(move || format!("Priority of {}", desk.board().read().name));
+    when_done(set, move |()| {
+        handle.close();
+        desk.say("The priority is set: it counts for every run that starts from now on.");
+        desk.feed().now();
+    });
+    let said = move || match now.get() {
+        0 => "It is 0 now, as usual.".to_owned(),
+        n => format!("It is {n} now; 0 is usual."),
+    };
+    view! {
+        <Dialog id="priority" title=title handle=handle>
+            <ActionForm action=set attr:class="form">
+                <input type="hidden" name="deployment" value=move || desk.board().read().id.to_string()/>
+                <div class="body">
+                    <p>
+                        "Of all steps that may start, those of a higher priority do first; what a role says of itself is added. As long as some are ready, lower ones wait. " {said}
+                    </p>
+                    <div class="field">
+                        <label for="priority-number">"Priority"</label>
+                        <input class="input" id="priority-number" name="priority" type="number" required min=-MAX_PRIORITY max=MAX_PRIORITY step="1" autofocus autocomplete="off" aria-describedby="priority-hint" value=move || now.get()/>
+                        <span class="hint" id="priority-hint">{format!("A whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}.")}</span>
+                    </div>
+                    <div class="field">
+                        <label for="priority-reason">"Reason"</label>
+                        <input class="input" id="priority-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" aria-describedby="priority-reason-hint"/>
+                        <span class="hint" id="priority-reason-hint">"Kept in the audit, with your name."</span>
+                    </div>
+                    <ProblemNotice problem=problem_of(set)/>
+                    <Same of=move |typed: Typed| {
+                        // What is no number is refused as the form refuses it: by what stands there now.
+                        let priority = typed.get("priority").parse().unwrap_or_else(|_| now.get());
+                        vec![api::calls::prioritise(&desk.board().read().name, priority, &typed.or("reason", "WHY"))]
+                    }/>
+                </div>
+                <div class="foot">
+                    <button class="button primary" type="submit" disabled=move || set.pending().get()>"Set"</button>
+                </div>
+            </ActionForm>
+        </Dialog>
+    }
+    .into_any()
+}
