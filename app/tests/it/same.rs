@@ -70,7 +70,7 @@ async fn a_review_says_how_to_judge_and_to_commit_it() {
     says(&Fake::new(|_| {}), "/reviews/128?tab=discussion", &talk).await;
     let about = "{\"anchor\":\"policy#/approvals\",\"body\":\"TEXT\"}";
     says(&Fake::new(|_| {}), "/reviews/128?tab=discussion&about=policy%23%2Fapprovals", &[about]).await;
-    let graph = ["gantry api GET /submissions/128/graph", "/api/v1/submissions/128/graph?roles=app\""];
+    let graph = ["gantry api GET ", "/api/v1/submissions/128/graph?roles=app\""];
     says(&Fake::new(|_| {}), "/reviews/128?tab=graph&roles=app", &graph).await;
     // What is closed takes no verdict any more.
     let closed = Fake::new(|world| world.review.state = api::console::ReviewState::Discarded);

@@ -7,6 +7,7 @@ use leptos::html;
 use leptos::prelude::*;
 
 use super::desk::Desk;
+use crate::pages::edits::SameEdits;
 use crate::parts::foresight::{Consequence, Foresight};
 use crate::parts::{Dialog, DialogHandle, Icon, icon};
 
@@ -101,6 +102,7 @@ pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
                     </div>
                     {move || list()}
                     <Consequence of=foresight/>
+                    <SameEdits pen=desk.pen() of=foresight/>
                 </div>
             </form>
         </Dialog>

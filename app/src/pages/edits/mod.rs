@@ -91,11 +91,26 @@ pub fn Outcome(
     view! {
         <Consequence of=of.foresight/>
         <ProblemNotice problem=of.problem/>
-        {move || of.foresight.stands_for().map(|(proposal, version, edits)| view! {
-            <Same of=move |_: Typed| vec![api::calls::put((proposal, version), of.pen.board.read().as_ref(), &edits)]/>
-        })}
+        <SameEdits pen=of.pen of=of.foresight/>
     }
     .into_any()
+}
+
+/// What edits are as a command, as long as there are some.
+#[component]
+pub fn SameEdits(
+    /// What they are put in with.
+    pen: Pen,
+    /// The edits.
+    of: Foresight,
+) -> impl IntoView {
+    let calls = move |_: Typed| {
+        let put = |(proposal, version, edits): (ProposalId, i32, Vec<Edit>)| {
+            api::calls::put((proposal, version), pen.board.read().as_ref(), &edits)
+        };
+        of.stands_for().map(put).into_iter().collect::<Vec<_>>()
+    };
+    view! { <Same of=calls/> }.into_any()
 }
 
 /// The button of a form.
