@@ -186,6 +186,10 @@ async fn lists_are_asked_by_their_words() {
     house.tell("/api/v1/deployments/edge/proposals", &ada, json!({})).await.json();
     assert_eq!(names(&of("deployments?state=proposed").await), ["edge"]);
     assert_eq!(names(&of("deployments?state=idle").await), ["system"]);
+    assert_eq!(names(&of("deployments?after=system").await), ["edge", "web"], "behind the first of the tree");
+    assert_eq!(names(&of("deployments?sort=-name&after=-name~-web").await), ["system", "edge"]);
+    assert_eq!(of("targets?sort=number").await["targets"][0]["number"], 1);
+    assert_eq!(of("targets?sort=number&before=number~-99").await["targets"], json!([]));
 
     let count = |page: &Value, list: &str| page[list].as_array().expect("a list").len();
     for (query, found) in [
@@ -201,14 +205,21 @@ async fn lists_are_asked_by_their_words() {
     }
     assert_eq!(count(&of("barclamps?filter=ous").await, "versions"), 1);
     assert_eq!(count(&of("barclamps?filter=x").await, "versions"), 0);
-    for refused in ["nodes?state=tired", "deployments?state=x", "runs?since=x"] {
+    for refused in [
+        "nodes?state=tired",
+        "deployments?state=x",
+        "deployments?sort=name&after=system%20web~-1",
+        "targets?before=x",
+        "targets?sort=name",
+        "runs?since=x",
+    ] {
         assert_eq!(
             house.ask_get(&format!("/api/v1/{refused}"), &ada).await.status,
             StatusCode::BAD_REQUEST,
             "{refused}"
         );
     }
-    for nowhere in ["nodes?deployment=x", "runs?deployment=x", "runs?node=x"] {
+    for nowhere in ["nodes?deployment=x", "runs?deployment=x", "runs?node=x", "runs?worker=x", "targets?deployment=x"] {
         assert_eq!(house.ask_get(&format!("/api/v1/{nowhere}"), &ada).await.status, StatusCode::NOT_FOUND, "{nowhere}");
     }
 }
