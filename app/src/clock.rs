@@ -51,11 +51,16 @@ fn now() -> At {
     At(js_sys::Date::now() as i64)
 }
 
-/// How long ago that was: `now`, `12 s ago`, `5 min ago`, `3 h ago`, `2 days ago`, then the day.
+/// The letters of a moment up to its minutes: `2026-11-21 08:15`.
+const MINUTES: usize = 16;
+
+/// How long ago that was: `now`, `12 s ago`, `5 min ago`, `3 h ago`, `2 days ago`, then the day. What is still to come is told by its day
+/// and time; clocks that differ a little make nothing come that was.
 pub fn ago(now: At, at: At) -> String {
     let seconds = (now.0 - at.0) / 1000;
     match seconds {
-        ..5 => "now".into(),
+        ..=-60 => format!("{} UTC", exact(at).chars().take(MINUTES).collect::<String>()),
+        -59..5 => "now".into(),
         5..60 => format!("{seconds} s ago"),
         60..3600 => format!("{} min ago", seconds / 60),
         3600..172_800 => format!("{} h ago", seconds / 3600),
@@ -165,6 +170,8 @@ mod tests {
         assert_eq!(of_day(now), "08:15:02.250");
         assert_eq!(machine(now), "2026-11-21T08:15:02Z");
         for (seconds, said) in [
+            (-86_400, "2026-11-22 08:15 UTC"),
+            (-59, "now"),
             (-3, "now"),
             (4, "now"),
             (59, "59 s ago"),

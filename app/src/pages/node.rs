@@ -573,8 +573,8 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
 
 fn who_says(source: &str) -> &'static str {
     match source {
-        "node" => "What the machine reported of itself; nobody has checked it.",
-        _ => "What a role found there.",
+        "node" => "What the machine reported of itself; nobody has checked it",
+        _ => "What a role found there",
     }
 }
 

@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use api::catalog::{DRAWN, RoleGraph, RoleGraphWanted, RoleTie};
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::components::Form;
 use leptos_router::hooks::use_query_map;
 
 use crate::calls;
@@ -15,7 +14,7 @@ use crate::graph::layout::{Measures, lay_out};
 use crate::graph::{arrow, curve};
 use crate::pages::catalog::parts_of_it;
 use crate::parts::list::text_field;
-use crate::parts::{Empty, Icon, Same, Typed, icon, load};
+use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load};
 use crate::places;
 
 const MEASURES: Measures = Measures { width: 188.0, height: 48.0, across: 64.0, between: 14.0, margin: 16.0 };
@@ -47,12 +46,12 @@ pub fn RoleGraphPage() -> impl IntoView {
         <Title text="How roles hang together"/>
         <div class="head"><h1>"How roles hang together"</h1></div>
         {parts_of_it(places::ROLE_GRAPH)}
-        <Form method="GET" action=places::ROLE_GRAPH attr:class="filters" attr:role="search">
+        <Ask place=places::ROLE_GRAPH>
             {text_field("graph-barclamp", "barclamp", "Barclamp", Signal::derive(move || wanted.read().barclamp.clone()))}
             {text_field("graph-role", "role", "Around role", Signal::derive(move || wanted.read().role.clone()))}
             <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
             {move || is_part().then(|| view! { <a class="button quiet" href=places::ROLE_GRAPH>{icon(Icon::Cross)} "Clear"</a> })}
-        </Form>
+        </Ask>
         {load(graph, move |graph| view! { <Drawn graph wanted=wanted.get_untracked()/> })}
         <Same of=move |_: Typed| {
             let wanted = wanted.read();

@@ -3,13 +3,12 @@
 use api::search::{Found, HitKind, LONGEST_SEARCH};
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::components::Form;
 use leptos_router::hooks::use_query_map;
 
 use crate::calls::oversight as calls;
 use crate::finding::{Act, Choice, asked, heading, offers, pages};
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Empty, Icon, Same, Typed, icon, load_or};
+use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_or};
 use crate::places;
 
 /// The page.
@@ -26,13 +25,13 @@ pub fn Search() -> impl IntoView {
     view! {
         <Title text="Search"/>
         <div class="head"><h1>"Search"</h1></div>
-        <Form method="GET" action=places::SEARCH attr:class="filters" attr:role="search">
+        <Ask place=places::SEARCH>
             <div class="field">
                 <label for="search-text">"A part of a name or a title, or a number"</label>
                 <input class="input" id="search-text" name="q" autocomplete="off" maxlength=LONGEST_SEARCH.to_string() value=move || text.get() prop:value=move || text.get()/>
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Search"</button>
-        </Form>
+        </Ask>
         {load_or(
             found,
             move |found| results(&text.get_untracked(), &found),

@@ -7,7 +7,6 @@ use api::values::{SetBy, VALUE_SHOWN, ValuePage, ValueView, ValuesView, ValuesWa
 use engine::ids::{NoderoleId, RunId};
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::components::Form;
 use leptos_router::hooks::{use_params_map, use_query_map};
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +17,7 @@ use crate::live::{Event, NOW, use_live};
 use crate::parts::json::DataView;
 use crate::parts::list::one_of;
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load_or};
+use crate::parts::{Ask, Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load_or};
 use crate::places;
 
 /// Whose values.
@@ -132,14 +131,14 @@ fn form(of: Of, asked: Memo<Asked>) -> impl IntoView {
     };
     let find = move || asked.read().find.clone();
     view! {
-        <Form method="GET" action=of.place() attr:class="filters" attr:role="search">
+        <Ask place=of.place()>
             {own}
             <div class="field">
                 <label for="find-values">"Path, value or source contains"</label>
                 <input class="input" id="find-values" name="find" type="search" autocomplete="off" maxlength=VALUE_SHOWN value=find prop:value=find/>
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
-        </Form>
+        </Ask>
     }
     .into_any()
 }

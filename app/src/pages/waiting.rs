@@ -5,7 +5,6 @@ use api::live::Topic;
 use api::waiting::{Behind, Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::components::Form;
 use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
@@ -16,7 +15,7 @@ use crate::live::{NOW, use_live};
 use crate::parts::badge::shape;
 use crate::parts::list::{example_field, refused, text_field, ways};
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_or, rows};
+use crate::parts::{Ask, Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_or, rows};
 use crate::places;
 
 /// The address of a part of what waits.
@@ -70,13 +69,13 @@ pub fn Waiting() -> impl IntoView {
     view! {
         <Title text="Why not yet"/>
         <div class="head"><h1>"Why not yet"</h1></div>
-        <Form method="GET" action=places::WAITING attr:class="filters" attr:role="search">
+        <Ask place=places::WAITING>
             {reason}
             {text_field("waiting-deployment", "deployment", "Deployment", deployment)}
             {example_field("waiting-node", "node", "Node", "n1.example.com", node)}
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
             {move || is_part().then(|| view! { <a class="button quiet" href=places::WAITING>"Everywhere"</a> })}
-        </Form>
+        </Ask>
         {load_or(
             waiting,
             |(wanted, first)| view! { <Found first wanted/> },

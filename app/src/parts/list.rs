@@ -10,13 +10,12 @@ use std::marker::PhantomData;
 use api::listing::{Cursor, Order, Sort};
 use api::{At, Problem};
 use leptos::prelude::*;
-use leptos_router::components::Form;
 use leptos_router::params::ParamsMap;
 
 use crate::clock::{field, moment_of};
 use crate::failure::Failure;
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Empty, Icon, icon};
+use crate::parts::{Ask, Empty, Icon, icon};
 use crate::places;
 
 /// The word of an order.
@@ -401,7 +400,7 @@ fn form(
         all.map(|all| view! { <a class="button quiet" href=all>{icon(Icon::Cross)} "Clear"</a> })
     };
     view! {
-        <Form method="GET" action=path attr:class="filters" attr:role="search">
+        <Ask place=path>
             {fields}
             <div class="field sorting">
                 <label for="list-sort">"Sorted by"</label>
@@ -410,7 +409,7 @@ fn form(
             {kept}
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
             {clear}
-        </Form>
+        </Ask>
     }
     .into_any()
 }
@@ -524,7 +523,7 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
     view! {
         <details class="more choose">
             <summary>"Columns"</summary>
-            <Form method="GET" action=path attr:class="fields">
+            <Ask place=path class="fields" role="form">
                 {kept}
                 {first}
                 <fieldset class="choices">
@@ -532,7 +531,7 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
                     {choices}
                 </fieldset>
                 <button class="button small" type="submit">"Show these"</button>
-            </Form>
+            </Ask>
         </details>
     }
     .into_any()

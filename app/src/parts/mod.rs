@@ -1,6 +1,7 @@
 //! What pages are made of.
 
 pub mod act;
+mod ask;
 pub mod badge;
 mod deployment_field;
 pub mod dialog;
@@ -21,6 +22,7 @@ pub mod rows;
 pub mod same;
 
 pub use act::act;
+pub use ask::Ask;
 pub use badge::{Counts, RunPill, StatePill, mark};
 pub use deployment_field::DeploymentField;
 pub use dialog::{Dialog, DialogHandle};

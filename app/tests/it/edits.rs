@@ -148,3 +148,14 @@ async fn a_record_that_no_target_speaks_of_is_taken_out_and_no_other() {
     assert_eq!(post(&fake, "/call/take-out-node", &format!("node={}", fake::node(1))).await.status, 302);
     assert_eq!(fake.0.lock().expect("no test died here").told, [format!("take out {}", fake::node(1))]);
 }
+
+#[tokio::test]
+async fn what_a_proposal_takes_away_is_marked_on_its_chip() {
+    let fake = Fake::new(|world| {
+        world.board = fake::proposed_board();
+        world.board.groups[0].roles[2].chips[0].going = true;
+    });
+    let page = get(&fake, "/deployments/web").await;
+    page.says(&["class=\"chip touched going\"", "goes with this proposal"]);
+    get(&Fake::new(|world| world.board = fake::proposed_board()), "/deployments/web").await.says_not(&["goes with this"]);
+}

@@ -226,6 +226,7 @@ pub(super) fn node_chip(desk: Desk, role: StoredValue<RoleName>, chip: Memo<Chip
             <a
                 class="chip"
                 class:touched=move || chip.read().touched
+                class:going=move || chip.read().going
                 // What only a proposal has is no noderole yet, so there is its menu to open, and no panel.
                 href=move || (!is_proposed()).then(address)
                 tabindex=move || is_proposed().then_some("0")
@@ -255,6 +256,7 @@ pub(super) fn node_chip(desk: Desk, role: StoredValue<RoleName>, chip: Memo<Chip
                 {move || mark(state.get())}
                 <span class="clip">{move || chip.read().short.clone()}</span>
                 <span class="unseen">" " {move || state.get().word()}</span>
+                {move || chip.read().going.then(|| view! { <span class="gone">{icon(Icon::Bin)} <span class="unseen">" goes with this proposal"</span></span> })}
                 {move || (!chip.read().alive).then(|| view! { <span class="dead">{icon(Icon::Dead)} <span class="unseen">" node is dead"</span></span> })}
             </a>
         </li>
@@ -266,6 +268,7 @@ pub(super) fn node_chip(desk: Desk, role: StoredValue<RoleName>, chip: Memo<Chip
 fn hover(chip: &Chip, state: StepState) -> String {
     let mut said = vec![format!("{}: {}", chip.fqdn, state.word())];
     said.extend(chip.brought_by.as_ref().map(|by| format!("brought by {by}")));
+    said.extend(chip.going.then(|| "goes with this proposal".to_owned()));
     said.extend(chip.touched.then(|| "changed by this proposal".to_owned()));
     said.extend((!chip.alive).then(|| "the node is dead".to_owned()));
     said.extend(chip.error.clone());
