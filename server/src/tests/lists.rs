@@ -30,6 +30,21 @@ async fn orders_are_a_closed_set_for_each_list() {
 }
 
 #[tokio::test]
+async fn a_filter_of_nodes_is_no_pattern() {
+    let house = House::new().await;
+    committed(&house).await;
+    let ada = house.cookie().await;
+    let found = async |text: &str| {
+        let nodes = house.ask_get(&format!("/api/v1/nodes?filter={text}"), &ada).await.json();
+        nodes["nodes"].as_array().expect("a list").len()
+    };
+    assert!(found("n1").await > 0);
+    for wild in ["%25", "_", "n%25", "n_.house", "%5C"] {
+        assert_eq!(found(wild).await, 0, "{wild}");
+    }
+}
+
+#[tokio::test]
 async fn a_place_in_one_order_is_refused_in_another() {
     let house = House::new().await;
     committed(&house).await;
