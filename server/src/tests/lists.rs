@@ -75,6 +75,10 @@ async fn a_role_and_how_roles_hang_together_are_told() {
     let role = house.ask_get(&format!("/api/v1/roles/{first}"), &ada).await.json();
     assert_eq!(role["role"]["name"], first);
     assert_eq!(house.ask_get("/api/v1/roles/nothing", &ada).await.status, StatusCode::NOT_FOUND);
+    let elsewhere = house.ask_get(&format!("/api/v1/roles/{first}?barclamp=nope"), &ada).await;
+    assert_eq!(elsewhere.status, StatusCode::NOT_FOUND);
+    let detail = elsewhere.problem()["detail"].as_str().expect("a text").to_owned();
+    assert!(detail.contains("no barclamp \"nope\""), "the barclamp is what is wrong: {detail}");
     let graph = house.ask_get("/api/v1/catalog/graph", &ada).await.json();
     assert_eq!(graph["count"], roles["count"]);
     assert_eq!(house.ask_get("/api/v1/catalog/graph?role=nothing", &ada).await.status, StatusCode::NOT_FOUND);
