@@ -81,9 +81,9 @@ mod server {
 #[cfg(feature = "ssr")]
 use server::{answer, console, number, several};
 
-/// What is around every page.
+/// What is around every page; nothing where nobody is signed in.
 #[server(name = ReadFrame, prefix = "/call", endpoint = "frame", input = AsJson, output = AsJson)]
-pub async fn frame() -> Answer<Frame> {
+pub async fn frame() -> Answer<Option<Frame>> {
     answer(console()?.frame().await)
 }
 

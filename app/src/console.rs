@@ -30,8 +30,8 @@ use uuid::Uuid;
 /// The server's side of the pages.
 #[async_trait]
 pub trait Console: Send + Sync {
-    /// What every page has around it; the only method that answers without a sign-in.
-    async fn frame(&self) -> Result<Frame, Problem>;
+    /// What every page has around it; the only method that answers without a sign-in, and then with nothing.
+    async fn frame(&self) -> Result<Option<Frame>, Problem>;
     /// A page of deployments.
     async fn deployments(&self, wanted: DeploymentsWanted) -> Result<DeploymentPage, Problem>;
     /// A deployment's board, by name.

@@ -70,8 +70,11 @@ macro_rules! asked {
 
 #[async_trait]
 impl Console for Bound {
-    async fn frame(&self) -> Result<Frame, Problem> {
-        self.control.frame(self.actor.as_ref()).await
+    async fn frame(&self) -> Result<Option<Frame>, Problem> {
+        match &self.actor {
+            Some(actor) => self.control.frame(actor).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn deployments(&self, wanted: DeploymentsWanted) -> Result<DeploymentPage, Problem> {

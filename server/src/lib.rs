@@ -75,10 +75,10 @@ use tracing::{Instrument as _, Level, Span};
 use api::Problem;
 
 pub use address::{AddressError, PublicAddress};
-use engine::Hash;
 use feed::Feed;
 use live::Rhythm;
 use metrics::Metrics;
+pub use metrics::{MetricsToken, TooShort};
 use refusal::Refusal;
 use site::Site;
 use state::AppState;
@@ -93,7 +93,7 @@ pub struct Config {
     /// The folder with the site's files, as `cargo xtask site` leaves it. None: what this program carries, else `target/site`.
     pub site: Option<PathBuf>,
     /// Whoever sends this may collect metrics from anywhere. None: only this machine may.
-    pub metrics_token: Option<String>,
+    pub metrics_token: Option<MetricsToken>,
 }
 
 /// Why a server can't serve, or not any more.
@@ -102,11 +102,6 @@ pub enum ServeError {
     /// Nobody could be told how to reach it safely.
     #[error("say under which address people reach this server: {0}")]
     Address(#[from] AddressError),
-    /// What could be guessed would show what is not for everybody.
-    #[error(
-        "the token for metrics is too short: take at least {0} characters, such as the output of `openssl rand -hex 16`"
-    )]
-    MetricsToken(usize),
     /// The listener failed.
     #[error("the web server can't go on: {0}")]
     Listener(#[from] std::io::Error),
@@ -122,9 +117,6 @@ pub async fn serve(
     control: Control,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
-    if config.metrics_token.as_ref().is_some_and(|token| token.trim().len() < limits::METRICS_TOKEN) {
-        return Err(ServeError::MetricsToken(limits::METRICS_TOKEN));
-    }
     let stopping = CancellationToken::new();
     let site = Site::named(config.site);
     let address = match config.address {
@@ -132,7 +124,7 @@ pub async fn serve(
         None => PublicAddress::of_listener(listener.local_addr()?)?,
     };
     let mut state = state(address, site, control, stopping.clone());
-    state.metrics_token = config.metrics_token.as_ref().map(|token| Hash::of_bytes(token.trim().as_bytes()));
+    state.metrics_token = config.metrics_token.map(MetricsToken::hash);
     tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), state.metrics.clone(), stopping.clone()));
     let service = router(state).into_make_service_with_connect_info::<SocketAddr>();
     let (stop, stopped) = (stopping.clone(), stopping.clone());

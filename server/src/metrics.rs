@@ -12,6 +12,7 @@
 //! (a public address by HTTPS has one): behind a proxy everybody comes from this machine.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -34,6 +35,7 @@ use prometheus_client::registry::{Registry, Unit};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::limits;
 use crate::refusal::Refusal;
 use crate::state::AppState;
 
@@ -284,6 +286,36 @@ fn of_database(numbers: &Numbers) -> Registry {
     age.set(tally.oldest_age);
     to.register_with_unit("queue_oldest_age", "How long the oldest queued run has waited", Unit::Seconds, age);
     to
+}
+
+/// The token that shows metrics: long enough by construction, and kept as its hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetricsToken(Hash);
+
+impl MetricsToken {
+    pub(crate) fn hash(self) -> Hash {
+        self.0
+    }
+}
+
+/// What could be guessed would show what is not for everybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the token for metrics is too short: take at least {} characters, such as the output of `openssl rand -hex 16`",
+    limits::METRICS_TOKEN
+)]
+pub struct TooShort;
+
+impl FromStr for MetricsToken {
+    type Err = TooShort;
+
+    fn from_str(text: &str) -> Result<Self, TooShort> {
+        let token = text.trim();
+        match token.len() < limits::METRICS_TOKEN {
+            true => Err(TooShort),
+            false => Ok(Self(Hash::of_bytes(token.as_bytes()))),
+        }
+    }
 }
 
 /// Whether a request may see numbers.

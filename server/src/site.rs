@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Redirect, Response};
 use leptos::WasmSplitManifest;
 use leptos::prelude::ArcStoredValue;
 use serde::Deserialize;
@@ -25,7 +25,7 @@ use api::Problem;
 
 use crate::carried::Carried;
 use crate::pages;
-use crate::refusal::{Refusal, is_for_programs};
+use crate::refusal::{Refusal, is_for_programs, wants_page};
 use crate::state::AppState;
 
 const ABOUT: &str = "site.json";
@@ -138,6 +138,11 @@ pub(crate) async fn file_or_nothing(State(state): State<AppState>, request: Requ
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return StatusCode::NOT_FOUND.into_response();
     }
+    if wants_page(&request)
+        && let Some(place) = without_slash(request.uri())
+    {
+        return Redirect::permanent(&place).into_response();
+    }
     let (parts, body) = request.into_parts();
     let mut answer = state.site.answer(Request::from_parts(parts.clone(), axum::body::Body::empty())).await;
     if answer.status() == StatusCode::NOT_FOUND {
@@ -145,4 +150,28 @@ pub(crate) async fn file_or_nothing(State(state): State<AppState>, request: Requ
     }
     answer.headers_mut().insert(header::CACHE_CONTROL, state.site.lasts(parts.uri.path()));
     answer
+}
+
+/// The address that somebody means who wrote a slash at its end. Never one that a browser takes for another host (`//evil.example`).
+fn without_slash(asked: &Uri) -> Option<String> {
+    let path = asked.path().strip_suffix('/')?.trim_end_matches('/');
+    let ours = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
+    let query = asked.query().map(|query| format!("?{query}")).unwrap_or_default();
+    ours.then(|| format!("{path}{query}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_at_the_end_is_left_out_and_leads_nowhere_else() {
+        let place = |text: &str| without_slash(&text.parse().expect("an address"));
+        let to = |text: &str| Some(text.to_owned());
+        assert_eq!((place("/nodes/"), place("/runs/8//?tab=log&a=/")), (to("/nodes"), to("/runs/8?tab=log&a=/")));
+        assert_eq!(place("http://evil.example/nodes/"), to("/nodes"));
+        for stays in ["/", "/nodes", "/nodes?a=/", "//", "//evil.example/", "///evil.example/"] {
+            assert_eq!(place(stays), None, "{stays}");
+        }
+    }
 }

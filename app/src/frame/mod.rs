@@ -40,7 +40,7 @@ impl FrameState {
         self.seen(|frame| frame.execution)
     }
 
-    /// None: nothing came yet, or it is gone.
+    /// None: nothing came yet, it is gone, or nobody is signed in.
     fn seen<R>(self, of: impl FnOnce(&FrameView) -> R) -> Option<R> {
         self.0.value().try_read()?.as_ref().map(of)
     }
@@ -53,10 +53,10 @@ impl FrameState {
 #[component]
 pub fn Frame() -> impl IntoView {
     let frame = Resource::new(|| (), |()| calls::frame());
-    let state = FrameState(Feed::new(None, || async { calls::frame().await.map(Some) }));
+    let state = FrameState(Feed::new(None, calls::frame));
     let main = NodeRef::<html::Main>::new();
     focus_after_navigation(main);
-    let known = move |show: fn(FrameState, FrameView) -> AnyView| {
+    let known = move |show: fn(FrameState, Option<FrameView>) -> AnyView| {
         move || {
             Suspend::new(async move {
                 let first = frame.await.ok()?;
@@ -89,9 +89,9 @@ pub fn Frame() -> impl IntoView {
 }
 
 /// The right end of the top bar; for who is not signed in, the way to the sign-in.
-fn top(state: FrameState, first: FrameView) -> AnyView {
-    match first.me {
-        Some(me) => view! { <Top state me from=first.cursor execution=first.execution/> }.into_any(),
+fn top(state: FrameState, first: Option<FrameView>) -> AnyView {
+    match first {
+        Some(first) => view! { <Top state me=first.me from=first.cursor execution=first.execution/> }.into_any(),
         None => view! { <SignedOut/> }.into_any(),
     }
 }
@@ -111,8 +111,9 @@ fn Top(state: FrameState, me: Me, from: i64, execution: bool) -> impl IntoView {
 }
 
 /// How many reviews wait for the reader.
-fn waiting(state: FrameState, first: FrameView) -> AnyView {
-    let count = Memo::new(move |_| state.waiting().unwrap_or(first.reviews_waiting));
+fn waiting(state: FrameState, first: Option<FrameView>) -> AnyView {
+    let first = first.map(|first| first.reviews_waiting).unwrap_or_default();
+    let count = Memo::new(move |_| state.waiting().unwrap_or(first));
     let badge = move || {
         let waiting = count.get();
         (waiting != Waiting::default()).then(|| {

@@ -3,6 +3,7 @@
 
 use api::console::{EditView, NodeProposal, NodeRole};
 use api::live::Topic;
+use api::problem::ON_DEPLOYMENT;
 use api::{Problem, limits};
 use engine::ids::ProposalId;
 use engine::plan::Edit;
@@ -18,7 +19,10 @@ use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
 use crate::live::use_live;
 use crate::parts::act::{act, problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, Typed, heed, icon, load};
+use crate::parts::{
+    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, Typed, heed, icon, load_or, problem_page,
+    problem_page_with,
+};
 use crate::places;
 
 /// A proposal on a node, by the number in the address.
@@ -27,7 +31,16 @@ pub fn NodeProposalPage() -> impl IntoView {
     let params = use_params_map();
     let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
     let proposal = Resource::new(move || id.get(), by_text);
-    load(proposal, move |first| view! { <Loaded first/> })
+    load_or(proposal, move |first| view! { <Loaded first/> }, elsewhere)
+}
+
+/// A proposal on a deployment has that one's board.
+fn elsewhere(problem: Problem) -> AnyView {
+    let deployment = problem.errors.first().filter(|_| problem.code == ON_DEPLOYMENT);
+    let Some(board) = deployment.map(|found| places::board_of(&found.detail)) else {
+        return problem_page(problem).into_any();
+    };
+    problem_page_with(problem, view! { <a class="button primary" href=board>"To its board"</a> }.into_any())
 }
 
 async fn by_text(id: String) -> Answer<NodeProposal> {

@@ -80,7 +80,10 @@ fn explained(word: &str) -> (&'static str, &'static str) {
         }
         "expired" => ("This link is too old", "Start Gantry again for new ones, or ask an administrator."),
         "wrong" => ("Name or password is wrong", "Whoever forgot their password asks an administrator for a new link."),
-        "slow" => ("Too many attempts", "Wait a few minutes, then try again, or come in by a one-time link."),
+        "slow" => (
+            "Too many attempts",
+            "Wait a few minutes, then try again. If it was one name's password that was wrong too often, a one-time link still works.",
+        ),
         "busy" => ("Many people sign in at this moment", "Try again in a few seconds."),
         _ => (
             "This link is not known here",

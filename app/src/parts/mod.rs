@@ -30,6 +30,6 @@ pub use fault::Fault;
 pub use feed::Feed;
 pub use icon::{Icon, icon};
 pub use load::{load, load_or};
-pub use notice::{Empty, ProblemNotice, problem_page};
+pub use notice::{Empty, ProblemNotice, problem_page, problem_page_with};
 pub use rows::rows;
 pub use same::{Same, SameList, Typed};

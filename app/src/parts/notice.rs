@@ -59,11 +59,15 @@ fn sign_in_here() -> String {
 
 /// A page that could not be loaded.
 pub fn problem_page(problem: Problem) -> impl IntoView {
+    problem_page_with(problem, view! { <a class="button" href=places::DEPLOYMENTS>"All deployments"</a> }.into_any())
+}
+
+/// The same, with the ways out that it has.
+pub fn problem_page_with(problem: Problem, ways: AnyView) -> AnyView {
     let title = problem.title.clone();
-    let ways = view! { <a class="button" href=places::DEPLOYMENTS>"All deployments"</a> };
     view! {
         <Title text=title.clone()/>
-        {said(problem, view! { <h1>{title}</h1> }.into_any(), ways.into_any())}
+        {said(problem, view! { <h1>{title}</h1> }.into_any(), ways)}
     }
     .into_any()
 }

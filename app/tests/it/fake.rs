@@ -1171,10 +1171,11 @@ pub fn refusal() -> Refusal {
 
 #[async_trait]
 impl Console for Fake {
-    async fn frame(&self) -> Result<Frame, Problem> {
+    async fn frame(&self) -> Result<Option<Frame>, Problem> {
         let world = self.0.lock().expect("no test died here");
         let me = Me { id: PersonId(Uuid::from_u128(1)), name: "ada".into(), permissions: world.permissions.clone() };
-        Ok(Frame { me: world.signed_in.then_some(me), reviews_waiting: world.waiting, execution: true, cursor: 900 })
+        let frame = Frame { me, reviews_waiting: world.waiting, execution: true, cursor: 900 };
+        Ok(world.signed_in.then_some(frame))
     }
     async fn policy(&self) -> Result<PolicyView, Problem> {
         self.read(|world| world.policy.clone())

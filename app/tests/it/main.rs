@@ -840,6 +840,18 @@ async fn a_board_names_who_overrules_whom_and_what_was_sent_back() {
 }
 
 #[tokio::test]
+async fn a_proposal_on_a_deployment_leads_to_its_board() {
+    let fake = Fake::new(|world| {
+        let mut problem = Problem::conflict(api::problem::ON_DEPLOYMENT, "Proposal 9 is on web: look at its board.");
+        problem.errors = vec![api::problem::Finding { at: "deployment".into(), detail: "web".into() }];
+        world.problem = Some(problem);
+    });
+    let page = get(&fake, "/proposals/9").await;
+    assert_eq!(page.status, 409);
+    page.says(&["Proposal 9 is on web", "href=\"/deployments/web\"", "To its board"]);
+}
+
+#[tokio::test]
 async fn a_node_has_a_proposal_of_its_own() {
     let fake = Fake::new(|_| {});
     get(&fake, "/nodes").await.says(&["action=\"/call/propose_on_node\"", "Propose changes on web-1"]);

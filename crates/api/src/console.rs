@@ -44,12 +44,12 @@ pub struct Me {
     pub permissions: Vec<String>,
 }
 
-/// What every page has around it.
+/// What every page has around it, for whoever is signed in: strangers learn nothing of what goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Frame {
-    /// None: nobody is signed in.
-    pub me: Option<Me>,
+    /// Who that is.
+    pub me: Me,
     /// Submissions that this person could judge or commit now.
     pub reviews_waiting: Waiting,
     /// Whether steps are started at all.

@@ -47,6 +47,9 @@ pub const MOMENT: Duration = Duration::from_secs(5);
 /// The word for *not known whether it was done*: what carries it is never sent again without a look.
 pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
 
+/// The word for a proposal that is on a deployment where one on a node is looked at. What was found under `deployment` is its name.
+pub const ON_DEPLOYMENT: &str = "on_deployment";
+
 fn blank() -> String {
     "about:blank".into()
 }

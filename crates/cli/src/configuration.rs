@@ -10,15 +10,18 @@
 //!
 //! Invariants:
 //! * a key that no option has is refused, with the one that may be meant: a setting that is silently ignored is worse than none;
+//! * a value that its option would not take is refused with the file or the variable that says it, whichever command it is for;
 //! * what holds secrets (an address of a database, the token of the metrics) is never printed, whichever way it came.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command};
 use serde::Serialize;
 
@@ -144,7 +147,9 @@ fn read(text: &str, command: &Command) -> Result<BTreeMap<String, String>> {
         let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
         anyhow!("line {}: {}", before.matches('\n').count() + 1, error.message())
     })?;
-    let known: BTreeSet<String> = settings(command).into_iter().map(|setting| setting.key).collect();
+    let settings: BTreeMap<String, Setting> =
+        settings(command).into_iter().map(|setting| (setting.key.clone(), setting)).collect();
+    let known: BTreeSet<String> = settings.keys().cloned().collect();
     let entry = |(key, value)| {
         let key = known_key(key, &known)?;
         let text = match value {
@@ -154,6 +159,9 @@ fn read(text: &str, command: &Command) -> Result<BTreeMap<String, String>> {
             toml::Value::Boolean(yes) => yes.to_string(),
             _ => bail!("{key} must be a text, a number, true or false"),
         };
+        if let Some(setting) = settings.get(&key) {
+            setting.check(&text).with_context(|| format!("{key} can't be taken"))?;
+        }
         Ok((key, text))
     };
     table.into_iter().map(entry).collect()
@@ -186,6 +194,48 @@ struct Setting {
     built_in: Option<String>,
     #[serde(skip)]
     secret: bool,
+    /// What its values are read by.
+    #[serde(skip)]
+    arg: Arg,
+}
+
+impl Setting {
+    /// Reads a value as its option does.
+    fn check(&self, value: &str) -> Result<()> {
+        // Alone: what this option goes with is no matter here.
+        let mut arg =
+            Arg::new("value").long("value").action(self.arg.get_action().clone()).default_value(value.to_owned());
+        if self.arg.get_action().takes_values() {
+            arg = arg.value_parser(self.arg.get_value_parser().clone());
+        }
+        let read = Command::new("gantry").no_binary_name(true).arg(arg).try_get_matches_from([""; 0]);
+        let Err(error) = read else { return Ok(()) };
+        let given = if self.secret { String::new() } else { format!("{value:?}: ") };
+        bail!("{given}{}", why(&error))
+    }
+}
+
+/// Why a value is refused, without the words around it that are about a command line.
+fn why(error: &clap::Error) -> String {
+    if let Some(source) = error.source() {
+        return source.to_string();
+    }
+    match error.get(ContextKind::ValidValue) {
+        Some(ContextValue::Strings(known)) => format!("it is one of {}", known.join(", ")),
+        _ => error.to_string().trim_start_matches("error: ").trim_end().to_owned(),
+    }
+}
+
+/// Refuses variables whose values their options would not take.
+///
+/// # Errors
+/// When there is one: which, and why.
+pub fn check_environment(command: &Command) -> Result<()> {
+    for setting in settings(command) {
+        let Some(value) = std::env::var_os(&setting.variable) else { continue };
+        setting.check(&value.to_string_lossy()).with_context(|| format!("{} can't be taken", setting.variable))?;
+    }
+    Ok(())
 }
 
 /// All settings, by key.
@@ -205,6 +255,7 @@ fn collect(command: &Command, path: &str, all: &mut BTreeMap<String, Setting>) {
             about: arg.get_help().map(ToString::to_string).unwrap_or_default(),
             built_in: arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned()),
             secret: arg.is_hide_env_values_set(),
+            arg: arg.clone(),
             key,
         });
         if !path.is_empty() {
@@ -344,9 +395,12 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_refused_as_on_the_command_line() {
-        let file = file("worker_capacity = 'many'\ndatabase_url = 'x'").expect("the keys are right");
-        let refused = file.below(command()).try_get_matches_from(["gantry", "worker"]).expect_err("no number");
-        assert!(refused.to_string().contains("'many'"), "{refused}");
+        let said = |text: &str| format!("{:#}", file(text).expect_err(text));
+        assert!(said("worker_capacity = 'many'").starts_with("worker_capacity can't be taken: \"many\": "));
+        assert!(said("listen = 'nonsense'").starts_with("listen can't be taken: \"nonsense\": "));
+        assert!(said("log_json = 'perhaps'").contains("true, false"), "{}", said("log_json = 'perhaps'"));
+        let secret = said("metrics_token = 'hunter22'");
+        assert!(secret.contains("too short") && !secret.contains("hunter22"), "{secret}");
     }
 
     #[test]

@@ -86,6 +86,13 @@ fn main() -> ExitCode {
     match &arguments.command {
         Command::Client(asked) => return client::run(asked, &matches, command()),
         Command::Audit(audit::Command::Server(asked)) => return client::run_audit(asked, &matches),
+        // Elsewhere the command line reads them, as far as the command has such options.
+        Command::Config(_) => {
+            if let Err(error) = configuration::check_environment(&command()) {
+                eprintln!("gantry: {error:#}");
+                return ExitCode::from(2);
+            }
+        }
         _ => {}
     }
     if let Err(error) = logging::start(&arguments.log, arguments.log_json) {

@@ -1,13 +1,17 @@
 //! `gantry server`: one server process.
 
+use std::ffi::OsStr;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, Command};
 use control::{Control, Demo};
 use engine::gate::Policy;
-use server::PublicAddress;
+use server::{MetricsToken, PublicAddress, TooShort};
 use tokio::net::TcpListener;
 
 use crate::{database, signals};
@@ -27,8 +31,23 @@ pub struct Arguments {
     #[arg(long, env = "GANTRY_SITE")]
     site: Option<PathBuf>,
     /// Whoever sends this as a bearer may collect /metrics; without it only this machine may
-    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true)]
-    metrics_token: Option<String>,
+    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = Unsaid)]
+    metrics_token: Option<MetricsToken>,
+}
+
+/// Reads the token for metrics. What was given is a secret, so a refusal does not repeat it.
+#[derive(Debug, Clone, Copy)]
+pub struct Unsaid;
+
+impl TypedValueParser for Unsaid {
+    type Value = MetricsToken;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<MetricsToken, clap::Error> {
+        let token = value.to_str().unwrap_or_default().parse();
+        token.map_err(|error: TooShort| {
+            clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).with_cmd(command)
+        })
+    }
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {

@@ -55,8 +55,8 @@ pub struct Arguments {
     #[arg(long, env = "GANTRY_SITE")]
     site: Option<PathBuf>,
     /// Whoever sends this as a bearer may collect /metrics; without it only this machine may
-    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true)]
-    metrics_token: Option<String>,
+    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = serve::Unsaid)]
+    metrics_token: Option<server::MetricsToken>,
     /// Start an empty database without the demo's nodes and deployments
     #[arg(long)]
     no_demo: bool,
@@ -140,8 +140,7 @@ async fn serve_and_work(
 ) -> Result<()> {
     let site = arguments.site.as_ref().map(|site| site.canonicalize().unwrap_or_else(|_| site.clone()));
     let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
-    let metrics_token = arguments.metrics_token.clone();
-    let config = server::Config { address: Some(address.clone()), site, metrics_token };
+    let config = server::Config { address: Some(address.clone()), site, metrics_token: arguments.metrics_token };
     let server = tokio::spawn(serve::serve(listener, config, control.clone(), async {
         let _ = server_stops.await;
     }));

@@ -45,6 +45,28 @@ fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
+fn what_can_not_be_taken_is_said_before_anything_starts() {
+    let data = tempfile::tempdir().unwrap();
+    let folder = data.path().join("data");
+    let said = |words: &[&str], variable: (&str, &str)| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+        command.args(words).env("XDG_CONFIG_HOME", data.path()).env("GANTRY_DATA", &folder).env(variable.0, variable.1);
+        let output = command.env_remove("DATABASE_URL").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, short) = said(&["up", "--metrics-token", "hunter22"], ("GANTRY_LOG", "info"));
+    assert!(code == Some(2) && short.contains("too short") && !short.contains("hunter22"), "{code:?} {short}");
+    assert!(!folder.exists(), "nothing was begun");
+    let (code, listen) = said(&["config"], ("GANTRY_LISTEN", "zzz"));
+    assert!(code == Some(2) && listen.contains("GANTRY_LISTEN can't be taken: \"zzz\""), "{code:?} {listen}");
+    let file = data.path().join("gantry.toml");
+    std::fs::write(&file, "listen = 'nonsense'\n").unwrap();
+    let (code, named) = said(&["config", "--config", file.to_str().unwrap()], ("GANTRY_LOG", "info"));
+    let names = named.contains(file.to_str().unwrap()) && named.contains("listen can't be taken: \"nonsense\"");
+    assert!(code == Some(2) && names, "{code:?} {named}");
+}
+
+#[test]
 fn a_start_that_is_interrupted_stops_before_it_is_there() {
     let data = tempfile::tempdir().unwrap();
     let mut gantry = Started::up(data.path());

@@ -21,7 +21,7 @@ use crate::exit::{Failure, Outcome};
 use crate::lists::Client;
 use crate::names;
 use crate::overseeing::waiting_page;
-use crate::paper::{note, plain, plain_lines, steps};
+use crate::paper::{many, note, plain, plain_lines, steps};
 use crate::server::{News, Server, understood};
 use crate::when::duration;
 
@@ -179,6 +179,8 @@ impl Watch {
     }
 
     /// Asks; None while the server is away, for a while, and once the time is over.
+    ///
+    /// A question that is cut short by the end of the time says nothing about a server that answered before: what is known of it stays.
     fn ask<T>(&mut self, ask: impl FnOnce(&Server) -> Outcome<T>) -> Outcome<Option<T>> {
         let asked = Instant::now();
         let answered = ask(&self.server);
@@ -190,6 +192,9 @@ impl Watch {
             }
             Err(failure) => failure,
         };
+        if failure.passes() && self.reached && self.over() && asked.elapsed() < LOOK_AGAIN {
+            return Ok(None);
+        }
         let since = *self.away_since.get_or_insert_with(Instant::now);
         // Whoever was never reached is not there; whoever was may come back.
         let may_come_back = self.over() || (self.reached && since.elapsed() <= AWAY);
@@ -266,8 +271,10 @@ fn target(client: &Client, number: i64, most: Most) -> Outcome {
                 }
                 Way::Converged => {
                     watch.end();
-                    return paper
-                        .either(&value, &format!("Reality is what target {number} says: {} steps.", view.applied));
+                    return paper.either(
+                        &value,
+                        &format!("Reality is what target {number} says: {}.", many(view.applied, "step")),
+                    );
                 }
                 Way::Stuck => {
                     watch.end();
@@ -472,7 +479,7 @@ fn settled(client: &Client, these: &[DeploymentSummary], stuck_in: &[&str]) -> O
         paper.json(&Value::Array(told))?;
     } else {
         for one in these.iter().filter(|one| far(&one.steps) == Far::Converged) {
-            paper.line(&format!("{}: reality matches, {} steps.", one.name, one.steps.active))?;
+            paper.line(&format!("{}: reality matches, {}.", one.name, many(one.steps.active, "step")))?;
         }
         for name in stuck_in {
             paper.line(&format!("{name}: stuck."))?;
@@ -572,6 +579,8 @@ fn for_terminal(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::Address;
+    use crate::paper::Paper;
 
     fn counts(blocked: i64, todo: i64, transition: i64, active: i64, error: i64) -> StateCounts {
         StateCounts { blocked, todo, transition, active, error }
@@ -614,6 +623,24 @@ mod tests {
         assert_eq!(reached(ReviewState::Open, ReviewWish::Committed), None);
         assert_eq!(reached(ReviewState::Committed, ReviewWish::Committed), Some(true));
         assert_eq!(reached(ReviewState::Discarded, ReviewWish::Open), Some(false));
+    }
+
+    #[test]
+    fn a_question_cut_short_by_the_end_leaves_what_is_known() {
+        let address = Address::parse("http://127.0.0.1:1", false).unwrap();
+        let client = Client { server: Server::new(address, None), paper: Paper::new(false) };
+        let silent = || -> Outcome { Err(Failure::Unreachable("it says nothing for too long".into())) };
+        let ended = |answers: bool| {
+            let mut watch = Watch::new(&client, Most { timeout: Duration::from_millis(50) }, "");
+            if answers {
+                assert!(watch.ask(|_| Ok(())).unwrap().is_some());
+            }
+            std::thread::sleep(Duration::from_millis(60));
+            assert!(watch.ask(|_| silent()).unwrap().is_none());
+            watch.next().unwrap_err().to_string()
+        };
+        assert!(ended(true).starts_with("It is not so after"), "{}", ended(true));
+        assert!(ended(false).starts_with("Nobody could say how it is"), "{}", ended(false));
     }
 
     #[test]

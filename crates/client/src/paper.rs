@@ -3,6 +3,7 @@
 //! Only what was asked for goes to standard output; progress, notes and errors go to standard error. Texts that others wrote are shown with
 //! what can't be seen spelled out, so nobody's title moves the cursor.
 
+use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
 
 use engine::text::shown;
@@ -165,6 +166,12 @@ pub(crate) fn moment_of(millis: i64) -> String {
     at.and_then(|at| at.format(format).ok()).unwrap_or_default()
 }
 
+/// How many there are of what is counted: `1 step`, `3 steps`.
+pub(crate) fn many<N: fmt::Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
+    let ending = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {what}{ending}")
+}
+
 /// How many steps are in which state: `3 ACTIVE, 1 ERROR`.
 pub(crate) fn steps(value: &Value) -> String {
     let states = ["error", "transition", "todo", "blocked", "active"];
@@ -304,6 +311,14 @@ mod tests {
         assert!(text.lines().all(|line| console::measure_text_width(line) <= 20));
         let narrowest = table().text(paper(Some(3)));
         assert!(narrowest.contains("A proxy…"), "{narrowest}");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(
+            (many(0, "step"), many(1, "step"), many(2_usize, "node")),
+            ("0 steps".into(), "1 step".into(), "2 nodes".into())
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::apply::edits_of;
 use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
 use crate::names;
-use crate::paper::{Paper, Table, moment_of, outline, plain, plain_lines, said, steps};
+use crate::paper::{Paper, Table, many, moment_of, outline, plain, plain_lines, said, steps};
 use crate::server::{With, taken};
 
 #[derive(Debug, Subcommand)]
@@ -592,7 +592,7 @@ fn review_page(value: &Value, paper: Paper) -> String {
 /// What a change leads to, line by line.
 fn consequences(value: &Value) -> String {
     let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else { return outline(value) };
-    let mut text = format!("On {} nodes.\n", told.nodes);
+    let mut text = format!("On {}.\n", many(told.nodes, "node"));
     let mut part = |title: &str, count: usize, first: Vec<String>| {
         if count == 0 {
             return;
@@ -642,7 +642,7 @@ fn consequences(value: &Value) -> String {
         text += &format!("Wave {}: {}\n", number + 1, groups.join("; "));
     }
     if told.more_waves > 0 {
-        text += &format!("And {} waves more.\n", told.more_waves);
+        text += &format!("And {} more.\n", many(told.more_waves, "wave"));
     }
     let risks: Vec<String> = value["risks"].as_array().map(|all| all.iter().map(said).collect()).unwrap_or_default();
     if !risks.is_empty() {

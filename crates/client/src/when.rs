@@ -18,6 +18,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     number.checked_mul(unit).map(Duration::from_secs).ok_or_else(wrong)
 }
 
+/// Seconds until 1970 from the year 1, where a server begins to take moments.
+const YEAR_1: i64 = -62_135_596_800;
+
 /// A moment in milliseconds since 1970: by the calendar, or how long ago.
 pub(crate) fn moment(text: &str) -> Result<i64, String> {
     let wrong = || format!("{text:?} is no moment: write it like 2026-09-22T14:00:00Z, or how long ago, like 2h");
@@ -26,6 +29,9 @@ pub(crate) fn moment(text: &str) -> Result<i64, String> {
         Ok(ago) if !text.is_empty() => now.checked_sub(ago.try_into().map_err(|_| wrong())?).ok_or_else(wrong)?,
         _ => time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).map_err(|_| wrong())?,
     };
+    if at.unix_timestamp() < YEAR_1 {
+        return Err(format!("{text:?} is before the year 1: no moment is looked for there"));
+    }
     i64::try_from(at.unix_timestamp_nanos() / 1_000_000).map_err(|_| wrong())
 }
 
@@ -50,6 +56,7 @@ mod tests {
         assert_eq!(moment("1970-01-01T00:00:01Z"), Ok(1_000));
         assert_eq!(moment("1970-01-01T01:00:00+01:00"), Ok(0));
         assert!(moment("1h").unwrap() < moment("1s").unwrap());
+        assert!(moment("99999999h").unwrap_err().contains("before the year 1"));
         assert!(moment("yesterday").is_err() && moment("").is_err() && moment("999999999999999d").is_err());
     }
 }

@@ -128,9 +128,13 @@ fn place(seq: u64) -> Result<i64, Problem> {
     i64::try_from(seq).map_err(|_| Problem::invalid("after: this is no place in the chain."))
 }
 
+/// A moment that the database knows, too: it has none before 4714 BC.
 pub(crate) fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).map_err(|_| {
-        Problem::invalid(format!("{field}: give a moment in milliseconds since 1970, up to the year 9999."))
+    let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).ok();
+    moment.filter(|moment| moment.year() >= 1).ok_or_else(|| {
+        Problem::invalid(format!(
+            "{field}: give a moment in milliseconds since 1970, from the year 1 to the year 9999; what is earlier is negative."
+        ))
     })
 }
 
@@ -144,5 +148,21 @@ fn entry(row: AuditRow) -> AuditEntry {
         subject: row.subject,
         detail: row.detail,
         sealed: row.seq,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_from_the_year_1_to_the_year_9999() {
+        for millis in [-62_135_596_800_000, 0, 253_402_300_799_999] {
+            assert!(moment("since", At(millis)).is_ok(), "{millis}");
+        }
+        for millis in [i64::MIN, -210_866_803_200_001, -62_135_596_800_001, 253_402_300_800_000, i64::MAX] {
+            let problem = moment("since", At(millis)).unwrap_err();
+            assert!(problem.status == 400 && problem.detail.contains("since: "), "{millis}: {problem}");
+        }
     }
 }

@@ -29,8 +29,8 @@ use store::intent::{self, MachineRow};
 use store::node_tokens::{NodeTokenRow, node_tokens};
 use store::reading::{self, CarriedRow, FactRow, LookRow, MAX_CARRIED, ReportRow};
 use store::running;
-use time::OffsetDateTime;
 
+use crate::auditing::moment;
 use crate::nodes::{changed_meanwhile, checked_macs, checked_serial};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
@@ -111,7 +111,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let node = NodeId(machine_of(&mut connection, name).await?.id);
-        let before = before.map(moment).transpose()?;
+        let before = before.map(|before| moment("before", before)).transpose()?;
         let limit = LOOKS as i64 + 1;
         let mut looks = reading::looks(&mut connection, node, before, limit).await.map_err(from_store)?;
         let more = looks.len() > LOOKS;
@@ -369,11 +369,6 @@ async fn machine_of(on: &mut PgConnection, name: &str) -> Result<reading::Machin
         let shown: String = engine::text::shown(name).chars().take(253).collect();
         Problem::not_found(format!("There is no node {shown}. The list of nodes has all of them."))
     })
-}
-
-fn moment(at: At) -> Result<OffsetDateTime, Problem> {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000)
-        .map_err(|_| Problem::invalid("before: that is no moment that there was."))
 }
 
 fn life(row: &reading::MachineRow) -> Life {

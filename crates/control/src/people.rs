@@ -288,7 +288,7 @@ impl People {
     /// `sign_in_used`, `sign_in_expired` or `sign_in_unknown` for what does not sign in (401); `too_many_attempts` when it failed too
     /// often from that address (429).
     pub async fn sign_in(&self, token: &str, visitor: &Visitor, before: Option<&str>) -> Result<Begun, Problem> {
-        self.attempts.check(&network(visitor.address)).map_err(too_many_attempts)?;
+        self.attempts.check(&network(visitor.address)).map_err(too_many_from_there)?;
         if token.len() > MAX_TOKEN {
             return Err(self.refuse(visitor, Unspendable::Unknown));
         }
@@ -478,17 +478,33 @@ fn check_name(name: &str) -> Result<(), Problem> {
     }
 }
 
-fn too_many_attempts(wait: Duration) -> Problem {
-    Problem::new(
-        429,
-        "too_many_attempts",
-        "Too many attempts",
-        format!(
-            "Signing in failed too often, from your address or with that name. Try again in {} minutes, or come in by a one-time link.",
-            wait.as_secs().div_ceil(60).max(1)
-        ),
-    )
-    .again_after(wait)
+/// Links are counted with passwords here, so another one does not help.
+fn too_many_from_there(wait: Duration) -> Problem {
+    let detail = format!(
+        "Signing in failed too often from your address, by passwords or by links. Try again in {}; until then no link works from there either.",
+        minutes(wait)
+    );
+    too_many_attempts(detail, wait)
+}
+
+/// Only passwords are counted here.
+fn too_many_by_name(wait: Duration) -> Problem {
+    let detail = format!(
+        "The password of that name was wrong too often. Try again in {}, or come in by a one-time link, which an admin makes.",
+        minutes(wait)
+    );
+    too_many_attempts(detail, wait)
+}
+
+fn minutes(wait: Duration) -> String {
+    match wait.as_secs().div_ceil(60) {
+        0 | 1 => "a minute".to_owned(),
+        some => format!("{some} minutes"),
+    }
+}
+
+fn too_many_attempts(detail: String, wait: Duration) -> Problem {
+    Problem::new(429, "too_many_attempts", "Too many attempts", detail).again_after(wait)
 }
 
 fn failed(error: impl Into<StoreError>) -> Problem {
@@ -666,6 +682,7 @@ mod tests {
         let link = house.link().await;
         let problem = house.people.sign_in(link.reveal(), &visitor, None).await.expect_err("a refusal");
         assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_attempts"));
+        assert!(problem.detail.contains("no link works"), "{problem}");
         assert!(
             house.people.sign_in(link.reveal(), &Visitor::default(), None).await.is_ok(),
             "not spent, and others come in"

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use api::Problem;
 use api::console::{DraftedNoderole, NodeChoice, NodeProposal, NodeRole, ProposalView, ScopeNode, ScopeView};
+use api::problem::{Finding, ON_DEPLOYMENT};
 use engine::catalog::{JigClass, in_sight};
 use engine::cluster::NoderoleKey;
 use engine::data::{OwnData, layers, mask};
@@ -47,7 +48,10 @@ impl Control {
         let (row, edits) = opened(&mut connection, id).await?;
         let Some(node) = row.node else {
             let name = present.name_of(row.deployment);
-            return Err(Problem::conflict("on_deployment", format!("Proposal {id} is on {name}: look at its board.")));
+            let mut problem =
+                Problem::conflict(ON_DEPLOYMENT, format!("Proposal {id} is on {name}: look at its board."));
+            problem.errors = vec![Finding { at: "deployment".into(), detail: name }];
+            return Err(problem);
         };
         drop(connection);
         let planned = plan_aside(&present, counting(&edits)).await?;

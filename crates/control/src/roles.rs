@@ -127,6 +127,17 @@ fn no_role(name: &str, all: &[Known<'_>]) -> Problem {
     Problem::not_found(format!("No barclamp of the catalog has a role {} in its newest version.{hint}", quoted(name)))
 }
 
+/// There are such roles, and none of that barclamp.
+fn not_of(name: &str, barclamp: &str, of: &[&BarclampName]) -> Problem {
+    let of: Vec<&str> = of.iter().map(|barclamp| barclamp.as_str()).collect();
+    Problem::not_found(format!(
+        "The barclamp {} has no role {} in its newest version: {} has one.",
+        quoted(barclamp),
+        quoted(name),
+        of.join(", ")
+    ))
+}
+
 fn no_barclamp(name: &str, all: &[Known<'_>]) -> Problem {
     let hint = engine::plan::resolve::nearest(name, all.iter().map(|known| known.version.name.as_str()));
     let hint = hint.map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
@@ -180,7 +191,13 @@ impl Control {
         let mut named = all.iter().enumerate().filter(|(_, known)| known.role.name.as_str() == name);
         let namesakes: Vec<&BarclampName> = named.clone().map(|(_, known)| &known.version.name).collect();
         let found = named.find(|(_, known)| barclamp.is_none_or(|wanted| known.version.name.as_str() == wanted));
-        let (place, known) = found.ok_or_else(|| no_role(name, &all))?;
+        let (place, known) = found.ok_or_else(|| match barclamp {
+            Some(barclamp) if all.iter().all(|known| known.version.name.as_str() != barclamp) => {
+                no_barclamp(barclamp, &all)
+            }
+            Some(barclamp) if !namesakes.is_empty() => not_of(name, barclamp, &namesakes),
+            _ => no_role(name, &all),
+        })?;
         let role = known.role;
         let names = |places: Vec<usize>| places.into_iter().map(|place| all[place].role.name.clone()).collect();
         let answering = |name: &RoleName| {

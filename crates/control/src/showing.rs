@@ -8,7 +8,6 @@ use api::console::{
     PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
 use api::listing::{Cursor, DeploymentSort, DeploymentState, DeploymentsWanted, Key, RunsWanted};
-use api::reviews::Waiting;
 use api::values::VALUES_SHOWN;
 use engine::Hash;
 use engine::anneal::{Reason, why_not};
@@ -62,17 +61,14 @@ impl Control {
     }
 
     /// What every page has around it.
-    pub async fn frame(&self, actor: Option<&Actor>) -> Result<Frame, Problem> {
+    pub async fn frame(&self, actor: &Actor) -> Result<Frame, Problem> {
         let mut connection = self.connection().await?;
         let cursor = self.cursor(&mut connection).await?;
-        let Some(actor) = actor else {
-            return Ok(Frame { me: None, reviews_waiting: Waiting::default(), execution: true, cursor });
-        };
         let present = self.kept.present(&mut connection).await?;
         drop(connection);
         let me = Me { id: actor.person, name: actor.name.clone(), permissions: actor.permission_words() };
         Ok(Frame {
-            me: Some(me),
+            me,
             reviews_waiting: self.waiting_for(actor, &present).await?,
             execution: present.head.enabled,
             cursor,

@@ -49,6 +49,33 @@ async fn a_browser_that_is_refused_sees_the_page_again() {
 }
 
 #[tokio::test]
+async fn a_page_with_a_slash_at_its_end_is_the_page_without() {
+    let house = House::new().await;
+    let cookie = house.cookie().await;
+    let page = house.visit("/nodes/?filter=n1", &cookie).await;
+    assert_eq!((page.status, page.header(header::LOCATION)), (StatusCode::PERMANENT_REDIRECT, "/nodes?filter=n1"));
+    assert_eq!(
+        house.ask_get("/api/v1/nodes/", &cookie).await.status,
+        StatusCode::NOT_FOUND,
+        "programs write what they mean"
+    );
+}
+
+#[tokio::test]
+async fn strangers_learn_nothing_of_what_goes_on() {
+    let house = House::new().await;
+    let call = house.ask(house.post_json("/call/frame", "", "{}")).await;
+    assert_eq!((call.status, call.text()), (StatusCode::OK, "null"));
+    for path in ["/sign-in", "/nothing"] {
+        let page = house.visit(path, "").await;
+        assert!(!page.text().contains("cursor"), "{path}: {}", page.text());
+    }
+    let cookie = house.cookie().await;
+    let told = house.ask(house.post_json("/call/frame", &cookie, "{}")).await.json();
+    assert_eq!((&told["me"]["name"], told["cursor"].is_i64()), (&"ada".into(), true));
+}
+
+#[tokio::test]
 async fn cookies_are_as_strict_as_the_way_there_allows() {
     let near = House::new().await;
     let answer = near.ask(near.sign_in(&near.link().await)).await;

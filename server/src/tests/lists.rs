@@ -30,6 +30,21 @@ async fn orders_are_a_closed_set_for_each_list() {
 }
 
 #[tokio::test]
+async fn a_filter_of_nodes_is_no_pattern() {
+    let house = House::new().await;
+    committed(&house).await;
+    let ada = house.cookie().await;
+    let found = async |text: &str| {
+        let nodes = house.ask_get(&format!("/api/v1/nodes?filter={text}"), &ada).await.json();
+        nodes["nodes"].as_array().expect("a list").len()
+    };
+    assert!(found("n1").await > 0);
+    for wild in ["%25", "_", "n%25", "n_.house", "%5C"] {
+        assert_eq!(found(wild).await, 0, "{wild}");
+    }
+}
+
+#[tokio::test]
 async fn a_place_in_one_order_is_refused_in_another() {
     let house = House::new().await;
     committed(&house).await;
@@ -60,6 +75,10 @@ async fn a_role_and_how_roles_hang_together_are_told() {
     let role = house.ask_get(&format!("/api/v1/roles/{first}"), &ada).await.json();
     assert_eq!(role["role"]["name"], first);
     assert_eq!(house.ask_get("/api/v1/roles/nothing", &ada).await.status, StatusCode::NOT_FOUND);
+    let elsewhere = house.ask_get(&format!("/api/v1/roles/{first}?barclamp=nope"), &ada).await;
+    assert_eq!(elsewhere.status, StatusCode::NOT_FOUND);
+    let detail = elsewhere.problem()["detail"].as_str().expect("a text").to_owned();
+    assert!(detail.contains("no barclamp \"nope\""), "the barclamp is what is wrong: {detail}");
     let graph = house.ask_get("/api/v1/catalog/graph", &ada).await.json();
     assert_eq!(graph["count"], roles["count"]);
     assert_eq!(house.ask_get("/api/v1/catalog/graph?role=nothing", &ada).await.status, StatusCode::NOT_FOUND);

@@ -382,7 +382,7 @@ impl People {
             problem
         };
         let old = old.filter(|old| old.reveal().len() <= 4 * limits::PASSWORD_MOST).ok_or_else(wrong)?;
-        self.names.take(actor.name.clone()).map_err(super::too_many_attempts)?;
+        self.names.take(actor.name.clone()).map_err(super::too_many_by_name)?;
         if !self.hasher.verify(old, kept).await? {
             return Err(wrong());
         }
@@ -405,10 +405,10 @@ impl People {
     ) -> Result<Begun, Problem> {
         let network = throttle::network(visitor.address);
         let name: String = name.trim().to_lowercase().chars().take(97).collect();
-        self.attempts.take(network).map_err(super::too_many_attempts)?;
+        self.attempts.take(network).map_err(super::too_many_from_there)?;
         if let Err(wait) = self.names.take(name.clone()) {
             self.attempts.give_back(&network);
-            return Err(super::too_many_attempts(wait));
+            return Err(super::too_many_by_name(wait));
         }
         let wrong = || {
             tracing::warn!(address = ?visitor.address, "a sign-in by password was refused");

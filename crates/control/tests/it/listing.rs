@@ -58,7 +58,7 @@ async fn one(house: &House, n: usize) -> SubmissionId {
 }
 
 async fn badge(house: &House, by: &Actor) -> Waiting {
-    house.control.frame(Some(by)).await.unwrap().reviews_waiting
+    house.control.frame(by).await.unwrap().reviews_waiting
 }
 
 /// The badge once everything is weighed.
@@ -121,7 +121,7 @@ async fn what_many_ask_at_once_is_worked_out_once() {
             match n % 3 {
                 0 => drop(control.review(&by, id).await.unwrap()),
                 1 => drop(control.reviews(&by, &ReviewsWanted::default()).await.unwrap()),
-                _ => drop(control.frame(Some(&by)).await.unwrap()),
+                _ => drop(control.frame(&by).await.unwrap()),
             }
         });
     }
@@ -139,7 +139,7 @@ async fn who_goes_away_leaves_no_work_half_done() {
     more_like(&house, id, 9).await;
     // Each of these is dropped in the middle of it.
     for _ in 0..5 {
-        let _ = tokio::time::timeout(Duration::from_millis(1), house.control.frame(Some(&house.bo))).await;
+        let _ = tokio::time::timeout(Duration::from_millis(1), house.control.frame(&house.bo)).await;
     }
     assert_eq!(settled(&house, &house.bo).await, Waiting { count: 10, more: false });
     assert!(house.control.worked_out() <= 10, "{}", house.control.worked_out());

@@ -53,7 +53,7 @@ async fn an_error_that_came_after_the_approval_is_shown() {
     let before = review(&house, &house.ada, id).await;
     assert_eq!((before.state, before.may_commit, before.fresh), (ReviewState::Open, Ok(()), true));
     assert_eq!(
-        house.control.frame(Some(&house.ada)).await.unwrap().reviews_waiting.to_string(),
+        house.control.frame(&house.ada).await.unwrap().reviews_waiting.to_string(),
         "1",
         "it waits to be committed"
     );
@@ -66,7 +66,7 @@ async fn an_error_that_came_after_the_approval_is_shown() {
     let refused = house.control.commit(&house.ada, id).await.unwrap_err();
     assert_eq!(shown.may_commit.unwrap_err(), refused.detail, "the page says what the commit says");
     assert_eq!(house.listed(&house.bo, Fate::Open).await[0].state, ReviewState::Faulty, "no review is waited for");
-    assert_eq!(house.control.frame(Some(&house.ada)).await.unwrap().reviews_waiting, Waiting::default());
+    assert_eq!(house.control.frame(&house.ada).await.unwrap().reviews_waiting, Waiting::default());
     jig(&house, true).await;
     assert_eq!(review(&house, &house.ada, id).await.state, ReviewState::Open, "what was kept is not kept too long");
 }
