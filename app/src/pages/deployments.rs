@@ -121,7 +121,8 @@ impl ListPage for AllDeployments {
 
     /// Steps move in every deployment, however many there are: one topic tells of all their runs.
     fn follow(self, feed: Feed<DeploymentPage>) {
-        use_live().hear(vec![Topic::Runs, Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| feed.eventually());
+        use_live()
+            .hear(vec![Topic::Runs, Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| feed.eventually());
     }
 
     fn none(self) -> AnyView {

@@ -157,5 +157,7 @@ async fn what_a_proposal_takes_away_is_marked_on_its_chip() {
     });
     let page = get(&fake, "/deployments/web").await;
     page.says(&["class=\"chip touched going\"", "goes with this proposal"]);
-    get(&Fake::new(|world| world.board = fake::proposed_board()), "/deployments/web").await.says_not(&["goes with this"]);
+    get(&Fake::new(|world| world.board = fake::proposed_board()), "/deployments/web")
+        .await
+        .says_not(&["goes with this"]);
 }
