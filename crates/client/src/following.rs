@@ -46,6 +46,7 @@ pub(crate) struct Wait {
 enum What {
     /// Until reality is what a target says
     Target {
+        /// The target's number
         number: i64,
         #[command(flatten)]
         most: Most,
@@ -55,12 +56,14 @@ enum What {
     },
     /// Until a run has ended; well, or it is not so
     Run {
+        /// The run's number
         id: RunId,
         #[command(flatten)]
         most: Most,
     },
     /// Until a review may be committed, or is
     Review {
+        /// The review's number
         id: SubmissionId,
         /// For what
         #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = ReviewWish::Open)]
@@ -70,6 +73,7 @@ enum What {
     },
     /// Until reality is what a deployment says
     Deployment {
+        /// The deployment's name
         name: String,
         #[command(flatten)]
         most: Most,

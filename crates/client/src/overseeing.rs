@@ -237,6 +237,7 @@ fn chain(client: &Client, after: u64) -> Outcome {
 
 #[derive(Debug, Args)]
 pub(crate) struct Execution {
+    /// Whether steps start
     state: OnOff,
     /// Why; everybody reads it
     #[arg(long, value_name = "TEXT")]
