@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use engine::ids::{RunId, SubmissionId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -126,11 +127,11 @@ pub(crate) struct Logs {
     /// Go on until the run has ended
     #[arg(short, long)]
     follow: bool,
-    /// From this byte on
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    /// From this byte on; -N: from N bytes before its end
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     since_byte: i64,
     /// Only the lines that have this, each with its number; 4 where none has
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["follow", "since_byte"])]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["follow", "since_byte"])]
     find: Option<String>,
     /// In small letters and capitals alike
     #[arg(long, requires = "find")]

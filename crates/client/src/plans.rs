@@ -291,7 +291,7 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
         Proposal::Foresee { id, edits } => {
             let answer = server.post(&format!("/proposals/{id}/foresee"), json!({"edits": edits_of(&edits.file)?}))?;
             let refused = answer["refused"].as_array().is_some_and(|refused| !refused.is_empty());
-            paper.either(&answer, outline(&answer).trim_end())?;
+            paper.either(&answer, foreseen(&answer).trim_end())?;
             match refused {
                 true => Err(Failure::NotSo("Some of these edits can't take effect.".into())),
                 false => Ok(()),
@@ -640,6 +640,20 @@ fn review_page(value: &Value, paper: Paper) -> String {
     text
 }
 
+/// What a proposal would come to, and which edits can't take effect.
+fn foreseen(answer: &Value) -> String {
+    let lines = |word: &str| answer[word].as_array().map(Vec::as_slice).unwrap_or_default();
+    let each = |word: &str| lines(word).iter().map(|line| format!("  {}\n", plain(&said(line)))).collect::<String>();
+    let come_to = match lines("lines") {
+        [] => "The proposal changes nothing.\n".to_owned(),
+        _ => format!("The proposal comes to:\n{}", each("lines")),
+    };
+    match lines("refused") {
+        [] => come_to,
+        _ => format!("{come_to}Refused:\n{}", each("refused")),
+    }
+}
+
 /// What a change leads to, line by line.
 fn consequences(value: &Value) -> String {
     let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else { return outline(value) };
@@ -875,6 +889,14 @@ mod tests {
         value["starts"] = json!({"count": 3, "first": [touched]});
         let text = consequences(&value);
         assert!(text.contains("Runs for the first time: 3\n  app on n1\n  and 2 more\n"), "{text}");
+    }
+
+    #[test]
+    fn what_edits_would_come_to_is_told_in_lines() {
+        let nothing = json!({"refused": [], "lines": []});
+        assert_eq!(foreseen(&nothing), "The proposal changes nothing.\n");
+        let some = json!({"refused": ["there is no role x"], "lines": ["binds app to n1"]});
+        assert_eq!(foreseen(&some), "The proposal comes to:\n  binds app to n1\nRefused:\n  there is no role x\n");
     }
 
     #[test]
