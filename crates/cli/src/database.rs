@@ -99,7 +99,11 @@ async fn look(store: &Store, options: &PgConnectOptions) -> Result<(), Trouble> 
 
 /// What a failed connection means, and what to do.
 fn told(error: sqlx::Error, options: &PgConnectOptions) -> Trouble {
-    let (host, port, role) = (options.get_host(), options.get_port(), options.get_username());
+    let role = options.get_username();
+    let place = match options.get_socket() {
+        Some(folder) => format!("in the folder {}", folder.display()),
+        None => format!("at {}:{}", options.get_host(), options.get_port()),
+    };
     let database = options.get_database().unwrap_or(role);
     let code = error.as_database_error().and_then(|refused| refused.code()).unwrap_or_default();
     let means = match &*code {
@@ -108,14 +112,14 @@ fn told(error: sqlx::Error, options: &PgConnectOptions) -> Trouble {
             format!("the database does not let {role} in from here: its pg_hba.conf says who may come from where")
         }
         "3D000" => format!(
-            "there is no database {database} at {host}:{port}: `gantry migrate --print-setup` has the SQL that makes one"
+            "there is no database {database} {place}: `gantry migrate --print-setup` has the SQL that makes one"
         ),
         "42501" => {
             format!("{role} may not connect to {database}: `gantry migrate --print-setup` has the SQL that lets it")
         }
         // Starting, stopping, full.
-        "57P01" | "57P02" | "57P03" | "53300" => format!("the database at {host}:{port} takes nobody in right now"),
-        _ => format!("the database at {host}:{port} does not answer"),
+        "57P01" | "57P02" | "57P03" | "53300" => format!("the database {place} takes nobody in right now"),
+        _ => format!("the database {place} does not answer"),
     };
     let lasts = ["28", "3D", "42"].iter().any(|class| code.starts_with(class));
     let why = anyhow::Error::new(error).context(means);
@@ -134,6 +138,9 @@ mod tests {
         }
         let said = format!("{:#}", address("postgres://a:geheim@h:notaport/d", "DATABASE_URL").unwrap_err());
         assert!(!said.contains("geheim"), "{said}");
+        let near = address("postgres://a@localhost/d?host=/srv/gantry/socket", "DATABASE_URL").unwrap();
+        let (Trouble::Away(why) | Trouble::Unfit(why)) = told(sqlx::Error::PoolTimedOut, &near);
+        assert!(why.to_string().contains("in the folder /srv/gantry/socket does not answer"), "{why}");
         assert_eq!(address("postgresql://shop@db/x", "DATABASE_URL").unwrap().get_username(), "shop");
     }
 }

@@ -460,6 +460,11 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     let found = house.gantry(&["logs", &run, "--find", "HELLO from", "--any-case"]).ok();
     assert!(found.lines().count() == 1 && found.ends_with(": hello from here\n"), "{found}");
     house.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "no line");
+    assert_eq!(house.gantry(&["logs", &run, "--since-byte", "-99999"]).ok(), log, "counted from its end");
+    house.gantry(&["logs", &run, "--find", ""]).no(2, "--find");
+    house.gantry(&["node", "list", "--sort", "colour"]).no(2, "is no order of this list");
+    house.gantry(&["waiting", "--reason", "zzz"]).no(2, "zzz");
+    house.gantry(&["run", "list", "--since", "99999999h"]).no(2, "before the year 1");
     let page = house.gantry(&["run", "show", &run]).ok();
     assert!(page.starts_with(&format!("Run {run}: succeeded of hello on n2.house.example.com\n")), "{page}");
     let page = house.gantry(&["noderole", "show", "n2/hello"]).ok();

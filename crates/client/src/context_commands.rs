@@ -16,6 +16,7 @@ use crate::server::Server;
 pub(crate) enum Command {
     /// Add a server by a short name, and come in there
     Add {
+        /// The context's name
         name: String,
         /// Its address: https://gantry.example.com
         #[arg(long, value_name = "URL")]
@@ -36,14 +37,20 @@ pub(crate) enum Command {
     /// All of them
     List,
     /// Use one from now on
-    Use { name: String },
+    Use {
+        /// The context's name
+        name: String,
+    },
     /// What is asked, and as whom
     Show {
         /// Which; without it the one in use
         name: Option<String>,
     },
     /// Forget one, and what lets you in there; its session goes on until it is ended
-    Remove { name: String },
+    Remove {
+        /// The context's name
+        name: String,
+    },
 }
 
 /// How to come in. Without any of these the standard input has a token, or a one-time link.

@@ -62,6 +62,14 @@ impl Failure {
         }
     }
 
+    /// The same of a question whose words the server can't take (400): only the command line has said those.
+    pub(crate) fn of_words(self) -> Self {
+        match self {
+            Self::Refused(problem) if problem.status == 400 => Self::Usage(Self::Refused(problem).to_string()),
+            other => other,
+        }
+    }
+
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Unread => 0,
@@ -125,7 +133,10 @@ fn hint(problem: &Problem) -> &'static str {
              person link WHO), or by name and password: gantry context sign-in NAME --user WHO"
         }
         "name_not_typed" => "\nHere that is --name: gantry review commit ID --name NAME",
-        "token_refused" => "\nPut a token that holds in its place: gantry context sign-in NAME --token-file FILE",
+        "token_refused" => {
+            "\nPut a token that holds in its place: where the last one came from, GANTRY_TOKEN, or else gantry context sign-in NAME \
+             --token-file FILE"
+        }
         _ => "",
     }
 }
@@ -152,6 +163,9 @@ mod tests {
     fn every_end_has_its_number() {
         assert_eq!(code(403, "author"), 5, "a rule of the gate");
         assert_eq!(code(403, "forbidden"), 6, "a permission");
+        let of_words = |status| Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because."))).of_words();
+        assert_eq!((of_words(400).code(), of_words(400).to_string().as_str()), (2, "No: Because."));
+        assert_eq!((of_words(409).code(), of_words(404).code()), (5, 4), "nothing else is the command line's");
         assert_eq!((code(401, "signed_out"), code(404, "not_found"), code(409, "stale"), code(503, "x")), (6, 4, 5, 3));
         let text = |text: &str| text.to_owned();
         let ends = [

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use engine::ids::{RunId, SubmissionId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -46,6 +47,7 @@ pub(crate) struct Wait {
 enum What {
     /// Until reality is what a target says
     Target {
+        /// The target's number
         number: i64,
         #[command(flatten)]
         most: Most,
@@ -55,12 +57,14 @@ enum What {
     },
     /// Until a run has ended; well, or it is not so
     Run {
+        /// The run's number
         id: RunId,
         #[command(flatten)]
         most: Most,
     },
     /// Until a review may be committed, or is
     Review {
+        /// The review's number
         id: SubmissionId,
         /// For what
         #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = ReviewWish::Open)]
@@ -70,6 +74,7 @@ enum What {
     },
     /// Until reality is what a deployment says
     Deployment {
+        /// The deployment's name
         name: String,
         #[command(flatten)]
         most: Most,
@@ -122,11 +127,11 @@ pub(crate) struct Logs {
     /// Go on until the run has ended
     #[arg(short, long)]
     follow: bool,
-    /// From this byte on
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    /// From this byte on; -N: from N bytes before its end
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     since_byte: i64,
     /// Only the lines that have this, each with its number; 4 where none has
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["follow", "since_byte"])]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["follow", "since_byte"])]
     find: Option<String>,
     /// In small letters and capitals alike
     #[arg(long, requires = "find")]

@@ -38,6 +38,7 @@ pub(crate) enum Node {
     },
     /// Everything about a node
     Show {
+        /// The node: its whole name, the first label of it where only one has that, or its id
         node: String,
         #[command(flatten)]
         again: Again,
@@ -47,29 +48,39 @@ pub(crate) enum Node {
     /// Change what people say of a node
     Edit(Edit),
     /// Open a proposal that may touch this node alone
-    Propose { node: String },
+    Propose {
+        /// The node: its whole name, the first label of it where only one has that, or its id
+        node: String,
+    },
     /// Take it out of service: no step starts on it
     Out {
+        /// The node: its whole name, the first label of it where only one has that, or its id
         node: String,
         #[command(flatten)]
         because: Because,
     },
     /// Bring it back into service
     In {
+        /// The node: its whole name, the first label of it where only one has that, or its id
         node: String,
         #[command(flatten)]
         because: Because,
     },
     /// Take out the record of a node that no target speaks of
-    Remove { node: String },
+    Remove {
+        /// The node: its whole name, the first label of it where only one has that, or its id
+        node: String,
+    },
     /// What workers saw of it, newest first
     Looks {
+        /// The node: its whole name, the first label of it where only one has that, or its id
         node: String,
         #[command(flatten)]
         much: Much,
     },
     /// Results that are kept for it, newest first
     Results {
+        /// The node: its whole name, the first label of it where only one has that, or its id
         node: String,
         #[command(flatten)]
         much: Much,
@@ -82,9 +93,13 @@ pub(crate) enum Node {
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeToken {
     /// The tokens of a node
-    List { node: String },
+    List {
+        /// The node: its whole name, the first label of it where only one has that, or its id
+        node: String,
+    },
     /// Make one; it is shown this once
     Make {
+        /// The node: its whole name, the first label of it where only one has that, or its id
         node: String,
         /// What it is for
         #[arg(long, value_name = "TEXT")]
@@ -94,7 +109,12 @@ pub(crate) enum NodeToken {
         days: u32,
     },
     /// Take one back
-    Revoke { node: String, token: uuid::Uuid },
+    Revoke {
+        /// The node: its whole name, the first label of it where only one has that, or its id
+        node: String,
+        /// The token's id, as the list of its node has it
+        token: uuid::Uuid,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -136,6 +156,7 @@ pub(crate) struct Add {
 
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
+    /// The node: its whole name, the first label of it where only one has that, or its id
     node: String,
     /// What people say of it
     #[arg(long, value_name = "TEXT")]
@@ -418,18 +439,23 @@ pub(crate) enum Run {
     },
     /// A run and everything about it
     Show {
+        /// The run's number
         id: RunId,
         #[command(flatten)]
         again: Again,
     },
     /// What it was told, and where each value came from
     Data {
+        /// The run's number
         id: RunId,
         #[command(flatten)]
         values: Values,
     },
     /// End it
-    Cancel { id: RunId },
+    Cancel {
+        /// The run's number
+        id: RunId,
+    },
 }
 
 /// Between two moments.
@@ -514,6 +540,7 @@ pub(crate) enum Role {
     },
     /// Everything about a role: whom it requires, what it reads, its schema, where it is bound
     Show {
+        /// The role's name
         role: String,
         /// Of this barclamp, where several have one of that name
         #[arg(long, value_name = "NAME")]
@@ -593,6 +620,7 @@ pub(crate) enum Barclamp {
     },
     /// Import barclamps: files, or folders with all that lies in them
     Import {
+        /// Files of barclamps, or folders with them
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
     },

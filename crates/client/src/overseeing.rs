@@ -75,7 +75,7 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
         Query::default().with("deployment", &wanted.deployment).with("node", &node).with("reason", &wanted.reason);
     // Of one reason the pages are one list.
     let ask = || {
-        let mut whole = server.get(&query.behind("/waiting"))?;
+        let mut whole = server.get(&query.behind("/waiting")).map_err(Failure::of_words)?;
         while let (Some(reason), Value::String(next)) = (&wanted.reason, taken(&mut whole, "next")) {
             let mut more = server.get(&query.clone().with("after", next).behind("/waiting"))?;
             if let (Some(all), Some(steps)) = (steps_of(&mut whole, reason), steps_of(&mut more, reason)) {
@@ -237,6 +237,7 @@ fn chain(client: &Client, after: u64) -> Outcome {
 
 #[derive(Debug, Args)]
 pub(crate) struct Execution {
+    /// Whether steps start
     state: OnOff,
     /// Why; everybody reads it
     #[arg(long, value_name = "TEXT")]

@@ -33,25 +33,39 @@ pub(crate) enum Person {
         much: Much,
     },
     /// A person or a service account
-    Show { name: String },
+    Show {
+        /// Their name
+        name: String,
+    },
     /// Add a person, who gets a one-time link
     Add {
+        /// Their name
         name: String,
         #[command(flatten)]
         grants: Grants,
     },
     /// Say what somebody may, in the place of all that they might before
     Grant {
+        /// Their name
         name: String,
         #[command(flatten)]
         grants: Grants,
     },
     /// Keep somebody out from now on
-    Disable { name: String },
+    Disable {
+        /// Their name
+        name: String,
+    },
     /// Let somebody in again
-    Enable { name: String },
+    Enable {
+        /// Their name
+        name: String,
+    },
     /// Make a one-time link for somebody
-    Link { name: String },
+    Link {
+        /// Their name
+        name: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -134,6 +148,7 @@ pub(crate) enum Service {
     },
     /// Add a service account: it has tokens only, and its verdicts never count
     Add {
+        /// The service account's name
         name: String,
         #[command(flatten)]
         grants: Grants,
@@ -183,7 +198,10 @@ pub(crate) enum Token {
         whose: Option<String>,
     },
     /// Take one back
-    Revoke { id: Uuid },
+    Revoke {
+        /// The token's id, as the list of tokens has it
+        id: Uuid,
+    },
 }
 
 pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
@@ -215,7 +233,10 @@ pub(crate) enum Session {
     /// Where you are signed in
     List,
     /// Sign out somewhere
-    End { id: Uuid },
+    End {
+        /// The session's id, as the list of sessions has it
+        id: Uuid,
+    },
     /// Sign out everywhere but here
     EndOthers,
     /// Set or change your password; both are read from the standard input, a line each: the old one, where there is one, and the new one

@@ -32,26 +32,33 @@ pub(crate) enum Deployment {
     },
     /// Its board: roles, who carries them, and how that is
     Show {
+        /// The deployment's name
         name: String,
         #[command(flatten)]
         again: Again,
     },
     /// Open a proposal on it, or join the open one
-    Propose { name: String },
+    Propose {
+        /// The deployment's name
+        name: String,
+    },
     /// Start no new runs in it and below it
     Hold {
+        /// The deployment's name
         name: String,
         #[command(flatten)]
         because: Because,
     },
     /// Start runs again
     Release {
+        /// The deployment's name
         name: String,
         #[command(flatten)]
         because: Because,
     },
     /// Say which deployment's runs start first
     Priority {
+        /// The deployment's name
         name: String,
         /// Higher comes first
         #[arg(allow_negative_numbers = true)]
@@ -61,6 +68,7 @@ pub(crate) enum Deployment {
     },
     /// Propose what it was at a target
     Restore {
+        /// The deployment's name
         name: String,
         /// The target's number
         #[arg(long, value_name = "N")]
@@ -186,12 +194,14 @@ pub(crate) enum Proposal {
     },
     /// A proposal with its edits
     Show {
+        /// The proposal's number
         id: ProposalId,
         #[command(flatten)]
         again: Again,
     },
     /// Append edits, all or none
     Edit {
+        /// The proposal's number
         id: ProposalId,
         #[command(flatten)]
         edits: Edits,
@@ -200,30 +210,35 @@ pub(crate) enum Proposal {
     },
     /// What further edits would come to, without making them
     Foresee {
+        /// The proposal's number
         id: ProposalId,
         #[command(flatten)]
         edits: Edits,
     },
     /// Take back the last edit
     Undo {
+        /// The proposal's number
         id: ProposalId,
         #[command(flatten)]
         on: OnVersion,
     },
     /// Bring back the last edit that was taken back
     Redo {
+        /// The proposal's number
         id: ProposalId,
         #[command(flatten)]
         on: OnVersion,
     },
     /// Close it without a change
     Discard {
+        /// The proposal's number
         id: ProposalId,
         #[command(flatten)]
         on: OnVersion,
     },
     /// Submit it for review
     Submit {
+        /// The proposal's number
         id: ProposalId,
         /// What it is for
         #[arg(long, value_name = "TEXT")]
@@ -232,7 +247,10 @@ pub(crate) enum Proposal {
         on: OnVersion,
     },
     /// How it was planned, stage by stage
-    Report { id: ProposalId },
+    Report {
+        /// The proposal's number
+        id: ProposalId,
+    },
 }
 
 #[derive(Debug, Clone, Copy, Args)]
@@ -273,7 +291,7 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
         Proposal::Foresee { id, edits } => {
             let answer = server.post(&format!("/proposals/{id}/foresee"), json!({"edits": edits_of(&edits.file)?}))?;
             let refused = answer["refused"].as_array().is_some_and(|refused| !refused.is_empty());
-            paper.either(&answer, outline(&answer).trim_end())?;
+            paper.either(&answer, foreseen(&answer).trim_end())?;
             match refused {
                 true => Err(Failure::NotSo("Some of these edits can't take effect.".into())),
                 false => Ok(()),
@@ -353,20 +371,34 @@ pub(crate) enum Review {
     },
     /// The change, its gate, and what was said of it
     Show {
+        /// The review's number
         id: SubmissionId,
         #[command(flatten)]
         again: Again,
     },
     /// What it changes
-    Diff { id: SubmissionId },
+    Diff {
+        /// The review's number
+        id: SubmissionId,
+    },
     /// What differs from the version of it that you looked at before
-    Since { id: SubmissionId },
+    Since {
+        /// The review's number
+        id: SubmissionId,
+    },
     /// What would start, stop and wait once it is committed
-    Consequences { id: SubmissionId },
+    Consequences {
+        /// The review's number
+        id: SubmissionId,
+    },
     /// How it was planned, stage by stage
-    Report { id: SubmissionId },
+    Report {
+        /// The review's number
+        id: SubmissionId,
+    },
     /// Say that it may be committed
     Approve {
+        /// The review's number
         id: SubmissionId,
         /// Why
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
@@ -374,18 +406,21 @@ pub(crate) enum Review {
     },
     /// Say that not like this
     RequestChanges {
+        /// The review's number
         id: SubmissionId,
         #[command(flatten)]
         because: Because,
     },
     /// Say that not at all
     Reject {
+        /// The review's number
         id: SubmissionId,
         #[command(flatten)]
         because: Because,
     },
     /// Make it the target
     Commit {
+        /// The review's number
         id: SubmissionId,
         /// The name that has to be typed where it can't be undone
         #[arg(long, value_name = "NAME")]
@@ -395,21 +430,37 @@ pub(crate) enum Review {
         cancel: bool,
     },
     /// What was said about it
-    Discussion { id: SubmissionId },
+    Discussion {
+        /// The review's number
+        id: SubmissionId,
+    },
     /// Say something about it
     Comment {
+        /// The review's number
         id: SubmissionId,
+        /// What to say
         body: String,
         /// The change that it is about, as the discussion names it; without it the whole
         #[arg(long, default_value = "", hide_default_value = true)]
         anchor: String,
     },
     /// Reply in a thread of its discussion
-    Reply { thread: CommentId, body: String },
+    Reply {
+        /// The thread's number, as the discussion has it
+        thread: CommentId,
+        /// What to say
+        body: String,
+    },
     /// Resolve a thread
-    Resolve { thread: CommentId },
+    Resolve {
+        /// The thread's number, as the discussion has it
+        thread: CommentId,
+    },
     /// Open a thread again
-    Reopen { thread: CommentId },
+    Reopen {
+        /// The thread's number, as the discussion has it
+        thread: CommentId,
+    },
 }
 
 pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
@@ -589,6 +640,20 @@ fn review_page(value: &Value, paper: Paper) -> String {
     text
 }
 
+/// What a proposal would come to, and which edits can't take effect.
+fn foreseen(answer: &Value) -> String {
+    let lines = |word: &str| answer[word].as_array().map(Vec::as_slice).unwrap_or_default();
+    let each = |word: &str| lines(word).iter().map(|line| format!("  {}\n", plain(&said(line)))).collect::<String>();
+    let come_to = match lines("lines") {
+        [] => "The proposal changes nothing.\n".to_owned(),
+        _ => format!("The proposal comes to:\n{}", each("lines")),
+    };
+    match lines("refused") {
+        [] => come_to,
+        _ => format!("{come_to}Refused:\n{}", each("refused")),
+    }
+}
+
 /// What a change leads to, line by line.
 fn consequences(value: &Value) -> String {
     let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else { return outline(value) };
@@ -717,13 +782,16 @@ pub(crate) enum Target {
     },
     /// A target, and how far reality has come
     Show {
+        /// The target's number
         number: i64,
         #[command(flatten)]
         again: Again,
     },
     /// What differs between two: numbers of targets, or hashes of roots
     Compare {
+        /// The number of the target before, or a root's hash
         from: String,
+        /// The number of the target behind, or a root's hash
         to: String,
         /// In this deployment alone
         #[arg(long, value_name = "NAME")]
@@ -821,6 +889,14 @@ mod tests {
         value["starts"] = json!({"count": 3, "first": [touched]});
         let text = consequences(&value);
         assert!(text.contains("Runs for the first time: 3\n  app on n1\n  and 2 more\n"), "{text}");
+    }
+
+    #[test]
+    fn what_edits_would_come_to_is_told_in_lines() {
+        let nothing = json!({"refused": [], "lines": []});
+        assert_eq!(foreseen(&nothing), "The proposal changes nothing.\n");
+        let some = json!({"refused": ["there is no role x"], "lines": ["binds app to n1"]});
+        assert_eq!(foreseen(&some), "The proposal comes to:\n  binds app to n1\nRefused:\n  there is no role x\n");
     }
 
     #[test]
