@@ -19,8 +19,8 @@ const HOURS = '.overview svg:not(.icon), [aria-label="Runs"] > :not(header)';
 const OPENED = '.seen, .pill.flat';
 const LOOKED = '[aria-label="Looks"] > :not(header)';
 
-// Ids of the demo follow from its names, so what comes by id comes in one order. Left out is what differs in its very size: runs, what they
-// returned, the looks at a node and the audit, of which there are more the longer a start takes.
+// Ids of the demo follow from its names, so what comes by id comes in one order. Left out is what differs in its very size: what a run
+// says and returned, the looks at a node and all of the audit, of which there is more the longer a start takes.
 /** Name, address (of what `settle` and `something` found), and what varies there. */
 const pages = [
   ['overview', () => '/', [HOURS]],
@@ -42,7 +42,11 @@ const pages = [
   ['graphs', () => '/graph'],
   ['graph', () => '/graph/edge'],
   ['graph-table', () => '/graph/edge?as=table'],
+  ['runs', () => '/runs?node=n1.demo.gantry.internal', [ORDER]],
+  ['runs-empty', () => '/runs?state=lost'],
+  ['audit', () => '/audit?action=sign_in'],
   ['blueprints', () => '/blueprints'],
+  ['blueprints-compared', () => '/blueprints?from=1&to=2'],
   ['catalog', () => '/catalog'],
   ['roles', () => '/catalog/roles'],
   ['role', () => '/catalog/roles/app'],
@@ -52,6 +56,7 @@ const pages = [
   ['workers', () => '/workers', [ORDER]],
   ['account', () => '/settings/account'],
   ['people', () => '/settings/people'],
+  ['services', () => '/settings/services'],
   ['policy', () => '/settings/policy'],
   ['bad-request', () => '/runs?state=sleeping'],
   ['not-found', () => '/elsewhere'],
