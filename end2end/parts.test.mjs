@@ -101,6 +101,23 @@ test('a part that is gone: the browser goes to the address by itself', async (t)
   assert.equal(page.documents, 2);
 });
 
+test('a part that is wanted while the server is away: the console stays, and goes on when it is back', async (t) => {
+  const page = await fresh(t);
+  await visit(page, '/nodes');
+  const gone = (route) => route.abort();
+  await page.route(own('catalog'), gone);
+  await page.route('**/call/frame', gone);
+  await rail(page, 'Catalog').click();
+  await page.getByRole('heading', { name: 'The server can\'t be reached' }).waitFor();
+  assert.equal(page.documents, 1, 'the browser went nowhere');
+  await page.unroute(own('catalog'), gone);
+  await page.unroute('**/call/frame', gone);
+  await rail(page, 'Nodes').click();
+  await page.getByRole('heading', { name: 'Nodes', level: 1 }).waitFor();
+  await rail(page, 'Catalog').click();
+  await page.getByRole('heading', { name: 'Catalog', level: 1 }).waitFor();
+});
+
 test('a page whose own part can\'t be had is loaded once more, and then stays readable', async (t) => {
   const page = await fresh(t);
   await page.route(own('nodes'), (route) => route.fulfill({ status: 404, body: '' }));

@@ -11,7 +11,7 @@
 //!
 //! *Of one build.* A part fits the main file that it was cut from and no other. All files of a build lie in a folder named by what they
 //! hold; where that is gone (Gantry was replaced while the page was open) the part can't be loaded, and the browser goes to the wanted
-//! address by itself, to the new build's page. A page whose own part can't be loaded while it is being taken over is loaded again once;
+//! address by itself, to the new build's page. Where the server is away it stays in the console, which says so. A page whose own part can't be loaded while it is being taken over is loaded again once;
 //! after that it stays what the server sent, whose links and forms work without any of this.
 //!
 //! *Pieces.* What a page shows only to who asks for it (a board's panel, a review's graph) is cut off once more, and loaded when it is
@@ -32,8 +32,10 @@ use leptos_router::hooks::use_url;
 use leptos_router::location::Url;
 use leptos_router::{Lazy, LazyRoute};
 
+use crate::calls;
+use crate::failure::{Failure, UNREACHABLE};
 use crate::graph::address::Address;
-use crate::parts::ProblemNotice;
+use crate::parts::{ProblemNotice, problem_page};
 
 /// `NAME: PAGE` makes a function `NAME` for the route of `PAGE`, a component below [`crate::pages`]. The name is that of the part, too.
 /// `with PIECE if ASKED` names a piece that an address may ask for, and what tells whether it does.
@@ -60,8 +62,8 @@ macro_rules! parts {
                     name_in_head(stringify!($name));
                     match page().await {
                         Ok(page) => page,
-                        // It was loaded: `preload` comes first.
-                        Err(_) => std::future::pending().await,
+                        // `preload` comes first, and ends without the part only where the server is away.
+                        Err(_) => away().into_any(),
                     }
                 }
 
@@ -171,10 +173,22 @@ pub(super) fn name_in_head(part: &str) {
     _ = view! { <Link rel="modulepreload" href=format!("{folder}/{loader}") crossorigin="anonymous"/> }.to_html();
 }
 
-/// Ends when the part is there; where it can't be had, the browser goes where this was to lead, and nothing more happens here.
+/// What stands in a page's place while nothing of it can be had.
+fn away() -> impl IntoView {
+    let detail =
+        "This page was not loaded yet, and the server does not answer. What you were looking at is a step back.";
+    problem_page(api::Problem::new(503, UNREACHABLE, "The server can't be reached", detail))
+}
+
+/// Ends when the part is there; where it can't be had, the browser goes where this was to lead, and nothing more happens here. Not where the
+/// server is away, and the browser would have a page of its own to show for it: the console stays, and says so.
 async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
     let wanted = use_url();
     if part.await.is_err() {
+        let is_away = |failure: Failure| failure.0.code == UNREACHABLE;
+        if is_taken_over() && calls::frame().await.is_err_and(is_away) {
+            return;
+        }
         go(&wanted.read_untracked());
         std::future::pending().await
     }

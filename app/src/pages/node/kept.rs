@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::failure::Answer;
-use crate::parts::{Icon, ProblemNotice, Same, Typed, icon, load};
+use crate::parts::{ProblemNotice, Same, Typed, list, load};
 use crate::places;
 
 /// A page as its address asks for it: whose, and behind which place; None: the newest.
@@ -90,14 +90,6 @@ pub(super) fn Sheet(
 }
 
 /// The ways to the newest page and on; nothing, where there is one page alone.
-pub(super) fn ways(newest: Option<String>, older: Option<String>) -> Option<AnyView> {
-    if newest.is_none() && older.is_none() {
-        return None;
-    }
-    let newest = newest.map(|to| view! { <a class="button small" href=to>{icon(Icon::Up)} "Newest"</a> });
-    let older = older.map(|to| view! { <a class="button small" href=to>"Older" {icon(Icon::Right)}</a> });
-    Some(
-        view! { <nav class="pager" aria-label="Pages of the list">{newest} <span class="grow"></span> {older}</nav> }
-            .into_any(),
-    )
+pub(super) fn ways(newest: Option<String>, older: Option<String>) -> AnyView {
+    list::ways(newest, older, ("Newest", "Older"))
 }
