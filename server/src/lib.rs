@@ -78,7 +78,7 @@ pub use address::{AddressError, PublicAddress};
 use feed::Feed;
 use live::Rhythm;
 use metrics::Metrics;
-pub use metrics::{MetricsToken, TooShort};
+pub use metrics::{MetricsToken, MetricsTokenError};
 use refusal::Refusal;
 use site::Site;
 use state::AppState;

@@ -304,15 +304,15 @@ impl MetricsToken {
     "the token for metrics is too short: take at least {} characters, such as the output of `openssl rand -hex 16`",
     limits::METRICS_TOKEN
 )]
-pub struct TooShort;
+pub struct MetricsTokenError;
 
 impl FromStr for MetricsToken {
-    type Err = TooShort;
+    type Err = MetricsTokenError;
 
-    fn from_str(text: &str) -> Result<Self, TooShort> {
+    fn from_str(text: &str) -> Result<Self, MetricsTokenError> {
         let token = text.trim();
         match token.len() < limits::METRICS_TOKEN {
-            true => Err(TooShort),
+            true => Err(MetricsTokenError),
             false => Ok(Self(Hash::of_bytes(token.as_bytes()))),
         }
     }

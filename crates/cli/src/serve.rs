@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command};
 use control::{Control, Demo};
 use engine::gate::Policy;
-use server::{MetricsToken, PublicAddress, TooShort};
+use server::{MetricsToken, PublicAddress};
 use tokio::net::TcpListener;
 
 use crate::{database, signals};
@@ -43,10 +43,8 @@ impl TypedValueParser for Unsaid {
     type Value = MetricsToken;
 
     fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<MetricsToken, clap::Error> {
-        let token = value.to_str().unwrap_or_default().parse();
-        token.map_err(|error: TooShort| {
-            clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).with_cmd(command)
-        })
+        let token = value.to_str().unwrap_or_default().parse::<MetricsToken>();
+        token.map_err(|error| clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).with_cmd(command))
     }
 }
 

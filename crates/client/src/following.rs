@@ -131,7 +131,8 @@ pub(crate) struct Logs {
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     since_byte: i64,
     /// Only the lines that have this, each with its number; 4 where none has
-    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["follow", "since_byte"])]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["follow", "since_byte"])]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     find: Option<String>,
     /// In small letters and capitals alike
     #[arg(long, requires = "find")]

@@ -70,6 +70,9 @@ async fn strangers_learn_nothing_of_what_goes_on() {
         let page = house.visit(path, "").await;
         assert!(!page.text().contains("cursor"), "{path}: {}", page.text());
     }
+    // Who does not ask for a page is not led away before it is made.
+    let page = house.ask_get("/nodes", "").await;
+    assert!(!page.text().contains("cursor"), "{}", page.text());
     let cookie = house.cookie().await;
     let told = house.ask(house.post_json("/call/frame", &cookie, "{}")).await.json();
     assert_eq!((&told["me"]["name"], told["cursor"].is_i64()), (&"ada".into(), true));
