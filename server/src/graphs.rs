@@ -188,8 +188,8 @@ mod tests {
             ("to=role:app", "say from which vertex"),
             ("longest=time&from=role:app", "leave from and to out"),
             ("focus=role:app&steps=0", "at least one"),
-            ("way=up", "say on which vertex"),
-            ("steps=2", "say on which vertex"),
+            ("way=up", "as focus"),
+            ("steps=2", "as focus"),
             ("roles=App!", "roles:"),
         ] {
             let problem = wish(query).expect_err(query);

@@ -83,7 +83,7 @@ const LISTS: &[List] = &[
     },
     List {
         path: "/audit",
-        words: &[("who", "ada"), ("action", "submission.commit"), ("subject", "128"), ("since", "2026-11-21")],
+        words: &[("who", "ada"), ("action", "submission.commit"), ("subject", "128"), ("since", "2026-11-21T00:00")],
         sort: "at",
         place: Some(("before", "7")),
         odd: Some("since=yesterday"),

@@ -64,6 +64,7 @@ async fn a_page_with_a_slash_at_its_end_is_the_page_without() {
 #[tokio::test]
 async fn strangers_learn_nothing_of_what_goes_on() {
     let house = House::new().await;
+    house.furnish().await;
     let call = house.ask(house.post_json("/call/frame", "", "{}")).await;
     assert_eq!((call.status, call.text()), (StatusCode::OK, "null"));
     for path in ["/sign-in", "/nothing"] {

@@ -182,12 +182,12 @@ async fn a_name_that_is_none_is_not_found() {
     let house = House::new().await;
     house.furnish().await;
     let cookie = house.cookie().await;
-    for path in [
-        "/api/v1/targets?deployment=%00",
-        "/api/v1/targets/compare?from=1&to=1&deployment=%00",
-        "/api/v1/deployments/%00/board",
-        "/graph/%00/graph.svg",
-    ] {
+    // A list says what is wrong with the word.
+    let list = house.ask_get("/api/v1/targets?deployment=%00", &cookie).await;
+    assert_eq!(list.status, StatusCode::BAD_REQUEST, "{}", list.text());
+    for path in
+        ["/api/v1/targets/compare?from=1&to=1&deployment=%00", "/api/v1/deployments/%00/board", "/graph/%00/graph.svg"]
+    {
         let answer = house.ask_get(path, &cookie).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}: {}", answer.text());
     }
