@@ -17,6 +17,8 @@ const MACHINE = '[aria-label="Facts"] > :not(header)';
 const HOURS = '.overview svg:not(.icon), [aria-label="Runs"] > :not(header)';
 // A card counts as opened once its end was in the window, which is before or after the picture.
 const OPENED = '.seen, .pill.flat';
+// It is sealed a moment later.
+const SEALED = 'tbody td:last-child';
 const LOOKED = '[aria-label="Looks"] > :not(header)';
 
 // Ids of the demo follow from its names, so what comes by id comes in one order. Left out is what differs in its very size: what a run
@@ -42,9 +44,9 @@ const pages = [
   ['graphs', () => '/graph'],
   ['graph', () => '/graph/edge'],
   ['graph-table', () => '/graph/edge?as=table'],
-  ['runs', () => '/runs?node=n1.demo.gantry.internal', [ORDER]],
+  ['runs', () => '/runs?node=n5.demo.gantry.internal', [ORDER]],
   ['runs-empty', () => '/runs?state=lost'],
-  ['audit', () => '/audit?action=sign_in'],
+  ['audit', () => '/audit?action=sign_in', [SEALED]],
   ['blueprints', () => '/blueprints'],
   ['blueprints-compared', () => '/blueprints?from=1&to=2'],
   ['catalog', () => '/catalog'],
