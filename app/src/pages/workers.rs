@@ -65,7 +65,7 @@ fn runs(worker: &WorkerView) -> impl IntoView + use<> {
             <div class="links">
                 {links.collect_view()}
                 {(beyond > 0).then(|| view! { <span class="muted">{format!("and {beyond} more")}</span> " " })}
-                <a href=places::runs_by(&worker.name)>"all its runs" <span class="unseen">": " {worker.name.clone()}</span></a>
+                <a href=places::runs_by(&worker.name) aria-label=format!("all its runs, of {}", worker.name)>"all its runs"</a>
             </div>
         </div>
     }
