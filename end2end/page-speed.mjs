@@ -132,7 +132,7 @@ async function fill(ada, bo) {
     (await ask(ada, '/nodes', { fqdn: `${name}.bench.example.com`, root: `/srv/bench/${name}` })).node);
   await bind(ada, bo, 'system', hash, role(ROLES - 1), nodes.slice(0, ON_BOARD));
   // The rest of the runs happens elsewhere, or the board would have more nodes than it is to have.
-  const rest = nodes.slice(0, Math.max(0, NODES - ON_BOARD * ROLES));
+  const rest = nodes.slice(ON_BOARD, ON_BOARD + Math.max(0, NODES - ON_BOARD * ROLES));
   if (rest.length > 0) await bind(ada, bo, 'edge', hash, role(0), rest);
   await settled(ada);
 }
