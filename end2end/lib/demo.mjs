@@ -38,7 +38,7 @@ async function converged(page, target) {
   assert.fail(`target ${target} has not converged`);
 }
 
-/** A noderole that is ACTIVE on a board, and a run that succeeded: their ids. */
+/** A noderole that is ACTIVE on a board, a run that succeeded, and who looks: their ids. */
 export async function something(page, board) {
   await visit(page, board);
   const chip = page.locator('[data-noderole][data-state=active]').first();
@@ -46,5 +46,6 @@ export async function something(page, board) {
   const noderole = await chip.getAttribute('data-noderole');
   const answer = await page.request.get(`/api/v1/noderoles/${noderole}`);
   const { runs } = await answer.json();
-  return { noderole, run: runs?.[0]?.id };
+  const me = await page.request.get('/api/v1/people/me');
+  return { noderole, run: runs?.[0]?.id, person: (await me.json()).person.id };
 }
