@@ -167,12 +167,27 @@ fn native(tree: &Tree) -> anyhow::Result<()> {
 /// how they share the processors.
 fn browser(tree: &Tree) -> anyhow::Result<()> {
     let tests = browser_tests(tree)?;
+    let one_file = one_file(tree)?;
     let run = Step::new(tree, "node")
         .args(["--test", "--test-concurrency=1", "--test-timeout=600000", "--test-reporter=spec"])
         .args(tests)
         .env("GANTRY_BIN", tree.target().join("debug/gantry"))
-        .env("GANTRY_SITE", tree.site());
+        .env("GANTRY_SITE", tree.site())
+        .env("GANTRY_ONE_FILE", one_file);
     leftovers::none_after(|| run.run())
+}
+
+/// The program with the site inside, as `make release` builds it but for being optimised. It lies in a place of its own: the one that is
+/// built while working carries none, or it would show pages of another build.
+fn one_file(tree: &Tree) -> anyhow::Result<PathBuf> {
+    let carried = ["build", "--locked", "--features", "cli/carried-site"];
+    Step::cargo(tree).args(carried).env("GANTRY_CARRIED_SITE", tree.site()).run()?;
+    let folder = tree.target().join("one-file");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let program = folder.join("gantry");
+    fs::copy(tree.target().join("debug/gantry"), &program).with_context(|| program.display().to_string())?;
+    Step::cargo(tree).args(["build", "--locked"]).run()?;
+    Ok(program)
 }
 
 fn browser_tests(tree: &Tree) -> anyhow::Result<Vec<String>> {
