@@ -7,6 +7,7 @@ use api::console::GraphWish;
 use api::console::StepState;
 use api::listing::NodesWanted;
 use api::reviews::Fate;
+use control::Lost;
 use control::people::{NewPerson, Permission};
 use engine::anneal::Limits;
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
@@ -340,7 +341,7 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
     let shown = house.listed(&house.ada, Fate::Any).await;
     for old in &shown {
-        house.control.review_graph(&house.ada, old.submission, &GraphWish::default()).await.unwrap();
+        house.control.review_graph(&house.ada, old.submission, &GraphWish::default(), Lost::Told).await.unwrap();
     }
     assert_eq!(
         shown.iter().find(|r| r.submission == whole).unwrap().deployment.as_str(),
