@@ -299,6 +299,8 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     let id = house.control.submit(&house.ada, proposal, version, "no more app".into()).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.summary, ["Removes app from n1.", "Removes runtime from n1."]);
+    let listed = house.listed(&house.bo, Fate::Open).await;
+    assert_eq!(listed[0].summary, "Removes app from n1. And 1 more change.");
     assert_eq!(review.risks, [Risk::Removal]);
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
