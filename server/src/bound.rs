@@ -24,7 +24,7 @@ use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
 use control::people::{Actor, People};
-use control::{Control, ToCommit};
+use control::{Control, Lost, ToCommit};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -155,11 +155,11 @@ impl Console for Bound {
     }
 
     async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem> {
-        asked!(self.graph(deployment, &wish))
+        asked!(self.graph(deployment, &wish, Lost::Told))
     }
 
     async fn review_graph(&self, id: SubmissionId, wish: GraphWish) -> Result<GraphView, Problem> {
-        asked!(self.review_graph(id, &wish))
+        asked!(self.review_graph(id, &wish, Lost::Told))
     }
 
     async fn discussion(&self, id: SubmissionId) -> Result<Discussion, Problem> {

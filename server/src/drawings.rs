@@ -9,6 +9,7 @@ use app::places;
 use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use control::Lost;
 use engine::ids::SubmissionId;
 
 use crate::refusal::{Place, Refusal};
@@ -25,7 +26,7 @@ pub(crate) async fn of_deployment(
     query: Asked,
 ) -> Result<Response, Refusal> {
     let address = Address::of_pairs(places::graph_of(&name), query.0);
-    let view = state.control.graph(&actor, &name, &address.wish).await?;
+    let view = state.control.graph(&actor, &name, &address.wish, Lost::Told).await?;
     let name = format!("graph-{}.svg", view.deployment);
     Ok(file(&name, svg(&view, address.colour)))
 }
@@ -37,7 +38,7 @@ pub(crate) async fn of_review(
     query: Asked,
 ) -> Result<Response, Refusal> {
     let address = Address::of_pairs(places::review(id), query.0);
-    let view = state.control.review_graph(&actor, id, &address.wish).await?;
+    let view = state.control.review_graph(&actor, id, &address.wish, Lost::Told).await?;
     Ok(file(&format!("review-{id}.svg"), svg(&view, address.colour)))
 }
 

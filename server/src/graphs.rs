@@ -1,13 +1,14 @@
 //! `/api/v1/deployments/{name}/graph` and `/api/v1/submissions/{id}/graph`: the graph of a page as data.
 //!
 //! The words are those of the page's own address, so whoever looks at a picture can ask for what is in it. A page that does not
-//! understand a word, or that has no use for it, shows the graph without it; a program is told. Roles and nodes that the graph does not have
-//! are nothing wrong: what a program asks for may have gone.
+//! understand a word, or that has no use for it, shows the graph without it; a program is told. A vertex that the graph does not have is
+//! one of these (404). Roles and nodes to unfold that it does not have are nothing wrong: what a program asks for may have gone, and what is left is what it wants.
 
 use api::Problem;
 use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
 use axum::Json;
 use axum::extract::State;
+use control::Lost;
 use engine::ids::{RoleName, SubmissionId, TargetNo};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,8 +20,8 @@ use crate::session::SignedIn;
 use crate::state::AppState;
 
 pub(crate) fn operations(all: Operations) -> Operations {
-    let about =
-        "The words are those of the page's address. What is too much for one answer is left folded, and `cut` says so.";
+    let about = "The words are those of the page's address. What is too much for one answer is left folded, and `cut` says so. A \
+         vertex (`focus`, `from`, `to`) that the graph does not have is refused (404).";
     all.get(
         "/deployments/{name}/graph",
         of_deployment,
@@ -124,7 +125,7 @@ async fn of_deployment(
     Place(name): Place<String>,
     Asked(wanted): Asked<GraphWanted>,
 ) -> Answer<GraphView> {
-    Ok(Json(state.control.graph(&actor, &name, &wanted.try_into()?).await?))
+    Ok(Json(state.control.graph(&actor, &name, &wanted.try_into()?, Lost::Refused).await?))
 }
 
 async fn of_review(
@@ -138,7 +139,7 @@ async fn of_review(
             "target: a review changes what is meant now. Leave it out, or ask for the graph of the deployment.";
         return Err(Problem::invalid(detail).into());
     }
-    Ok(Json(state.control.review_graph(&actor, id, &wanted.try_into()?).await?))
+    Ok(Json(state.control.review_graph(&actor, id, &wanted.try_into()?, Lost::Refused).await?))
 }
 
 #[cfg(test)]

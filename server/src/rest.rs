@@ -24,7 +24,7 @@ use api::console::{
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
-use api::values::{ResultPage, ValuesView, ValuesWanted};
+use api::values::{ResultLines, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use control::{Imported, ToCommit};
 use engine::Hash;
@@ -164,7 +164,11 @@ fn about_runs(all: Operations) -> Operations {
     all.get("/noderoles/{id}", noderole, op("getNoderole", "A role on a node: its state, why, and its data"))
         .get("/noderoles/{id}/data", noderole_values, op("getNoderoleData", "What a run of it would see now"))
         .post("/noderoles/{id}/retry", retry, op("retryNoderole", "Try it again after an error"))
-        .get("/nodes/{id}/results", results, op("listResults", "Results that are kept for a node, newest first"))
+        .get(
+            "/nodes/{id}/results",
+            results,
+            op("listResults", "Results that are kept for a node, newest first, each by its beginning"),
+        )
         .get("/runs", runs, op("listRuns", "Runs, newest first or as asked"))
         .get("/runs/{id}", run, op("getRun", "A run"))
         .get("/runs/{id}/data", run_values, op("getRunData", "What a run was told"))
@@ -764,7 +768,7 @@ async fn results(
     SignedIn(actor): SignedIn,
     Machine(id): Machine,
     Asked(wanted): Asked<ResultsWanted>,
-) -> Answer<ResultPage> {
+) -> Answer<ResultLines> {
     Ok(Json(state.control.results(&actor, id, wanted.before).await?))
 }
 

@@ -475,6 +475,7 @@ fn result(run: i64) -> ResultLine {
         target: TargetNo(127),
         at: ago(60),
         result: format!("{{\"volume\":\"v-{run}\"}}"),
+        bytes: 17,
     }
 }
 

@@ -51,6 +51,9 @@ async fn every_look_and_every_result_that_is_kept_can_be_reached_without_scripts
     results.says_not(&["v-41"]);
     let older = linked(&results.body, &format!("{PAGE}/results?before="));
     get(&fake, &older).await.says(&["href=\"/runs/41\"", "v-41"]);
+    let long =
+        Fake::new(|world| (world.results[0].result, world.results[0].bytes) = ("{\"log\": \"xx…".into(), 100_012));
+    get(&long, &format!("{PAGE}/results")).await.says(&["100012 bytes in all"]);
     let none = Fake::new(|world| world.results.clear());
     get(&none, &format!("{PAGE}/results")).await.says(&["No results", "leaves it here"]);
 

@@ -1225,7 +1225,7 @@ pub struct ReviewSummary {
     pub authors: Vec<String>,
     /// When it was submitted.
     pub at: At,
-    /// In a few words.
+    /// The gravest of what it does, and how many more changes there are.
     pub summary: String,
     /// Where it stands.
     pub state: ReviewState,

@@ -249,7 +249,7 @@ pub struct TokenWish {
     pub days: u32,
     /// What it may at most: some of what its person may, and never `reviewer`.
     pub scopes: Vec<String>,
-    /// Only in this deployment, by name, and in all below it. Absent: wherever its person may.
+    /// Only in this deployment, by name, and in all below it; not with `admin`. Absent: wherever its person may.
     #[serde(default)]
     pub deployment: Option<String>,
     /// The service account that it is for. Absent: oneself.

@@ -93,10 +93,10 @@ pub struct ValuesView {
     pub surroundings: Option<Value>,
 }
 
-/// What an attempt returned, as long as it is kept for its node.
+/// What an attempt returned, by its beginning, as long as it is kept for its node: 50 whole ones are 12 MiB. All of it is with its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ResultView"))]
-pub struct ResultView<R = Value> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ResultLine {
     /// The attempt.
     pub run: RunId,
     /// Whose.
@@ -111,30 +111,18 @@ pub struct ResultView<R = Value> {
     pub target: TargetNo,
     /// When it ended.
     pub at: At,
-    /// What it returned; secrets are masked.
-    pub result: R,
+    /// What it returned, as JSON text; secrets are masked. Cut at [`VALUE_SHOWN`] characters, with `…` behind them then.
+    pub result: String,
+    /// How many bytes all of it has.
+    pub bytes: u64,
 }
 
-/// The same, with the beginning of what it returned as text, cut at [`VALUE_SHOWN`] characters: all of it is with its run.
-pub type ResultLine = ResultView<String>;
-
-/// A page of them.
+/// A page of the results that are kept for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResultLines {
     /// Newest first.
     pub results: Vec<ResultLine>,
-    /// How many are kept in all.
-    pub all: usize,
-    /// Results of runs before this one follow; None: that was the end.
-    pub next: Option<RunId>,
-}
-
-/// The results that are kept for a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ResultPage {
-    /// Newest first.
-    pub results: Vec<ResultView>,
     /// How many are kept in all.
     pub all: usize,
     /// Results of runs before this one follow; None: that was the end.

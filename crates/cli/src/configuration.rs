@@ -28,7 +28,7 @@ use serde::Serialize;
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 64 << 10;
 /// Names the file.
-const VARIABLE: &str = "GANTRY_CONFIG";
+pub const VARIABLE: &str = "GANTRY_CONFIG";
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -131,7 +131,7 @@ fn usual_place() -> Option<PathBuf> {
 }
 
 /// A setting's name in a file: its variable's, without what all of them have.
-fn key_of(variable: &str) -> String {
+pub fn key_of(variable: &str) -> String {
     variable.strip_prefix("GANTRY_").unwrap_or(variable).to_ascii_lowercase()
 }
 
@@ -172,13 +172,18 @@ fn known_key(key: String, known: &BTreeSet<String>) -> Result<String> {
         return Ok(key);
     }
     let shown: String = key.chars().take(60).collect();
-    let nearest = known.iter().map(|other| (strsim::damerau_levenshtein(&key, other), other)).min();
-    match nearest.filter(|(distance, _)| *distance <= 3) {
-        Some((_, other)) => {
+    match nearest(&key, known.iter().map(String::as_str)) {
+        Some(other) => {
             bail!("there is no setting {shown:?}; is {other:?} meant? `gantry config` lists all of them")
         }
         None => bail!("there is no setting {shown:?}; `gantry config` lists all of them"),
     }
+}
+
+/// The known word that may be meant by another one: few letters lie between them, and fewer than half of a short one.
+pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let (distance, other) = known.map(|other| (strsim::damerau_levenshtein(word, other), other)).min()?;
+    (distance <= 3.min(word.chars().count() / 2)).then_some(other)
 }
 
 /// One setting.
@@ -236,6 +241,11 @@ pub fn check_environment(command: &Command) -> Result<()> {
         setting.check(&value.to_string_lossy()).with_context(|| format!("{} can't be taken", setting.variable))?;
     }
     Ok(())
+}
+
+/// The variables of all settings.
+pub fn variables(command: &Command) -> impl Iterator<Item = String> {
+    settings(command).into_iter().map(|setting| setting.variable)
 }
 
 /// All settings, by key.

@@ -9,6 +9,7 @@ mod audit;
 mod catalog;
 mod configuration;
 mod database;
+mod environment;
 mod home;
 mod logging;
 mod migrate;
@@ -67,6 +68,23 @@ enum Command {
     Client(client::Command),
 }
 
+impl Command {
+    /// Whether it goes by the settings of whoever starts it: for those a misspelt one is a surprise.
+    fn goes_by_settings(&self) -> bool {
+        match self {
+            Self::Up(_)
+            | Self::Server(_)
+            | Self::Worker(_)
+            | Self::Migrate(_)
+            | Self::Admin(_)
+            | Self::Verify(_)
+            | Self::Testbed(_)
+            | Self::Config(_) => true,
+            Self::Audit(_) | Self::Catalog(_) | Self::Client(_) => false,
+        }
+    }
+}
+
 fn command() -> clap::Command {
     client::with_options(configuration::with_option(Arguments::command()))
 }
@@ -98,6 +116,11 @@ fn main() -> ExitCode {
     if let Err(error) = logging::start(&arguments.log, arguments.log_json) {
         eprintln!("gantry: {error}");
         return ExitCode::from(2);
+    }
+    if arguments.command.goes_by_settings() {
+        for warning in environment::warnings(&command()) {
+            tracing::warn!("{warning}");
+        }
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -212,6 +212,7 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     };
     assert_eq!(by_token(token.as_str().unwrap(), &["me", "--json"]).json()["permissions"], json!(["viewer"]));
     by_token(token.as_str().unwrap(), &["deployment", "propose", "web"]).no(6, "");
+    house.gantry(&["token", "make", "--name", "x", "--may", "admin", "--in", "web"]).no(5, "everywhere or not at all");
     let refused = by_token("gantry_hunter22", &["me"]).no(6, "--token-file");
     assert!(!refused.err.contains("hunter22"), "{refused:?}");
 

@@ -67,6 +67,26 @@ fn what_can_not_be_taken_is_said_before_anything_starts() {
 }
 
 #[test]
+fn a_misspelt_variable_is_told_and_stops_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let said = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+        command.args(words).env("XDG_CONFIG_HOME", home.path()).env("GANTRY_LISTN", "hunter22");
+        command.env("GANTRY_LOG", "info").env("GANTRY_TOKEN", "hunter22").env_remove("DATABASE_URL");
+        let output = command.env_remove("GANTRY_OWNER_URL").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, config) = said(&["config", "--json"]);
+    assert!(config.contains("GANTRY_LISTN") && config.contains("is GANTRY_LISTEN meant?"), "{config}");
+    assert_eq!((code, config.lines().count()), (Some(0), 1), "of the others nothing is to be said: {config}");
+    assert!(!config.contains("hunter22"), "{config}");
+    let (code, migrate) = said(&["migrate"]);
+    assert!(code == Some(1) && migrate.contains("is GANTRY_LISTEN meant?"), "it failed for another reason: {migrate}");
+    let (_, asking) = said(&["exit-codes"]);
+    assert!(!asking.contains("GANTRY_LISTN"), "it goes by no settings: {asking}");
+}
+
+#[test]
 fn a_start_that_is_interrupted_stops_before_it_is_there() {
     let data = tempfile::tempdir().unwrap();
     let mut gantry = Started::up(data.path());

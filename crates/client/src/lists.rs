@@ -291,7 +291,8 @@ pub(crate) fn results(node: &str) -> List {
             ("OUTCOME", |v| word(v, "outcome")),
             ("TARGET", |v| word(v, "target")),
             ("AT", |v| moment(&v["at"])),
-            ("RESULT", |v| v["result"].to_string()),
+            ("BYTES", |v| word(v, "bytes")),
+            ("RESULT", |v| word(v, "result")),
         ],
         none: "No results are kept for it.",
     }

@@ -187,7 +187,7 @@ pub(crate) enum Token {
         /// What it may at most: viewer, operator or admin; may be given again
         #[arg(long = "may", value_name = "PERMISSION", required = true)]
         may: Vec<String>,
-        /// Only in this deployment and below
+        /// Only in this deployment and below; not with --may admin
         #[arg(long = "in", value_name = "DEPLOYMENT")]
         deployment: Option<String>,
         /// For how many days it holds

@@ -694,7 +694,10 @@ fn consequences(value: &Value) -> String {
             text += &format!("  {} in {}{such}\n", behind.noderoles.count, behind.deployment);
         }
     }
-    for (number, wave) in told.waves.iter().enumerate() {
+    if !told.waves.is_empty() {
+        text += &format!("In {}:\n", many(told.waves_in_all(), "wave"));
+    }
+    for wave in &told.waves {
         let group = |group: &WaveGroup| match group.is_whole() {
             true => format!("{} of {}", group.role, group.deployment),
             false => {
@@ -704,10 +707,11 @@ fn consequences(value: &Value) -> String {
             }
         };
         let groups: Vec<String> = wave.groups.iter().map(group).collect();
-        text += &format!("Wave {}: {}\n", number + 1, groups.join("; "));
+        let when = if wave.number == 0 { "At once".to_owned() } else { format!("Wave {}", wave.number) };
+        text += &format!("  {when}: {}\n", groups.join("; "));
     }
     if told.more_waves > 0 {
-        text += &format!("And {} more.\n", many(told.more_waves, "wave"));
+        text += &format!("  and {} more\n", many(told.more_waves, "wave"));
     }
     let risks: Vec<String> = value["risks"].as_array().map(|all| all.iter().map(said).collect()).unwrap_or_default();
     if !risks.is_empty() {
@@ -889,6 +893,17 @@ mod tests {
         value["starts"] = json!({"count": 3, "first": [touched]});
         let text = consequences(&value);
         assert!(text.contains("Runs for the first time: 3\n  app on n1\n  and 2 more\n"), "{text}");
+    }
+
+    #[test]
+    fn the_waves_that_are_listed_are_those_that_are_counted() {
+        let wave = |number: u32| json!({"number": number, "runs": 1, "instants": 0, "groups": []});
+        let mut value = serde_json::to_value(Consequences::default()).unwrap();
+        assert!(!consequences(&value).contains("wave"), "nothing runs");
+        value["waves"] = json!([wave(0), wave(1), wave(2)]);
+        value["more_waves"] = json!(3);
+        let text = consequences(&value);
+        assert!(text.contains("In 5 waves:\n  At once: \n  Wave 1: \n  Wave 2: \n  and 3 waves more\n"), "{text}");
     }
 
     #[test]

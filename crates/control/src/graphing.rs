@@ -42,6 +42,15 @@ pub const WIRED: usize = 20_000;
 /// More noderoles than any way has: what a millisecond weighs against one of them.
 const MOST_NODEROLES: u64 = 1 << 20;
 
+/// What becomes of a wish for a vertex that the graph does not have. The address of a page may be older than what it looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// The answer says so, and shows the graph without it: who reads a page looks on from there.
+    Told,
+    /// The wish is refused: a program would take the whole graph for the part that it asked for.
+    Refused,
+}
+
 /// A graph before it is folded.
 struct Scene {
     items: Vec<Item>,
@@ -65,7 +74,16 @@ struct Rewired {
 
 impl Control {
     /// A deployment's graph, by the deployment's name.
-    pub async fn graph(&self, actor: &Actor, deployment: &str, wish: &GraphWish) -> Result<GraphView, Problem> {
+    ///
+    /// # Errors
+    /// When there is no such deployment, or not then; and when a vertex of the wish is not there and that is to be refused.
+    pub async fn graph(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+        wish: &GraphWish,
+        lost: Lost,
+    ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let cursor = self.cursor(&mut connection).await?;
@@ -74,6 +92,7 @@ impl Control {
         let last = once.as_ref().ok().and_then(|once| once.removed_in).map(|removed| TargetNo(removed.0 - 1));
         if let Some(target) = wish.target.or(last) {
             let (id, scene) = Scene::then(&mut connection, &present, deployment, once, target).await?;
+            scene.has(wish, lost)?;
             let took = scene.durations(&mut connection, wish).await?;
             return scene.view(id, wish, &took, cursor);
         }
@@ -89,16 +108,21 @@ impl Control {
         }
         let (new, rewired) = (BTreeSet::new(), Rewired::default());
         let scene = Scene { items, looks, names: names(&present), new, rewired, then: None };
+        scene.has(wish, lost)?;
         let took = scene.durations(&mut connection, wish).await?;
         scene.view(id, wish, &took, cursor)
     }
 
     /// What a submission changes and one step around it, as a graph.
+    ///
+    /// # Errors
+    /// When there is no such submission; and when a vertex of the wish is not there and that is to be refused.
     pub async fn review_graph(
         &self,
         actor: &Actor,
         submission: SubmissionId,
         wish: &GraphWish,
+        lost: Lost,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -122,6 +146,7 @@ impl Control {
         scene.names.entry(case.proposal.deployment).or_insert(own);
         scene.names.extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         scene.names.extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
+        scene.has(wish, lost)?;
         let took = scene.durations(&mut connection, wish).await?;
         scene.view(case.proposal.deployment, wish, &took, 0)
     }
@@ -326,6 +351,25 @@ impl Scene {
             }
         }
         self.items.sort_by_key(|item| item.id);
+    }
+
+    /// Refuses a wish for vertices that are not there, where it is to be refused.
+    fn has(&self, wish: &GraphWish, lost: Lost) -> Result<(), Problem> {
+        if lost == Lost::Told {
+            return Ok(());
+        }
+        let (from, to) = match &wish.trail {
+            Some(TrailWish::From(from)) => (Some(from), None),
+            Some(TrailWish::Between(from, to)) => (Some(from), Some(to)),
+            Some(TrailWish::Longest(_)) | None => (None, None),
+        };
+        for (field, key) in [("focus", wish.focus.as_ref()), ("from", from), ("to", to)] {
+            let Some(key) = key.filter(|key| self.keyed(key).is_empty()) else { continue };
+            return Err(Problem::not_found(format!(
+                "{field}: this graph has no vertex {key:?}. The key of one is DEPLOYMENT:ROLE, or the id of a noderole."
+            )));
+        }
+        Ok(())
     }
 
     /// How long noderoles took, if that is asked for.

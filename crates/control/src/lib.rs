@@ -58,6 +58,7 @@ mod workers;
 
 pub use commit::ToCommit;
 pub use genesis::{Demo, DemoDeployment};
+pub use graphing::Lost;
 pub use imports::{Imported, MAX_IMPORT, disappeared, find_and_read, other_contents, read_files};
 pub use machines::{LOOKS, Seen};
 pub use node_self::Itself;

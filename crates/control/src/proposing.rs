@@ -76,6 +76,9 @@ pub(crate) struct Asked {
 /// What a submission keeps for its review page, so that it reads the same for as long as it exists.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Summary {
+    /// What lists say of it. Nothing: it was written before there was one, and lists have the first of the lines.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub short: String,
     pub lines: Vec<String>,
     /// How many of the first lines are grave. None: it was written before they were counted.
     #[serde(default)]
@@ -747,10 +750,12 @@ fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
     let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
     let consequences = consequences::consequences(&planned.from(present), None);
     let said = saying::all(&names, &planned.effects, &consequences);
+    let asked = saying::asked(&names, &planned.effects);
     Summary {
+        short: said.in_short(&asked),
         grave: Some(said.gravity()),
         lines: said.bounded(),
-        asked: saying::asked(&names, &planned.effects).bounded(),
+        asked: asked.bounded(),
         waves: waves(&consequences),
         consequences,
         findings: Vec::new(),

@@ -37,6 +37,16 @@ impl Said {
         self.grave.len()
     }
 
+    /// As long as a list has room for: the first line, and how many more say what was asked for.
+    pub fn in_short(&self, asked: &Self) -> String {
+        let Some(first) = self.grave.first().or_else(|| self.rest.first()) else { return String::new() };
+        match asked.grave.iter().chain(&asked.rest).filter(|line| *line != first).count() {
+            0 => first.clone(),
+            1 => format!("{first} And 1 more change."),
+            more => format!("{first} And {more} more changes."),
+        }
+    }
+
     /// What is grave, and as much of the rest as there is room for.
     pub fn bounded(self) -> Vec<String> {
         let Self { grave: mut lines, mut rest } = self;
@@ -312,6 +322,29 @@ mod tests {
         let said = said.bounded();
         assert_eq!((&said[..60], said[60].as_str()), (&lines(60)[..], "And 2 more; the changes have them all."));
         assert_eq!(Said { grave: lines(1), rest: lines(1) }.bounded(), ["line 1", "line 1"]);
+    }
+
+    #[test]
+    fn in_short_it_is_the_first_line_and_how_many_more() {
+        let said = |grave: &[&str], rest: &[&str]| {
+            let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+            Said { grave: owned(grave), rest: owned(rest) }
+        };
+        let asked = said(&["Removes a."], &["Adds b.", "Adds c."]);
+        let grave = said(&["Can’t be undone: x.", "Removes a."], &["Adds b.", "Adds c.", "Downstream of that: 3."]);
+        assert_eq!(
+            grave.in_short(&asked),
+            "Can’t be undone: x. And 3 more changes.",
+            "what it leads to is none of them"
+        );
+        assert_eq!(asked.in_short(&asked), "Removes a. And 2 more changes.");
+        let two = said(&[], &["Adds b.", "Adds c."]);
+        assert_eq!(two.in_short(&two), "Adds b. And 1 more change.");
+        let one = said(&[], &["Adds b."]);
+        assert_eq!(said(&[], &["Adds b.", "Nothing is removed."]).in_short(&one), "Adds b.");
+        assert_eq!(said(&[], &[]).in_short(&said(&[], &[])), "");
+        let long = Said { grave: Vec::new(), rest: lines(100) };
+        assert_eq!(long.in_short(&long), "line 1 And 99 more changes.", "also of those that a review cuts");
     }
 
     #[test]

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::values::{
-    ResultLine, ResultLines, ResultPage, ResultView, SetBy, VALUE_SHOWN, VALUES_SHOWN, ValuePage, ValueView,
-    ValuesView, ValuesWanted,
+    ResultLine, ResultLines, SetBy, VALUE_SHOWN, VALUES_SHOWN, ValuePage, ValueView, ValuesView, ValuesWanted,
 };
 use engine::Hash;
 use engine::catalog::Role;
@@ -130,31 +129,32 @@ impl Control {
         })
     }
 
-    /// The same as [`Control::results`], of a node by its name or id, with the beginning of each.
+    /// The same as [`Control::results`], of a node by its name or id.
     ///
     /// # Errors
     /// Not found; or the database could not be asked.
     pub async fn node_results(&self, actor: &Actor, name: &str, before: Option<RunId>) -> Result<ResultLines, Problem> {
         let node = self.node_named(actor, name).await?;
-        let ResultPage { results, all, next } = self.results(actor, node, before).await?;
-        Ok(ResultLines { results: results.into_iter().map(begun).collect(), all, next })
+        self.results(actor, node, before).await
     }
 
-    /// What attempts returned that is kept for a node, newest first.
+    /// What attempts returned that is kept for a node, newest first, each by its beginning. No more than that leaves the database.
     ///
     /// # Errors
     /// Not found; or the database could not be asked.
-    pub async fn results(&self, actor: &Actor, node: NodeId, before: Option<RunId>) -> Result<ResultPage, Problem> {
+    pub async fn results(&self, actor: &Actor, node: NodeId, before: Option<RunId>) -> Result<ResultLines, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let most = i64::try_from(RESULTS_SHOWN + 1).unwrap_or(i64::MAX);
-        let found = reading::results_of(&mut connection, node, before, most).await.map_err(from_store)?;
+        // One more than is shown tells whether there is more.
+        let characters = i32::try_from(VALUE_SHOWN + 1).unwrap_or(i32::MAX);
+        let found = reading::results_of(&mut connection, node, before, most, characters).await.map_err(from_store)?;
         let (rows, all) = found.ok_or_else(|| Problem::not_found("There is no such node."))?;
         let more = rows.len() > RESULTS_SHOWN;
-        let results: Vec<ResultView> = rows
+        let results: Vec<ResultLine> = rows
             .into_iter()
             .take(RESULTS_SHOWN)
-            .map(|row| ResultView {
+            .map(|row| ResultLine {
                 run: RunId(row.id),
                 noderole: NoderoleId(row.noderole_id),
                 role: if row.instance == 0 { row.role } else { format!("{}/{}", row.role, row.instance) },
@@ -162,23 +162,21 @@ impl Control {
                 outcome: row.outcome,
                 target: TargetNo(row.generation),
                 at: at(row.ended_at),
-                result: row.result,
+                result: beginning(&row.begins),
+                bytes: u64::from(row.result_bytes.unsigned_abs()),
             })
             .collect();
         let next = results.last().filter(|_| more).map(|last| last.run);
-        Ok(ResultPage { results, all, next })
+        Ok(ResultLines { results, all, next })
     }
 }
 
-/// A result by its beginning.
-fn begun(of: ResultView) -> ResultLine {
-    let ResultView { run, noderole, role, action, outcome, target, at, result } = of;
-    let text = result.to_string();
-    let mut shown: String = text.chars().take(VALUE_SHOWN).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
+/// As much of a text as is shown of one, and a mark where that is not all.
+fn beginning(text: &str) -> String {
+    match text.char_indices().nth(VALUE_SHOWN) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
     }
-    ResultLine { run, noderole, role, action, outcome, target, at, result: shown }
 }
 
 fn role_of<'p>(present: &'p Present, hash: &[u8]) -> Result<&'p Role, Problem> {
@@ -330,6 +328,14 @@ mod tests {
     use super::*;
     use serde_json::json;
     use time::OffsetDateTime;
+
+    #[test]
+    fn of_what_is_long_the_beginning_is_shown() {
+        let of = |n: usize| beginning(&"é".repeat(n));
+        assert_eq!(of(VALUE_SHOWN), "é".repeat(VALUE_SHOWN));
+        assert_eq!(of(VALUE_SHOWN + 1), "é".repeat(VALUE_SHOWN) + "…");
+        assert_eq!(beginning(""), "");
+    }
 
     #[test]
     fn a_value_is_set_by_the_edit_that_first_said_what_stands_there_now() {

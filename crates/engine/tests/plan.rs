@@ -816,6 +816,9 @@ fn the_report_says_something_at_every_stage_also_when_nothing_changes() {
     assert_eq!(of(Stage::Place).blocked_by[0].edits, [3].into(), "a sibling's node");
     assert_eq!(of(Stage::Place).will_do[0].about, [Subject::Node(node(4))]);
     assert_eq!(of(Stage::Check).blocked_by[0].edits, [2, 3].into());
+    let begins = &of(Stage::Order).will_do[0];
+    assert_eq!(begins.what, "what is new begins with 1 noderole", "how many waves is the consequences' to say");
+    assert_eq!(begins.about, [Subject::Noderole(top)]);
     let read: Report = serde_json::from_value(serde_json::to_value(&busy).unwrap()).unwrap();
     assert_eq!(read, busy);
 }

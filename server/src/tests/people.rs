@@ -53,6 +53,11 @@ async fn a_token_is_proof_enough_and_cookies_beside_it_count_for_nothing() {
         .expect("it was audited");
     assert!(audit["by_token"].is_string(), "{audit}");
 
+    let wish = json!({"name": "t", "scopes": ["viewer", "admin"], "deployment": "web"});
+    let refused = house.tell("/api/v1/tokens", &root, wish).await;
+    assert_eq!(code(&refused), (400, "invalid".to_owned()));
+    assert!(refused.problem()["detail"].as_str().is_some_and(|said| said.starts_with("deployment: admin")));
+
     let me =
         house.bare(get.clone(), "/api/v1/people/me", &[("authorization", &bearer), ("cookie", "x=y")], json!({})).await;
     assert_eq!(me.json()["permissions"], json!(["operator"]));

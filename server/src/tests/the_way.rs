@@ -293,6 +293,18 @@ async fn a_graph_is_taken_along_as_a_picture_that_asks_for_nothing() {
     assert!(picture.contains("web: 0 noderoles, 0 edges · The longest way: 0 noderoles"), "{picture}");
     assert_eq!(house.ask_get("/graph/nowhere/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
     assert_eq!(house.ask_get("/reviews/77/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
+
+    // Who looks at a page is shown everything with a word about it; a program would take everything for what it asked for.
+    let page = house.ask_get("/graph/web/graph.svg?focus=nope", &ada).await;
+    assert_eq!(page.status, StatusCode::OK);
+    for what in ["/api/v1/deployments/web/graph".to_owned(), format!("/api/v1/submissions/{submission}/graph")] {
+        let refused = house.ask_get(&format!("{what}?focus=nope"), &ada).await;
+        assert_eq!(refused.status, StatusCode::NOT_FOUND, "{what}");
+        let detail = refused.problem()["detail"].clone();
+        assert!(detail.as_str().is_some_and(|said| said.starts_with("focus: ") && said.contains("nope")), "{detail}");
+    }
+    let there = format!("/api/v1/submissions/{submission}/graph?focus=web:app");
+    assert_eq!(house.ask_get(&there, &ada).await.status, StatusCode::OK);
 }
 
 #[tokio::test]

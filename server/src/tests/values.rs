@@ -22,7 +22,9 @@ async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brough
         .execute(house.db.owner())
         .await
         .expect("the owner may");
-    let found = Map::from_iter([("volume".to_owned(), json!("v-1"))]);
+    let found =
+        Map::from_iter([("volume".to_owned(), json!("v-1")), ("longest".to_owned(), json!("x".repeat(100_000)))]);
+    let whole = Value::Object(found.clone());
     let end = RunEnd::Failed { reason: "no luck".into(), found };
     running::finish_run(house.db.app(), run, worker, &end).await.expect("to finish");
 
@@ -43,7 +45,19 @@ async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brough
     let kept = house.ask_get(&path, &ada).await.json();
     let result = &kept["results"][0];
     assert_eq!((&result["run"], &result["outcome"], &result["role"]), (&json!(run), &json!("failed"), &json!("app")));
-    assert_eq!((&result["result"], &kept["all"], &kept["next"]), (&json!({"volume": "v-1"}), &json!(1), &Value::Null));
+    assert_eq!((&kept["all"], &kept["next"]), (&json!(1), &Value::Null));
+    let begins = result["result"].as_str().expect("text");
+    assert!(begins.starts_with("{\"volume\": \"v-1\", \"longest\": \"xx") && begins.ends_with("xx…"), "{begins}");
+    assert_eq!(
+        (begins.chars().count(), &result["bytes"]),
+        (501, &json!(whole.to_string().len())),
+        "the rest stays there"
+    );
+    assert_eq!(
+        house.ask_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["result"],
+        whole,
+        "all of it is with its run"
+    );
     assert_eq!(house.ask_get(&format!("{path}?before={run}"), &ada).await.json()["results"], json!([]));
 
     // People's data names the edit: the one that first said what stands there now.

@@ -39,12 +39,13 @@ fn Loaded(asked: Asked<RunId>, page: ResultLines) -> impl IntoView {
 
 fn table(results: Vec<ResultLine>) -> AnyView {
     let row = |line: ResultLine| {
+        let rest = line.result.ends_with('…').then(|| format!("{} bytes in all", line.bytes));
         view! {
             <tr>
                 <td data-label="Run" class="tight"><a class="main" href=places::run(line.run)>{line.run.0}</a></td>
                 <td data-label="Of"><span><a href=places::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span></td>
                 <td data-label="Ended">{line.outcome}</td>
-                <td data-label="Handed back"><code>{line.result}</code></td>
+                <td data-label="Handed back"><span><code>{line.result}</code> {rest.map(|rest| view! { " " <small class="muted">{rest}</small> })}</span></td>
                 <td data-label="Target" class="number">{line.target.0}</td>
                 <td data-label="When" class="muted"><Moment at=line.at/></td>
             </tr>

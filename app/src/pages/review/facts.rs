@@ -214,7 +214,7 @@ fn counted_runs(n: usize) -> String {
 
 /// How far it reaches.
 fn reach(found: &Consequences, changed: usize) -> Fact {
-    let waves = found.waves.iter().filter(|wave| wave.number > 0).count() + found.more_waves;
+    let waves = found.waves_in_all();
     let lead = format!("Changes {}", counted(changed, "thing"));
     let rest = match (found.nodes, waves) {
         (0, _) => "and runs nothing.".to_owned(),

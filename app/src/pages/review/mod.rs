@@ -305,10 +305,7 @@ fn tab_link(
             }
             Tab::Graph => "Graph".to_owned(),
             Tab::Effects => "Effects".to_owned(),
-            Tab::Waves => {
-                let waves = &review.consequences.waves;
-                format!("Waves {}", waves.iter().filter(|w| w.number > 0).count() + review.consequences.more_waves)
-            }
+            Tab::Waves => format!("Waves {}", review.consequences.waves_in_all()),
             // The gate of what is closed asks nothing any more.
             Tab::Checks => match review.gate.rules.iter().filter(|rule| !rule.holds).count() {
                 broken if broken > 0 && !gate::is_closed(review.state) => format!("Checks {broken} open"),

@@ -261,12 +261,10 @@ impl People {
                 // All of the tree is everywhere.
                 None => drop(given.everywhere.insert(permission)),
                 Some(place) if Some(place) == top => drop(given.everywhere.insert(permission)),
-                Some(_) if permission == Permission::Admin => {
-                    return Err(Problem::invalid(
-                        "grants: admin is given everywhere or not at all: leave the deployment out.",
-                    ));
+                Some(place) => {
+                    permission.require_givable_in_part("grants")?;
+                    given.inside.insert((permission, place));
                 }
-                Some(place) => drop(given.inside.insert((permission, place))),
             }
         }
         let everywhere = given.everywhere.clone();

@@ -54,6 +54,17 @@ impl Permission {
             Self::Admin => "admin",
         }
     }
+
+    /// Refuses it for a part of the tree, whether a person or a token is to have it there: who decides about people decides about all of
+    /// them. `field`: where it was asked for.
+    pub(super) fn require_givable_in_part(self, field: &str) -> Result<(), Problem> {
+        match self {
+            Self::Viewer | Self::Operator | Self::Reviewer => Ok(()),
+            Self::Admin => Err(Problem::invalid(format!(
+                "{field}: {self} is given everywhere or not at all: leave the deployment out."
+            ))),
+        }
+    }
 }
 
 impl fmt::Display for Permission {

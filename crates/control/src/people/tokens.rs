@@ -47,7 +47,7 @@ impl People {
     /// Makes a token: for oneself, or, as an admin, for a service account.
     ///
     /// # Errors
-    /// When it should do more than its person may, review, or hold for too long; or the actor came by a token.
+    /// When it should do more than its person may, administer in a single deployment, review, or hold for too long; or the actor came by a token.
     pub async fn make_token(&self, actor: &Actor, wish: &TokenWish) -> Result<TokenMade, Problem> {
         actor.require_in_person()?;
         let name = words::plain(&wish.name)?;
@@ -59,6 +59,9 @@ impl People {
             return Err(Problem::invalid(format!("days: a token holds for 1 to {} days.", limits::API_TOKEN_DAYS)));
         }
         let scopes = scopes(&wish.scopes)?;
+        if wish.deployment.is_some() {
+            scopes.iter().try_for_each(|scope| scope.require_givable_in_part("deployment"))?;
+        }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let owner = wish.person.unwrap_or(actor.person);
         accounts::lock_to_change(&mut transaction, &[actor.person, owner]).await.map_err(failed)?;

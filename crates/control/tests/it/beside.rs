@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use api::console::{GraphWish, Point};
+use control::Lost;
 use engine::cluster::NoderoleKey;
 use engine::ids::TargetNo;
 use engine::plan::Edit;
@@ -67,7 +68,7 @@ async fn look(house: &House) {
     control.discard(ada, proposal, version + 2).await.unwrap();
     waits!("restore", 1, control.restore(ada, "web", then, false));
     let wish = GraphWish { target: Some(then), ..GraphWish::default() };
-    waits!("graph", 1, control.graph(ada, "web", &wish));
+    waits!("graph", 1, control.graph(ada, "web", &wish, Lost::Told));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use api::console::{GraphView, GraphWish, Point, TargetKind};
 use api::listing::{Cursor, Order, TargetSort, TargetsWanted};
+use control::Lost;
 use engine::Hash;
 use engine::blueprint::difference::Mark;
 use engine::gate::Policy;
@@ -215,7 +216,7 @@ async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
 
     let drawn = async |name: &str, at: Option<i64>| {
         let wish = GraphWish { target: at.map(TargetNo), ..GraphWish::default() };
-        control.graph(cy, name, &wish).await
+        control.graph(cy, name, &wish, Lost::Told).await
     };
     let roles = |view: &GraphView| view.vertices.iter().map(|vertex| vertex.role.to_string()).collect::<Vec<_>>();
     let graph = drawn("web", Some(2)).await.unwrap();

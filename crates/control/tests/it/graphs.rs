@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
+use control::Lost;
 use engine::anneal::Limits;
 use serde_json::json;
 use store::running::{self, Hello, RunEnd, WorkerId};
@@ -11,7 +12,7 @@ use crate::house::House;
 
 impl House {
     async fn graph(&self, wish: GraphWish) -> GraphView {
-        self.control.graph(&self.ada, "web", &wish).await.unwrap()
+        self.control.graph(&self.ada, "web", &wish, Lost::Told).await.unwrap()
     }
 
     async fn marked(&self, trail: TrailWish) -> GraphView {
@@ -75,6 +76,25 @@ async fn near_is_as_many_edges_as_one_says() {
     let gone = house.graph(GraphWish { focus, ..GraphWish::default() }).await;
     assert_eq!(gone.vertices.len(), house.graph(GraphWish::default()).await.vertices.len(), "all is shown");
     assert!(gone.cut.is_some_and(|said| said.contains("not in the graph any more")));
+}
+
+#[tokio::test]
+async fn a_program_is_refused_a_vertex_that_is_not_there() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let asked = async |wish: GraphWish| house.control.graph(&house.ada, "web", &wish, Lost::Refused).await;
+    let of = |focus: &str| GraphWish { focus: Some(focus.into()), ..GraphWish::default() };
+    assert_eq!(asked(of("web:runtime")).await.unwrap().vertices.len(), 3);
+    for key in ["nope", "web:nope", "nowhere:app", "6f1c2d3e-0a1b-4c5d-8e9f-001122334455"] {
+        let refused = asked(of(key)).await.unwrap_err();
+        assert_eq!(refused.status, 404, "{refused:?}");
+        assert!(refused.detail.starts_with("focus: ") && refused.detail.contains(key), "{refused:?}");
+    }
+    for (from, to, field) in [("web:nope", "web:app", "from: "), ("web:app", "web:nope", "to: ")] {
+        let trail = Some(TrailWish::Between(from.into(), to.into()));
+        let refused = asked(GraphWish { trail, ..GraphWish::default() }).await.unwrap_err();
+        assert!(refused.status == 404 && refused.detail.starts_with(field), "{refused:?}");
+    }
 }
 
 #[tokio::test]

@@ -192,7 +192,8 @@ async fn reviews_are_found_by_whose_they_are_and_what_became_of_them() {
             (review.state, review.approvals.0, review.approvals.1)
         );
         assert_eq!((own.title, own.deployment, own.node), (review.title, review.deployment, review.node));
-        assert_eq!((own.authors, own.summary[0].clone(), own.at), (review.authors, review.summary, review.at));
+        assert_eq!((own.authors, own.at), (review.authors, review.at));
+        assert!(review.summary.starts_with(&own.summary[0]), "{}: {:?}", review.summary, own.summary);
     }
 
     let of = |deployment: &str| ReviewsWanted { deployment: deployment.into(), ..any.clone() };

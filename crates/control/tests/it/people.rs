@@ -169,6 +169,13 @@ async fn a_token_does_what_its_person_may_and_never_reviews() {
     assert_eq!(code(house.people.end_other_sessions(&token).await), "in_person");
     assert_eq!(code(house.control.open_changes(&token, others, Vec::new()).await), "in_person");
     assert_eq!(code(house.control.mint_node_token(&token, house.node(1).await, "z".into(), 1).await), "in_person");
+    let root_itself = root_in_person(&house).await;
+    for scopes in [&["admin"][..], &["viewer", "admin"]] {
+        let refused = house.token(&root_itself, scopes, Some("web")).await.expect_err("admin in a part of the tree");
+        assert_eq!(refused.code, "invalid");
+        assert!(refused.detail.starts_with("deployment: admin is given everywhere"), "{refused:?}");
+    }
+    house.token(&root_itself, &["viewer"], Some("web")).await.expect("what is given in a part");
     let (_, of_root) = house.token(&root_in_person(&house).await, &["admin"], None).await.unwrap();
     assert_eq!(code(house.people.new_link(&of_root, dan.person).await), "in_person");
     assert_eq!(code(house.people.change_grants(&of_root, dan.person, &[]).await), "in_person");

@@ -7,6 +7,7 @@ use api::console::GraphWish;
 use api::console::StepState;
 use api::listing::NodesWanted;
 use api::reviews::Fate;
+use control::Lost;
 use control::people::{NewPerson, Permission};
 use engine::anneal::Limits;
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
@@ -298,6 +299,8 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     let id = house.control.submit(&house.ada, proposal, version, "no more app".into()).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.summary, ["Removes app from n1.", "Removes runtime from n1."]);
+    let listed = house.listed(&house.bo, Fate::Open).await;
+    assert_eq!(listed[0].summary, "Removes app from n1. And 1 more change.");
     assert_eq!(review.risks, [Risk::Removal]);
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
@@ -340,7 +343,7 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
     let shown = house.listed(&house.ada, Fate::Any).await;
     for old in &shown {
-        house.control.review_graph(&house.ada, old.submission, &GraphWish::default()).await.unwrap();
+        house.control.review_graph(&house.ada, old.submission, &GraphWish::default(), Lost::Told).await.unwrap();
     }
     assert_eq!(
         shown.iter().find(|r| r.submission == whole).unwrap().deployment.as_str(),

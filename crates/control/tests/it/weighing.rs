@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use api::console::{GraphWish, Look, ReviewState, ReviewView};
 use api::reviews::{Fate, Waiting};
+use control::Lost;
 use control::people::{Actor, NewPerson, Permission};
 use engine::blueprint::consequences::Restart;
 use engine::cluster::NoderoleKey;
@@ -93,7 +94,7 @@ async fn what_is_up_restarts_and_what_never_ran_does_not() {
     assert_eq!(shown.consequences.downstream[0].in_use, Some(1));
     assert_eq!(house.control.consequences(&house.bo, id).await.unwrap(), shown.consequences);
     // The blast radius reaches beyond one step: nothing of app on n1 is downstream, since it runs itself.
-    let graph = house.control.review_graph(&house.bo, id, &GraphWish::default()).await.unwrap();
+    let graph = house.control.review_graph(&house.bo, id, &GraphWish::default(), Lost::Told).await.unwrap();
     let marked: Vec<(String, usize)> = graph
         .vertices
         .iter()

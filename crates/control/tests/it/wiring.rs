@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::console::{GraphEdge, GraphView, GraphWish};
+use control::Lost;
 use control::people::{NewPerson, Permission};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::text::{Behind, Names};
@@ -87,7 +88,7 @@ fn edge<'v>(view: &'v GraphView, from: &str, to: &str) -> Option<&'v GraphEdge> 
 async fn the_graph_of_a_review_has_the_edges_that_come_and_those_that_go() {
     let house = House::new().await;
     let id = house.rewired().await;
-    let graph = async |wish: GraphWish| house.control.review_graph(&house.bo, id, &wish).await.unwrap();
+    let graph = async |wish: GraphWish| house.control.review_graph(&house.bo, id, &wish, Lost::Told).await.unwrap();
     let folded = graph(GraphWish::default()).await;
     let told = |edge: &GraphEdge| (edge.count, edge.added, edge.gone);
     assert_eq!(edge(&folded, "runtime", "app").map(told), Some((2, 2, 2)));
@@ -97,7 +98,7 @@ async fn the_graph_of_a_review_has_the_edges_that_come_and_those_that_go() {
     assert_eq!(edge(&open, "runtime@n2", "app@n2").map(told), Some((1, 1, 0)));
     // What goes itself waits for nothing any more.
     assert_eq!(edge(&open, "base", "runtime@n1").map(|edge| (edge.count, edge.gone)), Some((0, 1)));
-    let present = house.control.graph(&house.bo, "web", &GraphWish::default()).await.unwrap();
+    let present = house.control.graph(&house.bo, "web", &GraphWish::default(), Lost::Told).await.unwrap();
     assert!(present.edges.iter().all(|edge| (edge.added, edge.gone) == (0, 0)));
 }
 

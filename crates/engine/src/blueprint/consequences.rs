@@ -317,6 +317,13 @@ fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
+impl Consequences {
+    /// In how many waves it runs, those that are not listed too. What holds at once (wave 0) runs nowhere and is none of them.
+    pub fn waves_in_all(&self) -> usize {
+        self.waves.iter().filter(|wave| wave.number > 0).count() + self.more_waves
+    }
+}
+
 /// What a change leads to.
 pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Consequences {
     let names = Named(planned);

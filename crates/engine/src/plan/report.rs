@@ -392,12 +392,13 @@ impl Asked<'_> {
         let what =
             format!("the longest way through the graph has {}", count(ranks.max().unwrap_or(0) as usize, "step"));
         report.did.push(Line::new(what, "ranks of the noderoles that are there"));
-        let waves: BTreeSet<u32> = self.effects.bound.iter().map(|b| b.rank).collect();
-        if !waves.is_empty() {
-            let first = self.effects.bound.iter().filter(|b| waves.first() == Some(&b.rank));
-            let what = format!("what is new runs in {}, these first", count(waves.len(), "wave"));
-            let line = Line::new(what, "their ranks").by(self.effects.bound.iter().map(|b: &Bound| b.why.edit()));
-            report.will_do.push(line.about(first.map(|b| Subject::Noderole(b.id))));
+        // In how many waves it runs is for the consequences to say: on one node steps may take turns, and what is there may run again.
+        if let Some(lowest) = self.effects.bound.iter().map(|b| b.rank).min() {
+            let first: Vec<&Bound> = self.effects.bound.iter().filter(|b| b.rank == lowest).collect();
+            let what = format!("what is new begins with {}", count(first.len(), "noderole"));
+            let line = Line::new(what, "nothing else that is new stands before them in the graph");
+            let line = line.by(self.effects.bound.iter().map(|b: &Bound| b.why.edit()));
+            report.will_do.push(line.about(first.into_iter().map(|b| Subject::Noderole(b.id))));
         }
         if !self.effects.rewired.is_empty() {
             let what = format!("{} wait for others than before", count(self.effects.rewired.len(), "noderole"));

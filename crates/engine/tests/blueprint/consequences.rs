@@ -261,6 +261,7 @@ fn instants_stand_apart_and_lanes_say_how_many_go_at_once() {
     let found = told(&World::of(roles).change(&edits));
     assert_eq!(order(&found), "0: first! 1; 1: base 1, gate! 1; 2: app 5 (2 at once, in chunks), few 1");
     assert_eq!(found.waves.iter().map(|w| (w.runs, w.instants)).collect::<Vec<_>>(), [(0, 1), (1, 1), (6, 0)]);
+    assert_eq!(found.waves_in_all(), 2, "what holds at once runs in none");
 }
 
 #[test]

@@ -139,7 +139,7 @@ pub struct LineRow {
     pub authors: Vec<String>,
     /// When.
     pub at: OffsetDateTime,
-    /// In a few words.
+    /// The gravest of what it does, and how much more there is.
     pub summary: String,
     /// Whether its base moved and its edits don't plan on that: it is back with its authors.
     pub sent_back: bool,
@@ -153,7 +153,7 @@ pub async fn lines_of(on: &mut PgConnection, ids: &[SubmissionId]) -> Result<Vec
         "SELECT s.id, s.title, coalesce(s.summary->'deployments'->>d.id::text, d.name), n.id, n.fqdn, \
          ARRAY(SELECT w.name FROM submission_author a JOIN person w ON w.id = a.person_id \
                WHERE a.submission_id = s.id ORDER BY w.name), \
-         s.created_at, coalesce(s.summary->'lines'->>0, ''), \
+         s.created_at, coalesce(s.summary->>'short', s.summary->'lines'->>0, ''), \
          EXISTS (SELECT FROM replan r WHERE r.before_id = s.id AND r.after_id IS NULL) \
          FROM submission s JOIN proposal p ON p.id = s.proposal_id JOIN deployment d ON d.id = p.deployment_id \
          LEFT JOIN node n ON n.id = p.node_id WHERE s.id = ANY($1) ORDER BY s.id DESC",

@@ -101,7 +101,7 @@ pub async fn run_given(
         .await?)
 }
 
-/// A result that is kept for a node.
+/// A result that is kept for a node, by its beginning.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct ResultRow {
     /// The attempt.
@@ -120,16 +120,20 @@ pub struct ResultRow {
     pub generation: i64,
     /// When it ended.
     pub ended_at: OffsetDateTime,
-    /// What it returned.
-    pub result: Value,
+    /// The beginning of what it returned, as text.
+    pub begins: String,
+    /// How many bytes all of it has.
+    pub result_bytes: i32,
 }
 
-/// The results that are kept for a node, newest first, before a run; and how many are kept in all. None: there is no such node.
+/// The results that are kept for a node, newest first, before a run, each cut at so many characters; and how many are kept in all. None:
+/// there is no such node.
 pub async fn results_of(
     on: &mut PgConnection,
     node: NodeId,
     before: Option<RunId>,
     limit: i64,
+    characters: i32,
 ) -> Result<Option<(Vec<ResultRow>, usize)>, StoreError> {
     let all: Option<i64> = sqlx::query_scalar(
         "SELECT (SELECT count(*) FROM run r WHERE r.node_id = n.id AND r.result IS NOT NULL AND r.result_bytes > 0) \
@@ -140,7 +144,8 @@ pub async fn results_of(
     .await?;
     let Some(all) = all else { return Ok(None) };
     let rows = sqlx::query_as(
-        "SELECT r.id, s.noderole_id, nr.role, nr.instance, s.action, r.outcome, r.generation, r.ended_at, r.result \
+        "SELECT r.id, s.noderole_id, nr.role, nr.instance, s.action, r.outcome, r.generation, r.ended_at, \
+         left(r.result::text, $4) AS begins, r.result_bytes \
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id \
          WHERE r.node_id = $1 AND r.result IS NOT NULL AND r.result_bytes > 0 AND r.ended_at IS NOT NULL \
            AND ($2::bigint IS NULL OR r.id < $2) ORDER BY r.id DESC LIMIT $3",
@@ -148,6 +153,7 @@ pub async fn results_of(
     .bind(node.0)
     .bind(before.map(|run| run.0))
     .bind(limit)
+    .bind(characters)
     .fetch_all(on)
     .await?;
     Ok(Some((rows, usize::try_from(all).unwrap_or(0))))

@@ -1,0 +1,124 @@
+//! Variables that look like Gantry's and are nobody's.
+//!
+//! A misspelt setting is as good as none, and whoever set it does not hear of that by themselves. In a file it is refused
+//! ([`crate::configuration`]); an environment is not Gantry's alone (a container's platform puts in what it likes, `GANTRY_PORT` for a service
+//! that is called so), so there it is a warning. Names are told, and never values: nobody knows what is in them.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use clap::Command;
+
+use crate::configuration;
+
+/// How the names of all variables of Gantry begin; one setting has another name, as it has in other programs.
+const PREFIX: &str = "GANTRY_";
+/// What is read by who asks a server, by scripts on nodes, by builds and by tests, and is no setting.
+const OTHERS: [&str; 18] = [
+    api::calls::SERVER,
+    api::calls::TOKEN,
+    api::calls::SESSION,
+    "GANTRY_CONTEXT",
+    "GANTRY_ROOT",
+    "GANTRY_NODE",
+    "GANTRY_ROLE",
+    "GANTRY_RUN",
+    "GANTRY_INPUT",
+    "GANTRY_OUTPUT",
+    "GANTRY_SURROUNDINGS",
+    "GANTRY_BIN",
+    "GANTRY_CACHE",
+    "GANTRY_CARRIED_SITE",
+    "GANTRY_CORPUS",
+    "GANTRY_MAKE_BEGAN",
+    "GANTRY_WRITE",
+    configuration::VARIABLE,
+];
+/// How the names begin of those that are as many as somebody needs: a script's data, tests and benchmarks.
+const FAMILIES: [&str; 3] = ["GANTRY_DATA_", "GANTRY_TEST_", "GANTRY_BENCH_"];
+/// Most of them that are told one by one.
+const TOLD: usize = 20;
+
+/// What is to be said of the variables here.
+pub fn warnings(command: &Command) -> Vec<String> {
+    said(std::env::vars_os().map(|(name, _)| name), command)
+}
+
+fn said(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<String> {
+    let others = OTHERS.into_iter().map(str::to_owned);
+    let known: BTreeMap<String, String> = configuration::variables(command)
+        .chain(others)
+        .map(|variable| (configuration::key_of(&variable), variable))
+        .collect();
+    let is_strange = |name: &String| {
+        name.starts_with(PREFIX)
+            && !FAMILIES.iter().any(|family| name.starts_with(family))
+            && !known.values().any(|variable| variable == name)
+    };
+    let mut strange: Vec<String> =
+        names.map(|name| name.to_string_lossy().into_owned()).filter(|name| is_strange(name)).collect();
+    strange.sort();
+    let more = strange.len().saturating_sub(TOLD);
+    let one = |name: &String| {
+        let shown: String = name.chars().take(60).collect();
+        let key = configuration::key_of(name);
+        let meant = configuration::nearest(&key, known.keys().map(String::as_str)).and_then(|key| known.get(key));
+        let meant = meant.map(|variable| format!(": is {variable} meant?")).unwrap_or_default();
+        format!("{shown:?} is set, and there is no such setting{meant}; `gantry config` lists all of them")
+    };
+    let rest = (more > 0).then(|| format!("{more} more variables begin with {PREFIX} and are no settings"));
+    strange.iter().take(TOLD).map(one).chain(rest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    fn of(names: &[&str]) -> Vec<String> {
+        said(names.iter().map(OsString::from), &crate::command())
+    }
+
+    #[test]
+    fn a_misspelt_one_is_told_with_the_one_that_may_be_meant() {
+        let told =
+            of(&["GANTRY_LISTN", "GANTRY_DATABASE_URL", "GANTRY_WORKER_CAPASITY", "GANTRY_TOKN", "GANTRY_XYZZY"]);
+        let parts = [
+            ["\"GANTRY_DATABASE_URL\"", "is DATABASE_URL meant?"],
+            ["\"GANTRY_LISTN\"", "is GANTRY_LISTEN meant?"],
+            ["\"GANTRY_TOKN\"", "is GANTRY_TOKEN meant?"],
+            ["\"GANTRY_WORKER_CAPASITY\"", "is GANTRY_WORKER_CAPACITY meant?"],
+            ["\"GANTRY_XYZZY\"", "there is no such setting; `gantry config`"],
+        ];
+        assert_eq!(told.len(), parts.len(), "{told:?}");
+        for (told, parts) in told.iter().zip(parts) {
+            assert!(parts.iter().all(|part| told.contains(part)), "{told}: {parts:?}");
+        }
+    }
+
+    #[test]
+    fn others_variables_are_their_business_and_many_are_counted() {
+        assert_eq!(of(&["HOME", "DATABASE_URL", "MYGANTRY_X", "GANTRY", "GANTRY_DATA_APP_PORT"]), Vec::<String>::new());
+        let many: Vec<String> = (0..TOLD + 3).map(|n| format!("GANTRY_PORT_{n}_TCP_ADDR")).collect();
+        let told = of(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(told.len(), TOLD + 1);
+        assert!(told[TOLD].starts_with("3 more"), "{told:?}");
+    }
+
+    #[test]
+    fn whatever_the_documentation_names_is_known() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let pages = fs::read_dir(docs).expect("the book").map(|entry| entry.expect("a page").path());
+        let mut names = Vec::new();
+        for page in pages.filter(|page| page.extension().is_some_and(|end| end == "md")) {
+            let text = fs::read_to_string(&page).expect("text");
+            let words = text.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));
+            let ours = words.filter(|word| word.len() > PREFIX.len() && word.starts_with(PREFIX));
+            names.extend(ours.map(OsString::from));
+        }
+        assert!(names.len() > 50, "{names:?}");
+        assert_eq!(said(names.into_iter(), &crate::command()), Vec::<String>::new());
+    }
+}
