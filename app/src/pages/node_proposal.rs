@@ -20,7 +20,7 @@ use crate::failure::{Answer, Failure};
 use crate::live::use_live;
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::{
-    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, Typed, heed, icon, load_or, problem_page,
+    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, load_or, problem_page,
     problem_page_with,
 };
 use crate::places;
@@ -461,7 +461,8 @@ fn Review(draft: Draft) -> impl IntoView {
     let (submit, discard, gone) = (ServerAction::<Submit>::new(), draft.discard, draft.gone);
     let nothing = move || view.read().proposal.edits.iter().all(|edit| edit.undone);
     when_done(discard, move |()| gone.set(true));
-    let title = move || format!("Changes on {}", fqdn(&view.read()));
+    let typed = Refused::of(submit).typed("title");
+    let title = move || typed.clone().unwrap_or_else(|| format!("Changes on {}", fqdn(&view.read())));
     view! {
         <section class="card" aria-labelledby="review-title">
             <header><h2 id="review-title">"Review"</h2></header>

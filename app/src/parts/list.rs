@@ -16,7 +16,7 @@ use leptos_router::params::ParamsMap;
 use crate::clock::{field, moment_of};
 use crate::failure::Failure;
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Ask, Empty, Icon, icon};
+use crate::parts::{Ask, Empty, Icon, TYPED, icon};
 use crate::places;
 
 /// The word of an order.
@@ -24,7 +24,8 @@ pub const SORT: &str = "sort";
 /// The word of the columns.
 pub const COLUMNS: &str = "columns";
 
-/// Words that any address may have: a form that was posted without scripts comes back with what went wrong in them.
+/// Words that any address may have: a form that was posted without scripts comes back with what went wrong in them
+/// ([`Refused`](crate::parts::Refused)).
 const OF_FORMS: [&str; 2] = ["__path", "__err"];
 /// Unknown words that are named at once; of an address with more, these come first.
 const NAMED: usize = 3;
@@ -268,7 +269,7 @@ pub fn refused(detail: String) -> Failure {
 
 /// What is wrong with the words of an address, of which a page knows these; None: it knows them all.
 pub fn strange(query: &ParamsMap, known: &[&str]) -> Option<String> {
-    let is_known = |word: &str| known.contains(&word) || OF_FORMS.contains(&word);
+    let is_known = |word: &str| known.contains(&word) || OF_FORMS.contains(&word) || word.starts_with(TYPED);
     let mut odd: Vec<&str> = query.into_iter().map(|(word, _)| &**word).filter(|word| !is_known(word)).collect();
     odd.dedup();
     let quoted = |word: &&str| format!("{:?}", word.chars().take(80).collect::<String>());

@@ -141,3 +141,22 @@ async fn the_list_of_people_is_filtered_and_goes_on() {
     let page = house.visit("/settings/people?filter=p0", &root).await;
     assert!(page.text().contains("p09") && !page.text().contains("p10"), "{}", page.text());
 }
+
+#[tokio::test]
+async fn what_was_typed_comes_back_with_a_refusal_and_no_password_does() {
+    let house = House::new().await;
+    house.furnish().await;
+    let root = house.root().await;
+    let send = async |path: &str, from: &str, form: &str| {
+        let request = house.post(path).header(header::COOKIE, &root).header(header::ACCEPT, "text/html");
+        let request = request.header(header::REFERER, format!("http://127.0.0.1{from}"));
+        let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let answer = house.ask(request.body(Body::from(form.to_owned())).expect("a request")).await;
+        answer.header(header::LOCATION).to_owned()
+    };
+    let token = send("/call/make-token", "/settings/account?set=1", "name=ci+bot&days=soon&viewer=on").await;
+    let begins = "http://127.0.0.1/settings/account?set=1&typed.name=ci%20bot&typed.days=soon&typed.viewer=on&__path=";
+    assert!(token.starts_with(begins), "{token}");
+    let password = send("/call/set-password", "/settings/account", "old=x&new=short&again=short").await;
+    assert!(password.contains("__err=") && !password.contains("typed."), "{password}");
+}
