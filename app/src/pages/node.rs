@@ -742,7 +742,8 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
         })
     };
     view! {
-        <ActionForm action=mint attr:class="form">
+        <p class="no-scripts muted">"Without scripts a new token can’t be shown here, so none is made: ask POST /api/v1/nodes/ID/tokens."</p>
+        <ActionForm action=mint attr:class="form needs-scripts">
             <input type="hidden" name="node" value=id.to_string()/>
             <div class="field">
                 <label for="token-name">"New token"</label>
@@ -761,7 +762,6 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
             <div class="buttons">
                 <button class="button" type="submit" disabled=move || mint.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
             </div>
-            <noscript><p class="muted">"Without scripts a new token can't be shown here: ask POST /api/v1/nodes/ID/tokens."</p></noscript>
         </ActionForm>
     }
     .into_any()

@@ -162,7 +162,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
             </div>
             <div class="buttons">
                 <button
-                    class="button quiet"
+                    class="button quiet needs-scripts"
                     type="button"
                     aria-haspopup="dialog"
                     disabled=move || draft.is_off()
@@ -241,7 +241,7 @@ fn Carries(draft: Draft) -> impl IntoView {
             };
             view! {
                 <button
-                    class="button quiet small"
+                    class="button quiet small needs-scripts"
                     type="button"
                     aria-haspopup="dialog"
                     aria-label=format!("{words} {}", key.get_value())

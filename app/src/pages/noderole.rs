@@ -299,7 +299,8 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     };
     let (nothing, clear) = (Callback::new(|()| ()), Callback::new(move |()| reason.set(String::new())));
     view! {
-        <details class="fold" on:toggle=move |event| is_open.set(is_shown(&event))>
+        <p class="no-scripts inside muted">"Without scripts data is edited by programs: " <code>"POST /api/v1/proposals/NUMBER/edits"</code></p>
+        <details class="fold needs-scripts" on:toggle=move |event| is_open.set(is_shown(&event))>
             <summary>{icon(Icon::Right)} "Edit in the proposal" {move || is_again.get().then(|| view! { <span class="pill" data-state="proposed">"runs again"</span> })}</summary>
             {move || noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.would_join).then(says)}
             <div class="inside">

@@ -165,14 +165,14 @@ fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes
         <td data-label="Change">
             <span class="buttons">
                 <Alone node=Signal::derive(move || node.read().id) name=Signal::derive(move || node.read().fqdn.clone())/>
-                <button class="button quiet small" type="button" aria-haspopup="dialog" aria-label=label title=label on:click=move |_| move_to.open(node.get_untracked())>
+                <button class="button quiet small needs-scripts" type="button" aria-haspopup="dialog" aria-label=label title=label on:click=move |_| move_to.open(node.get_untracked())>
                     {icon(Icon::Deployments)}
                     "Move…"
                 </button>
                 {move || node.read().record.then(|| {
                     let label = format!("Take out… {}, the record", node.read_untracked().fqdn);
                     view! {
-                        <button class="button quiet small" type="button" aria-haspopup="dialog" aria-label=label.clone() title=label on:click=move |_| take_out.open(node.get_untracked())>
+                        <button class="button quiet small needs-scripts" type="button" aria-haspopup="dialog" aria-label=label.clone() title=label on:click=move |_| take_out.open(node.get_untracked())>
                             {icon(Icon::Bin)}
                             "Take out…"
                         </button>

@@ -109,12 +109,15 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
                 <button class="button" type="submit" disabled=move || disable.pending().get()>{word}</button>
             </ActionForm>
             {(!service).then(|| view! {
-                <ActionForm action=link>
+                <ActionForm action=link attr:class="needs-scripts">
                     <input type="hidden" name="person" value=id.to_string()/>
                     <button class="button" type="submit" disabled=move || link.pending().get()>"New one-time link"</button>
                 </ActionForm>
             })}
         </div>
+        {(!service).then(|| view! {
+            <p class="no-scripts muted">"Without scripts a new link can’t be shown here, so none is made: ask POST /api/v1/people/ID/link."</p>
+        })}
         <ProblemNotice problem=problem_of(disable)/>
         <ProblemNotice problem=problem_of(link)/>
         <Same of=move |_: Typed| {

@@ -1,4 +1,5 @@
-//! A person's tokens, and the way to another one.
+//! A person's tokens, and the way to another one. A token is shown once, and only scripts can show it: so without them none is made, neither by
+//! the form, which is not there, nor by whoever posts it before the page is taken over.
 
 use api::calls::Call;
 use api::limits;
@@ -111,7 +112,8 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
         }
     };
     view! {
-        <ActionForm action=make attr:class="form">
+        <p class="no-scripts muted">"Without scripts a new token can’t be shown here, so none is made: ask POST /api/v1/tokens."</p>
+        <ActionForm action=make attr:class="form needs-scripts">
             {person.map(|person| view! { <input type="hidden" name="person" value=person.to_string()/> })}
             <div class="field">
                 <label for="token-name">"New token"</label>
@@ -140,7 +142,6 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
             <div class="buttons">
                 <button class="button" type="submit" disabled=move || make.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
             </div>
-            <noscript><p class="muted">"Without scripts a new token can't be shown here: ask POST /api/v1/tokens."</p></noscript>
         </ActionForm>
     }
     .into_any()
