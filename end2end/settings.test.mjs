@@ -88,6 +88,8 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     await dee.getByLabel('Password').fill('not this one');
     await dee.getByRole('button', { name: 'Sign in', exact: true }).click();
     await dee.getByText('Name or password is wrong').waitFor();
+    assert.equal(await dee.getByLabel('Name', { exact: true }).inputValue(), 'dee', 'the name stays');
+    assert.equal(await dee.getByLabel('Password').inputValue(), '');
     await plain.context().close();
     await comeIn(dee);
   });

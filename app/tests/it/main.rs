@@ -39,6 +39,11 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
     ]);
     get(&fake, "/sign-in?next=https://example.com").await.says_not(&["example.com"]);
 
+    let cookie = [("cookie", "gantry_name=ada")];
+    let again = crate::serve::get_with(&fake, "/sign-in?problem=wrong", &cookie).await;
+    again.says(&["value=\"ada\"", "Name or password is wrong"]);
+    crate::serve::get_with(&fake, "/sign-in", &cookie).await.says_not(&["value=\"ada\""]);
+
     let refused = get(&fake, "/sign-in?problem=used").await;
     assert_eq!(refused.status, 403);
     refused.says(&["This link was used already"]);

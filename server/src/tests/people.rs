@@ -117,6 +117,17 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
     assert_eq!(wrong.header(header::LOCATION), "/sign-in?next=%2Fruns&problem=wrong");
     let nobody = house.form("/sign-in", "", "name=nobody&password=nonsense&next=/runs").await;
     assert_eq!(nobody.header(header::LOCATION), wrong.header(header::LOCATION));
+    // The name stays for the next attempt, whoever has it, and no password does.
+    for (answer, name) in [(&wrong, "dee"), (&nobody, "nobody")] {
+        let cookie = answer.cookie();
+        assert!(cookie.starts_with(&format!("gantry_name={name}; ")), "{cookie}");
+        assert!(
+            cookie.contains("Path=/sign-in") && cookie.contains("HttpOnly") && !cookie.contains("nonsense"),
+            "{cookie}"
+        );
+    }
+    let astray = house.form("/sign-in", "", "name=Vague+otter+lamp&password=dee").await;
+    assert!(astray.headers.get(header::SET_COOKIE).is_none(), "a password in the wrong field is not kept");
     let begun = house.form("/sign-in", &rotated, "name=dee&password=vague+otter+lamp&next=/runs").await;
     assert_eq!((begun.status, begun.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/runs"));
     assert_eq!(house.ask_get("/api/v1/people/me", &rotated).await.status, StatusCode::UNAUTHORIZED, "ended by it");
