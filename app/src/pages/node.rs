@@ -24,7 +24,7 @@ use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::Alone;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::json::DataView;
-use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, load, mark};
+use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, load_one, mark};
 use crate::places;
 
 /// Topics that one page listens to for the deployments of what a node carries.
@@ -36,7 +36,7 @@ pub fn NodePage() -> impl IntoView {
     let params = use_params_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
     let node = Resource::new(move || name.get(), calls::node);
-    load(node, |first: NodeView| view! { <Whole first/> })
+    load_one(node, (places::NODES, "All nodes"), |first: NodeView| view! { <Whole first/> })
 }
 
 #[component]

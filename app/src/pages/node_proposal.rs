@@ -20,7 +20,7 @@ use crate::failure::{Answer, Failure};
 use crate::live::use_live;
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::{
-    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, load_or, problem_page,
+    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, load_or, problem_of_one,
     problem_page_with,
 };
 use crate::places;
@@ -38,7 +38,7 @@ pub fn NodeProposalPage() -> impl IntoView {
 fn elsewhere(problem: Problem) -> AnyView {
     let deployment = problem.errors.first().filter(|_| problem.code == ON_DEPLOYMENT);
     let Some(board) = deployment.map(|found| places::board_of(&found.detail)) else {
-        return problem_page(problem).into_any();
+        return problem_of_one(problem, (places::DRAFTS, "All proposals"));
     };
     problem_page_with(problem, view! { <a class="button primary" href=board>"To its board"</a> }.into_any())
 }

@@ -182,10 +182,19 @@ async fn an_empty_board_says_what_to_do() {
 #[tokio::test]
 async fn what_is_missing_is_a_404_with_a_way_on() {
     let fake = Fake::new(|_| {});
-    for path in ["/deployments/nowhere", "/reviews/x", "/runs/x", "/noderoles/x", "/elsewhere"] {
+    for (path, all, word) in [
+        ("/deployments/nowhere", "/deployments", "All deployments"),
+        ("/reviews/x", "/reviews", "All reviews"),
+        ("/runs/x", "/runs", "All runs"),
+        ("/noderoles/x", "/nodes", "All nodes"),
+        ("/nodes/nobody.rack1.example.com", "/nodes", "All nodes"),
+        ("/proposals/x", "/reviews?state=drafts", "All proposals"),
+        ("/workers/x", "/workers", "All workers"),
+        ("/elsewhere", "/deployments", "All deployments"),
+    ] {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 404, "{path}");
-        page.says(&["Not found", "All deployments"]);
+        page.says(&["Not found", &format!("href=\"{all}\" class=\"button\">{word}")]);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::calls::people::{self, ChangeGrants, NewLink, SetDisabled};
 use crate::clock::Moment;
 use crate::failure::Failure;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one};
 
 type Found = (PersonView, Vec<TokenView>);
 
@@ -36,7 +36,7 @@ pub fn PersonPage() -> impl IntoView {
             <h1>"Account"</h1>
             <Sections/>
         </div>
-        {load(found, move |first| view! { <Shown first/> })}
+        {load_one(found, (places::PEOPLE, "All people"), move |first| view! { <Shown first/> })}
     }
     .into_any()
 }
