@@ -214,5 +214,7 @@ test('it finds, and the table says the same', { timeout: 60_000 }, async () => {
   await plain.context().addCookies(await page.context().cookies());
   await plain.goto('/graph/edge?roles=runtime');
   assert.ok((await plain.locator('a.box').count()) > 0);
+  for (const name of ['Fit', 'Larger']) assert.equal(await plain.getByRole('button', { name }).count(), 0, name);
+  assert.equal(await plain.getByRole('searchbox').count(), 0, 'finding takes scripts');
   await plain.context().close();
 });

@@ -104,6 +104,17 @@ test('what there is not to be asked for is said', { timeout: 60_000 }, async () 
   page.problems.length = 0;
 });
 
+test('a word that a list does not read is said, and left out by a link', { timeout: 60_000 }, async () => {
+  const answer = await page.goto('/nodes?filter=list&colour=blue');
+  assert.equal(answer.status(), 400);
+  await page.getByText('"colour": this address says what nobody reads here.').waitFor();
+  await page.getByRole('link', { name: 'Without that' }).click();
+  await at('/nodes?filter=list');
+  await page.locator('table tbody tr').first().waitFor();
+  assertQuiet(page, /status of 400/);
+  page.problems.length = 0;
+});
+
 test('without scripts a list is sorted, filtered and paged', { timeout: 60_000 }, async () => {
   const plain = await openPage(browser, { ...gantry, scripts: false });
   await plain.context().addCookies(await page.context().cookies());

@@ -169,3 +169,21 @@ test('how a machine is reached is changed on its page, unless somebody came befo
   await line('n1.testbed').waitFor();
   assert.equal(await line('gone.rack9').count(), 0);
 });
+
+test('without scripts a refused dialog comes back open, with why and what was typed', { timeout: 60_000 }, async () => {
+  const plain = await openPage(browser, { ...gantry, scripts: false });
+  await plain.context().addCookies(await page.context().cookies());
+  await plain.goto('/nodes');
+  await plain.getByRole('button', { name: 'Add node' }).click();
+  const dialog = plain.getByRole('dialog', { name: 'Add node' });
+  await dialog.getByLabel('Name', { exact: true }).fill('no name at all');
+  await dialog.getByLabel('Root folder').fill('/srv/nodes/new');
+  await dialog.getByRole('button', { name: 'Add', exact: true }).click();
+  await plain.waitForURL(/__err=/);
+  await dialog.getByRole('alert').waitFor();
+  assert.equal(await dialog.getByLabel('Name', { exact: true }).inputValue(), 'no name at all');
+  assert.equal(await dialog.getByLabel('Root folder').inputValue(), '/srv/nodes/new');
+  assert.ok(await dialog.getByRole('button', { name: 'Add', exact: true }).isEnabled());
+  assert.equal((await dialog.boundingBox()).y >= 0, true);
+  await plain.context().close();
+});

@@ -75,6 +75,10 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     await comeIn(plain);
     await plain.goto('/settings/account');
     assert.equal(await plain.getByRole('row').count(), 3, 'two sessions and the head');
+    await plain.getByText('so none is made: ask POST /api/v1/tokens').waitFor();
+    for (const name of ['Make a token', 'Copy the command for the CLI', 'Dark']) {
+      assert.equal(await plain.getByRole('button', { name }).count(), 0, `${name} does nothing without scripts`);
+    }
     await plain.getByRole('button', { name: 'End all others' }).click();
     await plain.goto('/settings/account');
     assert.equal(await plain.getByRole('row').count(), 2);
@@ -84,6 +88,8 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     await dee.getByLabel('Password').fill('not this one');
     await dee.getByRole('button', { name: 'Sign in', exact: true }).click();
     await dee.getByText('Name or password is wrong').waitFor();
+    assert.equal(await dee.getByLabel('Name', { exact: true }).inputValue(), 'dee', 'the name stays');
+    assert.equal(await dee.getByLabel('Password').inputValue(), '');
     await plain.context().close();
     await comeIn(dee);
   });

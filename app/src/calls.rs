@@ -521,6 +521,7 @@ pub async fn set_available(node: NodeId, available: bool, reason: String) -> Ans
 /// Makes a token by which a node speaks for itself.
 #[server(name = MintNodeToken, prefix = "/call", endpoint = "mint-node-token", output = AsJson)]
 pub async fn mint_node_token(node: NodeId, name: String, #[server(default)] days: String) -> Answer<MintedToken> {
+    answer(crate::respond::can_show("a new token", "POST /api/v1/nodes/ID/tokens"))?;
     let days = if days.trim().is_empty() { Ok(api::people::usual_days()) } else { number::<u32>("days", &days) };
     answer(console()?.mint_node_token(node, name, answer(days)?).await)
 }

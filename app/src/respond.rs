@@ -32,6 +32,17 @@ fn wants_page(request: &Parts) -> bool {
     accept.is_some_and(|accept| accept.contains("text/html"))
 }
 
+/// Refuses to make what is shown once and never again, where no page is there to show it: for a form that was posted without scripts, whose
+/// answer is a redirect. `instead`: what programs ask.
+pub(crate) fn can_show(what: &str, instead: &str) -> Result<(), api::Problem> {
+    match use_context::<Parts>().is_some_and(|request| wants_page(&request)) {
+        true => Err(api::Problem::invalid(format!(
+            "Without scripts {what} can’t be shown, and it would be shown only once. None was made: ask {instead}."
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// A cookie of the request.
 pub(crate) fn cookie(name: &str) -> Option<String> {
     let request = use_context::<Parts>()?;

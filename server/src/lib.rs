@@ -45,6 +45,7 @@ mod site;
 mod state;
 mod strict;
 mod sweep;
+mod typed;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -27,6 +27,7 @@ use crate::guard;
 use crate::refusal::{Refusal, wants_page};
 use crate::session::{self, Who};
 use crate::state::AppState;
+use crate::typed;
 
 /// Routes of all pages, and of the server functions below `/call/`.
 pub(crate) fn routes(state: &AppState) -> Router<AppState> {
@@ -36,6 +37,7 @@ pub(crate) fn routes(state: &AppState) -> Router<AppState> {
     let leptos = state.leptos.clone();
     Router::new()
         .leptos_routes_with_context(state, routes, context, move || app::shell(leptos.clone()))
+        .route_layer(from_fn(typed::keep))
         .route_layer(from_fn(session::sign_in_first))
         .route_layer(from_fn_with_state(state.clone(), session::look_up))
 }

@@ -10,15 +10,23 @@ use axum::extract::rejection::FormRejection;
 use axum::extract::{FromRequest, Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum_extra::extract::CookieJar;
+use axum_extra::extract::cookie::{Cookie, SameSite};
 use serde::Deserialize;
 
 use api::Problem;
 use api::people::Password;
+use app::pages::sign_in::NAME_COOKIE;
 use app::places;
 
+use crate::address::PublicAddress;
 use crate::refusal::{Refusal, wants_page};
 use crate::session::{self, SignedIn};
 use crate::state::AppState;
+
+/// How long a name that was typed stays for the next attempt.
+const NAME_STAYS: time::Duration = time::Duration::minutes(2);
+/// Longer names than any account has are not kept.
+const LONGEST_NAME: usize = 96;
 
 /// What the sign-in page posts.
 #[derive(Deserialize)]
@@ -37,7 +45,8 @@ struct SigningIn {
 /// `POST /sign-in`: spends a one-time sign-in, or takes a name and a password; begins a session, and goes where they wanted to go. Whoever
 /// comes by a link that was made to set a password goes to do that first.
 ///
-/// A browser that is refused lands on the sign-in page again, with a word for the problem in the address.
+/// A browser that is refused lands on the sign-in page again, with a word for the problem in the address, and with the name that was typed in
+/// a cookie of that page: in the address it would stand in logs, and people type passwords into the wrong field.
 pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> Response {
     let browser = wants_page(&request);
     let (parts, body) = request.into_parts();
@@ -61,9 +70,23 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
             let next = if begun.asks_password { places::SET_PASSWORD } else { next };
             (cookies, Redirect::to(next)).into_response()
         }
-        Err(problem) if browser => refused(&problem, next),
+        Err(problem) if browser => match typed_name(&state.address, &name) {
+            Some(typed) => (CookieJar::new().add(typed), refused(&problem, next)).into_response(),
+            None => refused(&problem, next),
+        },
         Err(problem) => Refusal(problem).into_response(),
     }
+}
+
+/// Keeps a name for the next attempt, whether or not somebody has it. Only what could be one: of anything else, such as a password that was
+/// typed there, nothing is kept.
+fn typed_name(address: &PublicAddress, name: &str) -> Option<Cookie<'static>> {
+    let name = name.trim();
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._@-".contains(&byte);
+    let is_name = !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(is_plain);
+    let cookie = Cookie::build((NAME_COOKIE, name.to_owned())).path(places::SIGN_IN).http_only(true);
+    let cookie = cookie.secure(address.is_secure()).same_site(SameSite::Lax).max_age(NAME_STAYS).build();
+    is_name.then_some(cookie)
 }
 
 fn refused(problem: &Problem, next: &str) -> Response {

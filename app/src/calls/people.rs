@@ -126,6 +126,7 @@ pub async fn set_disabled(person: PersonId, disabled: bool) -> Answer<()> {
 /// Makes a link by which somebody comes in once.
 #[server(name = NewLink, prefix = "/call", endpoint = "new-link", output = AsJson)]
 pub async fn new_link(person: PersonId) -> Answer<LinkMade> {
+    answer(crate::respond::can_show("a new link", "POST /api/v1/people/ID/link"))?;
     answer(accounts()?.new_link(person).await)
 }
 
@@ -162,6 +163,7 @@ pub async fn make_token(
     #[server(default)] deployment: String,
     #[server(default)] person: Option<PersonId>,
 ) -> Answer<TokenMade> {
+    answer(crate::respond::can_show("a new token", "POST /api/v1/tokens"))?;
     let days = if days.trim().is_empty() { Ok(api::people::usual_days()) } else { number::<u32>("days", &days) };
     let boxes = [("viewer", &viewer), ("operator", &operator), ("admin", &admin)];
     let scopes = boxes.into_iter().filter(|(_, ticked)| !ticked.is_empty()).map(|(word, _)| word.to_owned()).collect();

@@ -6,12 +6,13 @@ use leptos::prelude::*;
 
 use crate::calls::Switch;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Same, Typed, icon};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 
 #[component]
 pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView {
     let switch = ServerAction::<Switch>::new();
     let dialog = DialogHandle::new();
+    let refused = Refused::of(switch);
     when_done(switch, move |_| {
         dialog.close();
         changed.run(());
@@ -34,6 +35,7 @@ pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView 
         <Dialog
             id="execution"
             handle=dialog
+            refused=refused.is_here()
             title=Signal::derive(move || if on.get() { "Switch execution off" } else { "Switch execution on" }.to_owned())
         >
             <ActionForm action=switch attr:class="form">
@@ -47,7 +49,7 @@ pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView 
                     <input type="hidden" name="enabled" value=move || if on.get() { "false" } else { "true" }/>
                     <div class="field">
                         <label for="execution-reason">"Reason"</label>
-                        <input class="input" id="execution-reason" name="reason" required maxlength=MAX_REASON autocomplete="off"/>
+                        <input class="input" id="execution-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" value=refused.typed("reason")/>
                         <span class="hint">"Kept with the switch for everybody to read."</span>
                     </div>
                     <ProblemNotice problem=problem_of(switch)/>

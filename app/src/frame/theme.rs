@@ -77,5 +77,6 @@ pub fn ThemeChoice() -> impl IntoView {
             </button>
         }
     });
-    view! { <div class="segmented" role="group" aria-label="Colours">{buttons.collect_view()}</div> }.into_any()
+    view! { <div class="segmented needs-scripts" role="group" aria-label="Colours">{buttons.collect_view()}</div> }
+        .into_any()
 }

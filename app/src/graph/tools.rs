@@ -155,7 +155,7 @@ fn Zoom(shown: Shown) -> impl IntoView {
         shown.zoom.set(across.min(down).clamp(picture::ZOOMS.0, 1.0));
     };
     view! {
-        <span class="buttons" role="group" aria-label="Size of the picture">
+        <span class="buttons needs-scripts" role="group" aria-label="Size of the picture">
             <button class="button quiet small only-icon" type="button" aria-label="Smaller" on:click=move |_| by(0.8)>"−"</button>
             <button class="button quiet small only-icon" type="button" aria-label="Larger" on:click=move |_| by(1.25)>{icon(Icon::Plus)}</button>
             <button class="button quiet small" type="button" on:click=move |_| fit()>"Fit"</button>
@@ -194,7 +194,7 @@ fn Find(shown: Shown) -> impl IntoView {
     };
     view! {
         <form
-            class="find"
+            class="find needs-scripts"
             role="search"
             on:submit=move |event| {
                 event.prevent_default();

@@ -12,11 +12,12 @@ use leptos_router::params::ParamsMap;
 use crate::calls::oversight as calls;
 use crate::check::pretty;
 use crate::clock::{Moment, moment_of};
-use crate::failure::Answer;
+use crate::failure::{Answer, Failure};
 use crate::live::{NOW, use_live};
-use crate::parts::list::{Listed, columns_of};
+use crate::parts::list::{Listed, columns_of, refused};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Feed, Icon, icon, load};
+use crate::parts::notice::problem_in_page;
+use crate::parts::{Empty, Feed, Icon, icon, load_or};
 use crate::places;
 
 columns_of!(Part {
@@ -26,6 +27,11 @@ columns_of!(Part {
     ToWhat "to_what" "To what",
     Sealed "sealed" "Sealed",
 });
+
+/// The word of the place behind which the chain is checked.
+const CHECK: &str = "check";
+/// The word of the link that the part before ended with.
+const LINK: &str = "link";
 
 #[derive(Clone, Copy)]
 struct Entries;
@@ -46,6 +52,7 @@ impl ListPage for Entries {
         Field::moment("since", "From (UTC)", "from"),
         Field::moment("until", "Until (UTC)", "until"),
     ];
+    const WORDS: &'static [&'static str] = &[CHECK, LINK];
     const SORTS: &'static [(AuditSort, &'static str)] = &[(AuditSort::At, "when")];
     const SAME: List = List::Audit;
 
@@ -156,10 +163,12 @@ struct Check {
 }
 
 impl Check {
-    fn read(query: &ParamsMap) -> Option<Self> {
-        let after = query.get("check")?.parse().ok()?;
-        let link = query.get("link").unwrap_or_default().trim().to_owned();
-        Some(Self { after, link, list: Entries.read(query).address() })
+    /// What an address asks to be checked; None: nothing. A place that is none comes back as it was written.
+    fn read(query: &ParamsMap) -> Option<Result<Self, String>> {
+        let word = query.get(CHECK).filter(|word| !word.is_empty())?;
+        let link = query.get(LINK).unwrap_or_default().trim().to_owned();
+        let check = |after| Self { after, link, list: Entries.read(query).address() };
+        Some(word.parse().map(check).map_err(|_| word))
     }
 }
 
@@ -181,16 +190,22 @@ pub fn Audit() -> impl IntoView {
         |check| async move {
             match check {
                 None => Ok(None),
-                Some(check) => calls::chain(check.after).await.map(|found| Some((found, check.link, check.list))),
+                Some(Err(odd)) => Err(no_place(&odd)),
+                Some(Ok(check)) => calls::chain(check.after).await.map(|found| Some((found, check.link, check.list))),
             }
         },
     );
     let checked = move || {
-        let after = check.get()?.after;
+        // An odd place is shown by no number: why is said in its stead.
+        let after = check.get()?.map_or(0, |check| check.after);
         let show = move |found: Option<(ChainView, String, String)>| {
             found.map(|(found, link, list)| held(&found, &Check { after, link, list }))
         };
-        Some(load(chain, show))
+        let ways = move || {
+            let list = Entries.read(&query.read_untracked()).address();
+            view! { <a class="button" href=list>"Without that"</a> }.into_any()
+        };
+        Some(load_or(chain, show, move |problem| problem_in_page(problem, ways())))
     };
     view! {
         <Title text="Audit"/>
@@ -199,6 +214,12 @@ pub fn Audit() -> impl IntoView {
         {checked}
     }
     .into_any()
+}
+
+/// A place of the chain is the number of an entry.
+fn no_place(odd: &str) -> Failure {
+    let shown: String = odd.chars().take(40).collect();
+    refused(format!("{CHECK}: {shown:?} is no place in the chain. It is a number: 0 begins at its beginning."))
 }
 
 /// What came of checking a part of the chain.
@@ -269,9 +290,11 @@ mod tests {
             ("check", "10000"),
             ("link", "ab"),
         ]);
-        let Check { after, link, list } = Check::read(&all).unwrap();
+        let Check { after, link, list } = Check::read(&all).unwrap().unwrap();
         let address = "/audit?who=ada&action=a.b&since=2026-11-21T08%3A15&before=7&check=10000&link=ab";
         assert_eq!(checking(&list, after, &link), address);
+        assert_eq!(Check::read(&query(&[("check", "abc")])), Some(Err("abc".to_owned())), "it is said, not left out");
+        assert_eq!(Check::read(&query(&[("check", "")])), None);
         let other = Entries.asking(&Entries.read(&all), "who", "bo");
         assert_eq!(other.address(), "/audit?who=bo&action=a.b&since=2026-11-21T08%3A15");
     }

@@ -93,10 +93,14 @@ fn listed(query: &ParamsMap) -> Listed<TargetSort> {
     let Wanted { deployment, from, to, .. } = Wanted::of(|name| query.get(name));
     let [deployment, from, to] = [deployment, from, to].map(Option::unwrap_or_default);
     let line = Listed::read(places::BLUEPRINTS, query, PLACE);
-    line.asked("deployment", "deployment is", &deployment).beside("from", &from).beside("to", &to)
+    line.asked("deployment", "deployment is", &deployment)
+        .beside("from", &from)
+        .beside("to", &to)
+        .knowing(query, &["deployment", "from", "to"])
 }
 
 async fn fetch(listed: Listed<TargetSort>) -> Answer<TargetPage> {
+    listed.known()?;
     let (sort, before) = listed.stretch()?;
     calls::targets(TargetsWanted { deployment: listed.word("deployment"), sort, before }).await
 }

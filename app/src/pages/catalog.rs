@@ -14,7 +14,7 @@ use crate::failure::Answer;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Dialog, DialogHandle, Empty, Icon, ProblemNotice, Same, Typed, heed, icon};
+use crate::parts::{Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, heed, icon};
 use crate::places;
 use crate::reader::OPERATOR;
 
@@ -198,6 +198,7 @@ fn about(text: &str) -> AnyView {
 #[component]
 fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
     let import = ServerAction::<ImportBarclamp>::new();
+    let refused = Refused::of(import);
     when_done(import, move |_| imported.run(()));
     let result = move || {
         let lines = import.value().get()?.ok()?;
@@ -207,7 +208,7 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
         )
     };
     view! {
-        <Dialog id="import" title="Import a barclamp".to_owned() handle=handle wide=true>
+        <Dialog id="import" title="Import a barclamp".to_owned() handle=handle wide=true refused=refused.is_here()>
             <ActionForm action=import attr:class="form">
                 <div class="body">
                     <p class="muted">
@@ -216,11 +217,15 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
                     </p>
                     <div class="field">
                         <label for="import-path">"File name"</label>
-                        <input class="input mono" id="import-path" name="path" required autocomplete="off" spellcheck="false" value="barclamp.yml"/>
+                        <input class="input mono" id="import-path" name="path" required autocomplete="off" spellcheck="false" value=refused.typed_or("path", "barclamp.yml")/>
                     </div>
                     <div class="field">
                         <label for="import-text">"Content"</label>
-                        <textarea class="area code" id="import-text" name="text" required spellcheck="false"></textarea>
+                        {match refused.typed("text") {
+                            // Without a text there is none in it: an empty one would leave a space there.
+                            None => view! { <textarea class="area code" id="import-text" name="text" required spellcheck="false"></textarea> }.into_any(),
+                            Some(text) => view! { <textarea class="area code" id="import-text" name="text" required spellcheck="false">{text}</textarea> }.into_any(),
+                        }}
                     </div>
                     {result}
                     <ProblemNotice problem=problem_of(import)/>

@@ -13,7 +13,7 @@ use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::use_live;
 use crate::parts::list_page::ListOf;
-use crate::parts::{Feed, Icon, Same, Typed, icon, load};
+use crate::parts::{Feed, Icon, Same, Typed, icon, load_one};
 use crate::places;
 
 /// All deployments, each with the way to its graph.
@@ -44,7 +44,7 @@ pub fn GraphPage() -> impl IntoView {
             calls::graph(name, wish)
         },
     );
-    load(graph, move |first| view! { <Loaded first address/> })
+    load_one(graph, (places::GRAPH, "All graphs"), move |first| view! { <Loaded first address/> })
 }
 
 #[component]

@@ -24,7 +24,7 @@ use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::Alone;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::json::DataView;
-use crate::parts::{Feed, Icon, ProblemNotice, RunPill, Same, Typed, icon, load, mark};
+use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, load_one, mark};
 use crate::places;
 
 /// Topics that one page listens to for the deployments of what a node carries.
@@ -36,7 +36,7 @@ pub fn NodePage() -> impl IntoView {
     let params = use_params_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
     let node = Resource::new(move || name.get(), calls::node);
-    load(node, |first: NodeView| view! { <Whole first/> })
+    load_one(node, (places::NODES, "All nodes"), |first: NodeView| view! { <Whole first/> })
 }
 
 #[component]
@@ -218,6 +218,7 @@ fn joined_words(word: &str) -> &'static str {
 fn Service(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let set = ServerAction::<SetAvailable>::new();
+    let reason = Refused::of(set).typed("reason");
     when_done(set, move |()| feed.now());
     let is_out = Memo::new(move |_| node.read().life.unavailable.is_some());
     let may = Memo::new(move |_| node.read().may_change.is_ok());
@@ -228,13 +229,14 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
                 true => ("Back into service", "Steps may start here again.", "Put into service", "true"),
                 false => ("Take out of service", "Nothing new starts here; every step keeps its state, what runs goes on.", "Take out of service", "false"),
             };
+            let reason = reason.clone();
             view! {
                 <ActionForm action=set attr:class="form">
                     <input type="hidden" name="node" value=id.to_string()/>
                     <input type="hidden" name="available" value=value/>
                     <div class="field">
                         <label for="service-reason">{title}</label>
-                        <input class="input" id="service-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why"/>
+                        <input class="input" id="service-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why" value=reason/>
                         <span class="hint">{hint}</span>
                     </div>
                     <ProblemNotice problem=problem_of(set)/>
@@ -311,6 +313,7 @@ fn by_ssh(ssh: SshView) -> impl IntoView {
 fn Change(feed: Feed<NodeView>) -> impl IntoView {
     let now = feed.value().get_untracked();
     let change = ServerAction::<ChangeNode>::new();
+    let is_refused = Refused::of(change).is_here();
     let version = RwSignal::new(now.version);
     when_done(change, move |new| {
         version.set(new);
@@ -333,7 +336,7 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
         }
     });
     view! {
-        <details class="fold">
+        <details class="fold" open=is_refused>
             <summary>{icon(Icon::Right)} "Change"</summary>
             <div class="inside">
                 <ActionForm action=change attr:class="form">
@@ -726,6 +729,7 @@ fn one_token(token: NodeToken, node: NodeId, may: bool, revoke: ServerAction<Rev
 #[component]
 fn Mint(feed: Feed<NodeView>) -> impl IntoView {
     let mint = ServerAction::<MintNodeToken>::new();
+    let refused = Refused::of(mint);
     when_done(mint, move |_| feed.now());
     let id = feed.value().read_untracked().id;
     let made = move || {
@@ -738,15 +742,16 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
         })
     };
     view! {
-        <ActionForm action=mint attr:class="form">
+        <p class="no-scripts muted">"Without scripts a new token can’t be shown here, so none is made: ask POST /api/v1/nodes/ID/tokens."</p>
+        <ActionForm action=mint attr:class="form needs-scripts">
             <input type="hidden" name="node" value=id.to_string()/>
             <div class="field">
                 <label for="token-name">"New token"</label>
-                <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="What it is for"/>
+                <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="What it is for" value=refused.typed("name")/>
             </div>
             <div class="field">
                 <label for="token-days">"Days that it holds"</label>
-                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder=limits::USUAL_TOKEN_DAYS/>
+                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder=limits::USUAL_TOKEN_DAYS value=refused.typed("days")/>
             </div>
             <ProblemNotice problem=problem_of(mint)/>
             {made}
@@ -757,7 +762,6 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
             <div class="buttons">
                 <button class="button" type="submit" disabled=move || mint.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
             </div>
-            <noscript><p class="muted">"Without scripts a new token can't be shown here: ask POST /api/v1/nodes/ID/tokens."</p></noscript>
         </ActionForm>
     }
     .into_any()
@@ -768,6 +772,7 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
 fn TakeOut(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let take = ServerAction::<TakeOutNode>::new();
+    let is_refused = Refused::of(take).is_here();
     let navigate = use_navigate();
     when_done(take, move |()| navigate(places::NODES, NavigateOptions::default()));
     let may = Memo::new(move |_| node.with(|node| node.record && node.may_change.is_ok()));
@@ -776,7 +781,7 @@ fn TakeOut(feed: Feed<NodeView>) -> impl IntoView {
         may.get().then(|| {
             view! {
                 <section class="card" aria-label="Take it out">
-                    <details class="fold">
+                    <details class="fold" open=is_refused>
                         <summary>{icon(Icon::Right)} "Take it out…"</summary>
                         <div class="inside">
                             <ActionForm action=take attr:class="form">

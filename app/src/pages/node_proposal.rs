@@ -20,7 +20,7 @@ use crate::failure::{Answer, Failure};
 use crate::live::use_live;
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::{
-    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Same, Typed, heed, icon, load_or, problem_page,
+    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, load_or, problem_of_one,
     problem_page_with,
 };
 use crate::places;
@@ -38,7 +38,7 @@ pub fn NodeProposalPage() -> impl IntoView {
 fn elsewhere(problem: Problem) -> AnyView {
     let deployment = problem.errors.first().filter(|_| problem.code == ON_DEPLOYMENT);
     let Some(board) = deployment.map(|found| places::board_of(&found.detail)) else {
-        return problem_page(problem).into_any();
+        return problem_of_one(problem, (places::DRAFTS, "All proposals"));
     };
     problem_page_with(problem, view! { <a class="button primary" href=board>"To its board"</a> }.into_any())
 }
@@ -162,7 +162,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
             </div>
             <div class="buttons">
                 <button
-                    class="button quiet"
+                    class="button quiet needs-scripts"
                     type="button"
                     aria-haspopup="dialog"
                     disabled=move || draft.is_off()
@@ -241,7 +241,7 @@ fn Carries(draft: Draft) -> impl IntoView {
             };
             view! {
                 <button
-                    class="button quiet small"
+                    class="button quiet small needs-scripts"
                     type="button"
                     aria-haspopup="dialog"
                     aria-label=format!("{words} {}", key.get_value())
@@ -461,7 +461,8 @@ fn Review(draft: Draft) -> impl IntoView {
     let (submit, discard, gone) = (ServerAction::<Submit>::new(), draft.discard, draft.gone);
     let nothing = move || view.read().proposal.edits.iter().all(|edit| edit.undone);
     when_done(discard, move |()| gone.set(true));
-    let title = move || format!("Changes on {}", fqdn(&view.read()));
+    let typed = Refused::of(submit).typed("title");
+    let title = move || typed.clone().unwrap_or_else(|| format!("Changes on {}", fqdn(&view.read())));
     view! {
         <section class="card" aria-labelledby="review-title">
             <header><h2 id="review-title">"Review"</h2></header>

@@ -22,7 +22,7 @@ use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::json::{DataEditor, DataView, Draft};
 use crate::parts::provenance::ProvenanceTable;
 use crate::parts::rows::counted;
-use crate::parts::{Feed, Icon, ProblemNotice, RunPill, Same, StatePill, Typed, icon, load, mark};
+use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, StatePill, Typed, icon, load_one, mark};
 use crate::places;
 
 /// A noderole's own page.
@@ -44,7 +44,8 @@ pub fn NoderolePage() -> impl IntoView {
             <Details first edited=Callback::new(|()| {})/>
         }
     };
-    load(noderole, show)
+    // Noderoles have no list but their nodes'.
+    load_one(noderole, (places::NODES, "All nodes"), show)
 }
 
 async fn by_text(id: String) -> Answer<NoderoleView> {
@@ -188,19 +189,20 @@ fn node_of(fqdn: &str) -> AnyView {
 fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
     let noderole = feed.value();
     let retry = ServerAction::<Retry>::new();
+    let reason = Refused::of(retry).typed("reason");
     when_done(retry, move |()| feed.now());
     let failed = Memo::new(move |_| noderole.read().state == StepState::Error);
     let why_not = Memo::new(move |_| noderole.read().may_retry.clone().err());
     let id = noderole.read_untracked().id.to_string();
     move || {
         failed.get().then(|| {
-            let id = id.clone();
+            let (id, reason) = (id.clone(), reason.clone());
             view! {
                 <ActionForm action=retry attr:class="form retry">
                     <input type="hidden" name="noderole" value=id/>
                     <div class="field">
                         <label for="retry-reason">"Try again"</label>
-                        <input class="input" id="retry-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why it should work now" disabled=move || why_not.read().is_some()/>
+                        <input class="input" id="retry-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why it should work now" value=reason disabled=move || why_not.read().is_some()/>
                         <span class="hint">{move || why_not.get().unwrap_or_else(|| "No review is needed: it is tried again toward the same target. To change its data, use a proposal.".into())}</span>
                     </div>
                     <ProblemNotice problem=problem_of(retry)/>
@@ -298,7 +300,8 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     };
     let (nothing, clear) = (Callback::new(|()| ()), Callback::new(move |()| reason.set(String::new())));
     view! {
-        <details class="fold" on:toggle=move |event| is_open.set(is_shown(&event))>
+        <p class="no-scripts inside muted">"Without scripts data is edited by programs: " <code>"POST /api/v1/proposals/NUMBER/edits"</code></p>
+        <details class="fold needs-scripts" on:toggle=move |event| is_open.set(is_shown(&event))>
             <summary>{icon(Icon::Right)} "Edit in the proposal" {move || is_again.get().then(|| view! { <span class="pill" data-state="proposed">"runs again"</span> })}</summary>
             {move || noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.would_join).then(says)}
             <div class="inside">

@@ -16,7 +16,7 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{
-    Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Same, Typed, icon,
+    Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Refused, Same, Typed, icon,
 };
 use crate::places;
 use crate::reader::OPERATOR;
@@ -165,14 +165,14 @@ fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes
         <td data-label="Change">
             <span class="buttons">
                 <Alone node=Signal::derive(move || node.read().id) name=Signal::derive(move || node.read().fqdn.clone())/>
-                <button class="button quiet small" type="button" aria-haspopup="dialog" aria-label=label title=label on:click=move |_| move_to.open(node.get_untracked())>
+                <button class="button quiet small needs-scripts" type="button" aria-haspopup="dialog" aria-label=label title=label on:click=move |_| move_to.open(node.get_untracked())>
                     {icon(Icon::Deployments)}
                     "Move…"
                 </button>
                 {move || node.read().record.then(|| {
                     let label = format!("Take out… {}, the record", node.read_untracked().fqdn);
                     view! {
-                        <button class="button quiet small" type="button" aria-haspopup="dialog" aria-label=label.clone() title=label on:click=move |_| take_out.open(node.get_untracked())>
+                        <button class="button quiet small needs-scripts" type="button" aria-haspopup="dialog" aria-label=label.clone() title=label on:click=move |_| take_out.open(node.get_untracked())>
                             {icon(Icon::Bin)}
                             "Take out…"
                         </button>
@@ -323,7 +323,12 @@ fn wished(typed: Typed) -> NewNode {
 #[component]
 fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddNode>::new();
-    let name = RwSignal::new(String::new());
+    let refused = Refused::of(add);
+    let is_refused = refused.is_here();
+    let before = move |field: &str| refused.typed(field);
+    let is_far = ["address", "port", "user", "key", "host_key"].iter().any(|field| before(field).is_some());
+    // A name that came back is said to be wrong, and can be mended and sent without scripts: only typing switches the button off.
+    let (name, is_typed) = (RwSignal::new(before("fqdn").unwrap_or_default()), RwSignal::new(false));
     when_done(add, move |_| {
         handle.close();
         name.set(String::new());
@@ -334,7 +339,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
         (!name.trim().is_empty()).then(|| Fqdn::parse(name.trim()).err()).flatten().map(|error| error.to_string())
     });
     view! {
-        <Dialog id="add-node" title="Add node".to_owned() handle=handle>
+        <Dialog id="add-node" title="Add node".to_owned() handle=handle refused=is_refused>
             <ActionForm action=add attr:class="form">
                 <div class="body">
                     <div class="field">
@@ -348,51 +353,55 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                             placeholder="web-7.rack1.example.com"
                             aria-invalid=move || fault.read().is_some().then_some("true")
                             aria-describedby="node-fqdn-fault"
+                            value=before("fqdn")
                             prop:value=move || name.get()
-                            on:input=move |event| name.set(event_target_value(&event))
+                            on:input=move |event| {
+                                is_typed.set(true);
+                                name.set(event_target_value(&event));
+                            }
                         />
                         <span class="hint">"Its fully qualified domain name; left empty it follows from the MAC address or the serial number. A new node belongs to the deployment system."</span>
                         <Fault id="node-fqdn-fault" of=fault/>
                     </div>
                     <div class="field">
                         <label for="node-mac">"MAC addresses"</label>
-                        <input class="input mono" id="node-mac" name="mac" autocomplete="off" spellcheck="false" placeholder="00:25:90:aa:00:01"/>
+                        <input class="input mono" id="node-mac" name="mac" value=before("mac") autocomplete="off" spellcheck="false" placeholder="00:25:90:aa:00:01"/>
                         <span class="hint">"For a node without a name. Several are parted by spaces."</span>
                     </div>
                     <div class="field">
                         <label for="node-serial">"Serial number"</label>
-                        <input class="input mono" id="node-serial" name="serial" autocomplete="off" spellcheck="false"/>
+                        <input class="input mono" id="node-serial" name="serial" value=before("serial") autocomplete="off" spellcheck="false"/>
                         <span class="hint">"Counts when there is neither a name nor a MAC address."</span>
                     </div>
                     <div class="field">
                         <label for="node-root">"Root folder"</label>
-                        <input class="input mono" id="node-root" name="root" autocomplete="off" spellcheck="false" placeholder="/srv/nodes/web-7"/>
+                        <input class="input mono" id="node-root" name="root" value=before("root") autocomplete="off" spellcheck="false" placeholder="/srv/nodes/web-7"/>
                         <span class="hint">"The folder that stands for the node's file system: on the worker's machine, or there when it is reached by SSH. There it may be left empty: then it is all of it."</span>
                     </div>
-                    <details class="more">
+                    <details class="more" open=is_far>
                         <summary>"Reached by SSH"</summary>
                         <div class="fields">
                             <div class="field">
                                 <label for="node-address">"Addresses"</label>
-                                <input class="input mono" id="node-address" name="address" autocomplete="off" spellcheck="false" placeholder="10.0.3.7 web-7.mgmt.example.com"/>
+                                <input class="input mono" id="node-address" name="address" value=before("address") autocomplete="off" spellcheck="false" placeholder="10.0.3.7 web-7.mgmt.example.com"/>
                                 <span class="hint">"Names or numbers, tried in this order. Left empty, the node is a folder of the worker's machine."</span>
                             </div>
                             <div class="field">
                                 <label for="node-port">"Port"</label>
-                                <input class="input mono" id="node-port" name="port" inputmode="numeric" autocomplete="off" placeholder="22"/>
+                                <input class="input mono" id="node-port" name="port" value=before("port") inputmode="numeric" autocomplete="off" placeholder="22"/>
                             </div>
                             <div class="field">
                                 <label for="node-user">"User"</label>
-                                <input class="input mono" id="node-user" name="user" autocomplete="off" spellcheck="false" placeholder="root"/>
+                                <input class="input mono" id="node-user" name="user" value=before("user") autocomplete="off" spellcheck="false" placeholder="root"/>
                             </div>
                             <div class="field">
                                 <label for="node-key">"Key"</label>
-                                <input class="input mono" id="node-key" name="key" autocomplete="off" spellcheck="false" placeholder="deploy/ssh"/>
+                                <input class="input mono" id="node-key" name="key" value=before("key") autocomplete="off" spellcheck="false" placeholder="deploy/ssh"/>
                                 <span class="hint">"The name of the secret that has the private key. Workers have it as a file; it is never written here."</span>
                             </div>
                             <div class="field">
                                 <label for="node-host-key">"Host key"</label>
-                                <input class="input mono" id="node-host-key" name="host_key" autocomplete="off" spellcheck="false" placeholder="ssh-ed25519 AAAA…"/>
+                                <input class="input mono" id="node-host-key" name="host_key" value=before("host_key") autocomplete="off" spellcheck="false" placeholder="ssh-ed25519 AAAA…"/>
                                 <span class="hint">"As " <code>"ssh-keyscan -t ed25519 HOST"</code> " prints it behind the name. Workers take no other one."</span>
                             </div>
                         </div>
@@ -401,7 +410,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                     <Same of=move |typed: Typed| vec![api::calls::add_node(&wished(typed))]/>
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || fault.read().is_some() || add.pending().get()>"Add"</button>
+                    <button class="button primary" type="submit" disabled=move || (is_typed.get() && fault.read().is_some()) || add.pending().get()>"Add"</button>
                 </div>
             </ActionForm>
         </Dialog>

@@ -149,6 +149,7 @@ impl ListPage for Changes {
         Field::text("deployment", "Deployment", "deployment is"),
         Field::text("text", "Title or name contains", "title or name contains"),
     ];
+    const WORDS: &'static [&'static str] = &[STATE, WHOSE];
     const SORTS: &'static [(ReviewSort, &'static str)] =
         &[(ReviewSort::Submitted, "submitted"), (ReviewSort::Title, "title")];
     const TOPICS: &'static [Topic] = &[Topic::Reviews, Topic::Targets];

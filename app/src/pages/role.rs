@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::calls;
 use crate::pages::catalog::parts_of_it;
 use crate::parts::json::DataView;
-use crate::parts::{Icon, Same, Typed, icon, load};
+use crate::parts::{Icon, Same, Typed, icon, load_one};
 use crate::places;
 
 /// The page.
@@ -23,7 +23,7 @@ pub fn RolePage() -> impl IntoView {
         (name, RoleWanted { barclamp: query.read().get("barclamp").unwrap_or_default() })
     });
     let role = Resource::new(move || wanted.get(), |(name, wanted)| calls::role(name, wanted));
-    load(role, |view| view! { <Whole view/> })
+    load_one(role, (places::ROLES, "All roles"), |view| view! { <Whole view/> })
 }
 
 #[component]

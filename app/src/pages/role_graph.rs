@@ -14,7 +14,7 @@ use crate::graph::layout::{Measures, lay_out};
 use crate::graph::{arrow, curve};
 use crate::pages::catalog::parts_of_it;
 use crate::parts::list::text_field;
-use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load};
+use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_one};
 use crate::places;
 
 const MEASURES: Measures = Measures { width: 188.0, height: 48.0, across: 64.0, between: 14.0, margin: 16.0 };
@@ -52,7 +52,7 @@ pub fn RoleGraphPage() -> impl IntoView {
             <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
             {move || is_part().then(|| view! { <a class="button quiet" href=places::ROLE_GRAPH>{icon(Icon::Cross)} "Clear"</a> })}
         </Ask>
-        {load(graph, move |graph| view! { <Drawn graph wanted=wanted.get_untracked()/> })}
+        {load_one(graph, (places::ROLES, "All roles"), move |graph| view! { <Drawn graph wanted=wanted.get_untracked()/> })}
         <Same of=move |_: Typed| {
             let wanted = wanted.read();
             vec![api::calls::role_graph(&wanted.barclamp, &wanted.role)]

@@ -7,6 +7,18 @@ use leptos_router::hooks::use_query_map;
 use crate::parts::icon::drawn;
 use crate::parts::{Icon, icon};
 
+/// The cookie of this page with the name of an attempt that was refused.
+pub const NAME_COOKIE: &str = "gantry_name";
+
+/// The name that was typed before, where the page says that it or the password was wrong.
+fn typed_before(is_refused: bool) -> Option<String> {
+    #[cfg(feature = "ssr")]
+    return is_refused.then(|| crate::respond::cookie(NAME_COOKIE)).flatten();
+    // The field has it from the server; no script reads it.
+    #[cfg(not(feature = "ssr"))]
+    is_refused.then_some(None).flatten()
+}
+
 /// Takes a name and a password, or a one-time sign-in. The forms are plain ones; the server owns where they go. Whoever follows a link
 /// finds its form first.
 #[component]
@@ -21,6 +33,8 @@ pub fn SignIn() -> impl IntoView {
         crate::respond::status(403);
     }
     let by_link = !token.is_empty();
+    let name = typed_before(problem.is_some());
+    let has_name = name.is_some();
     let notice = problem.map(|word| {
         let (what, then) = explained(&word);
         view! {
@@ -40,11 +54,11 @@ pub fn SignIn() -> impl IntoView {
                 <form class="form" method="post" action="/sign-in">
                     <div class="field">
                         <label for="name">"Name"</label>
-                        <input class="input" id="name" name="name" required maxlength="96" autocomplete="username" autocapitalize="none" spellcheck="false" autofocus/>
+                        <input class="input" id="name" name="name" required maxlength="96" autocomplete="username" autocapitalize="none" spellcheck="false" value=name.clone() autofocus=!has_name/>
                     </div>
                     <div class="field">
                         <label for="password">"Password"</label>
-                        <input class="input" id="password" name="password" type="password" required autocomplete="current-password"/>
+                        <input class="input" id="password" name="password" type="password" required autocomplete="current-password" autofocus=has_name/>
                     </div>
                     {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
                     <button class="button primary wide" type="submit">"Sign in"</button>

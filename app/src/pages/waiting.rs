@@ -13,7 +13,7 @@ use crate::clock::{Moment, Span};
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::badge::shape;
-use crate::parts::list::{example_field, refused, text_field, ways};
+use crate::parts::list::{example_field, refused, strange, text_field, ways};
 use crate::parts::notice::problem_in_page;
 use crate::parts::{Ask, Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_or, rows};
 use crate::places;
@@ -30,17 +30,21 @@ fn address(wanted: &WaitingWanted) -> String {
     }
 }
 
-/// What the page is asked for: a part of what waits, and the place in it as it was written.
-type Asked = (WaitingWanted, String);
+/// What the page is asked for: a part of what waits, the place in it as it was written, and what is wrong with the address's words.
+type Asked = (WaitingWanted, String, Option<String>);
 
 fn read(query: &ParamsMap) -> Asked {
     let word = |name: &str| query.get(name).unwrap_or_default();
     let (deployment, node, reason) = (word("deployment"), word("node"), word("reason"));
-    (WaitingWanted { deployment, node, reason, after: None }, word("after"))
+    let odd = strange(query, &["deployment", "node", "reason", "after"]);
+    (WaitingWanted { deployment, node, reason, after: None }, word("after"), odd)
 }
 
 /// A place that there is not is refused here, before anybody is asked, in words for people.
-fn at_place((wanted, after): Asked) -> Answer<WaitingWanted> {
+fn at_place((wanted, after, odd): Asked) -> Answer<WaitingWanted> {
+    if let Some(odd) = odd {
+        return Err(refused(odd));
+    }
     if after.is_empty() {
         return Ok(wanted);
     }
@@ -65,7 +69,7 @@ pub fn Waiting() -> impl IntoView {
         let reason = Some(asked.read().0.reason.clone()).filter(|reason| !reason.is_empty());
         reason.map(|reason| view! { <input type="hidden" name="reason" value=reason/> })
     };
-    let is_part = move || asked.with(|(wanted, _)| !(wanted.deployment.is_empty() && wanted.node.is_empty()));
+    let is_part = move || asked.with(|(wanted, ..)| !(wanted.deployment.is_empty() && wanted.node.is_empty()));
     view! {
         <Title text="Why not yet"/>
         <div class="head"><h1>"Why not yet"</h1></div>
@@ -87,11 +91,13 @@ pub fn Waiting() -> impl IntoView {
 }
 
 /// The ways out of what the address asks for.
-fn ways_out((wanted, after): &Asked) -> AnyView {
+fn ways_out((wanted, after, odd): &Asked) -> AnyView {
     let part = address(wanted);
-    let all = (part != places::WAITING || !after.is_empty()).then_some(places::WAITING);
+    let all = (odd.is_some() || part != places::WAITING || !after.is_empty()).then_some(places::WAITING);
+    let without = (odd.is_some() && after.is_empty() && part != places::WAITING).then(|| part.clone());
     let first = (!after.is_empty()).then_some(part);
     view! {
+        {without.map(|without| view! { <a class="button" href=without>"Without that"</a> })}
         {first.map(|first| view! { <a class="button" href=first>"From its beginning"</a> })}
         {all.map(|all| view! { <a class="button" href=all>"Everything that waits"</a> })}
     }

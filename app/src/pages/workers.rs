@@ -17,7 +17,7 @@ use crate::parts::icon::drawn;
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::pulse::pulse;
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, load};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, load_one};
 use crate::places;
 
 columns_of!(Part {
@@ -175,7 +175,7 @@ pub fn WorkerPage() -> impl IntoView {
     let params = use_params_map();
     let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
     let worker = Resource::new(move || id.get(), by_text);
-    load(worker, |first| view! { <One first/> })
+    load_one(worker, (places::WORKERS, "All workers"), |first| view! { <One first/> })
 }
 
 async fn by_text(id: String) -> Answer<WorkerView> {

@@ -1,6 +1,7 @@
 //! Dialogs: the browser's own, so that focus, Escape and what lies behind are its business.
 //!
-//! A button opens one by `commandfor`, which works without scripts; code opens one by its handle. Code may be earlier than the page:
+//! A button opens one by `commandfor`, which works without scripts, and one whose form was refused without them is open when the page comes
+//! back. Code opens one by its handle. Code may be earlier than the page:
 //! who goes to a page from within the console has its effects before its elements, so opening waits until the dialog is there. A dialog
 //! that doesn't come, because its page shows why it has none, is not waited for for ever.
 
@@ -99,6 +100,9 @@ pub fn Dialog(
     /// Room for long things.
     #[prop(optional, into)]
     wide: Signal<bool>,
+    /// Open from the beginning: without scripts its form was refused, and says why.
+    #[prop(optional)]
+    refused: bool,
     /// Called when it closed, whichever way.
     #[prop(optional, into)]
     closed: Option<Callback<()>>,
@@ -111,6 +115,7 @@ pub fn Dialog(
             id=id
             class=move || if wide.get() { "dialog wide" } else { "dialog" }
             node_ref=handle.node
+            open=refused
             aria-labelledby=heading
             on:close=move |_| {
                 if let Some(closed) = closed {

@@ -2,7 +2,8 @@
 //!
 //! A list's whole state is its address ([`Listed`]). Links carry on what differs from what goes without saying and nothing else, so one list
 //! has one address; forms are GET forms that carry on what they don't ask for, so all of it works without scripts. What an address asks for
-//! and there is not is kept as it is, and said: nobody loses the rest of what they asked for.
+//! and there is not is kept as it is, and said: nobody loses the rest of what they asked for. A word that a list does not know is said like
+//! that, too, and the way out is the same address without it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,13 +16,19 @@ use leptos_router::params::ParamsMap;
 use crate::clock::{field, moment_of};
 use crate::failure::Failure;
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Ask, Empty, Icon, icon};
+use crate::parts::{Ask, Empty, Icon, TYPED, icon};
 use crate::places;
 
 /// The word of an order.
 pub const SORT: &str = "sort";
 /// The word of the columns.
 pub const COLUMNS: &str = "columns";
+
+/// Words that any address may have: a form that was posted without scripts comes back with what went wrong in them
+/// ([`Refused`](crate::parts::Refused)).
+const OF_FORMS: [&str; 2] = ["__path", "__err"];
+/// Unknown words that are named at once; of an address with more, these come first.
+const NAMED: usize = 3;
 
 /// Something that a list is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +68,8 @@ pub struct Listed<S> {
     columns: String,
     /// The word of the place, and the place.
     place: (&'static str, String),
+    /// What is wrong with its words, if the address has some that the list does not know.
+    strange: Option<String>,
     sorts: PhantomData<S>,
 }
 
@@ -74,6 +83,7 @@ impl<S: Sort> Listed<S> {
             sort: word(SORT),
             columns: query.get_all(COLUMNS).unwrap_or_default().join(","),
             place: (place, word(place)),
+            strange: None,
             sorts: PhantomData,
         }
     }
@@ -98,6 +108,22 @@ impl<S: Sort> Listed<S> {
             self.filters.push(Asked { name, value: value.to_owned(), role });
         }
         self
+    }
+
+    /// The same list, whose page knows these words beside those that every list has. Others that its address has are [refused](Self::known).
+    pub fn knowing(self, query: &ParamsMap, words: &[&str]) -> Self {
+        let all: Vec<&str> = words.iter().copied().chain([SORT, COLUMNS, self.place.0]).collect();
+        Self { strange: strange(query, &all), ..self }
+    }
+
+    /// Nothing, where the page knows every word of the address.
+    pub fn known(&self) -> Result<(), Failure> {
+        self.strange.clone().map_or(Ok(()), |said| Err(refused(said)))
+    }
+
+    /// Nothing, where the list has every column that the address asks for.
+    pub fn has_columns<C: Column>(&self) -> Result<(), Failure> {
+        self.columns.split(',').try_for_each(|word| one_of(COLUMNS, word, C::EVERY, C::as_str).map(|_| ()))
     }
 
     /// The same list with nothing beside it.
@@ -239,6 +265,17 @@ pub fn refused(detail: String) -> Failure {
     #[cfg(feature = "ssr")]
     crate::respond::status(problem.status);
     Failure(problem)
+}
+
+/// What is wrong with the words of an address, of which a page knows these; None: it knows them all.
+pub fn strange(query: &ParamsMap, known: &[&str]) -> Option<String> {
+    let is_known = |word: &str| known.contains(&word) || OF_FORMS.contains(&word) || word.starts_with(TYPED);
+    let mut odd: Vec<&str> = query.into_iter().map(|(word, _)| &**word).filter(|word| !is_known(word)).collect();
+    odd.dedup();
+    let quoted = |word: &&str| format!("{:?}", word.chars().take(80).collect::<String>());
+    let named = odd.iter().take(NAMED).map(quoted).collect::<Vec<_>>().join(", ");
+    (!odd.is_empty())
+        .then(|| format!("{named}: this address says what nobody reads here. It can say: {}.", known.join(", ")))
 }
 
 /// The one of a closed set that a word names; None: the word is empty. Another word is refused with those that there are.
@@ -589,9 +626,12 @@ fn nothing_behind(first: String, many: &'static str) -> AnyView {
 
 /// What stands where the list would be when it can't be had: why, and the ways out of what the address asks for.
 pub fn trouble<S: Sort>(listed: &Listed<S>, many: &'static str, problem: Problem) -> AnyView {
+    let (is_strange, here) = (listed.strange.is_some(), listed.address());
     let first = listed.place().map(|_| listed.first());
-    let whole = (listed.address() != listed.whole()).then(|| listed.whole().to_owned());
+    let whole = (is_strange || here != listed.whole()).then(|| listed.whole().to_owned());
+    let without = (is_strange && here != listed.whole()).then_some(here);
     let ways = view! {
+        {without.map(|without| view! { <a class="button" href=without>"Without that"</a> })}
         {first.map(|first| view! { <a class="button" href=first>"From its beginning"</a> })}
         {whole.map(|whole| view! { <a class="button" href=whole>"All " {many}</a> })}
     };
@@ -654,6 +694,27 @@ mod tests {
         let none = one_of("state", "purple", &["alive", "dead"], |word| word).unwrap_err();
         assert_eq!(none.0.detail, "state: there is no \"purple\" here. There are: alive, dead.");
         assert_eq!(one_of("state", "", &["alive"], |word| word).unwrap(), None);
+    }
+
+    #[test]
+    fn a_word_that_the_list_does_not_know_is_said_and_left_out_of_its_address() {
+        let mut query = ParamsMap::new();
+        for (name, value) in [("filter", "db"), ("x", "1"), ("__err", "e30="), ("x", "2"), ("sort", "name")] {
+            query.insert(name.to_owned(), value.to_owned());
+        }
+        let odd = listed(&[("filter", "db")]).knowing(&query, &["filter"]);
+        let said = odd.known().unwrap_err().0.detail;
+        assert_eq!(said, "\"x\": this address says what nobody reads here. It can say: filter, sort, columns, after.");
+        assert_eq!(odd.address(), "/nodes?filter=db");
+        assert!(listed(&[]).knowing(&query, &["filter", "x"]).known().is_ok());
+    }
+
+    #[test]
+    fn columns_that_there_are_not_are_said() {
+        assert!(listed(&[("columns", "name,steps")]).has_columns::<Part>().is_ok());
+        assert!(listed(&[]).has_columns::<Part>().is_ok());
+        let odd = listed(&[("columns", "name,nothing")]).has_columns::<Part>().unwrap_err();
+        assert_eq!(odd.0.detail, "columns: there is no \"nothing\" here. There are: name, state, steps.");
     }
 
     #[test]

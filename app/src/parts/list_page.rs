@@ -117,6 +117,8 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     const PLACE: &'static str;
     /// What it can be asked for.
     const FIELDS: &'static [Field];
+    /// Words of its page's address that are none of the form's: which list it is, or what stands beside it.
+    const WORDS: &'static [&'static str] = &[];
     /// Its orders as the form names them.
     const SORTS: &'static [(Self::Sort, &'static str)];
     /// What tells that it changed.
@@ -245,8 +247,14 @@ impl<P: ListPage> ListOf<P> {
     /// The list that the address asks for.
     pub fn new(of: P) -> Self {
         let query = use_query_map();
-        let listed = Memo::new(move |_| of.read(&query.read()));
+        let listed = Memo::new(move |_| {
+            let query = query.read();
+            let words: Vec<&str> = P::FIELDS.iter().map(|field| field.name).chain(P::WORDS.iter().copied()).collect();
+            of.read(&query).knowing(&query, &words)
+        });
         let fetch = move |listed: Listed<P::Sort>| async move {
+            listed.known()?;
+            listed.has_columns::<P::Part>()?;
             match P::RIGHT {
                 Some(right) => with_right(of.fetch(listed), right).await,
                 None => Ok((of.fetch(listed).await?, false)),

@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::notice::problem_page;
+use super::notice::{Kin, problem_of_one, problem_page};
 use crate::failure::Answer;
 
 /// Shows what was loaded, or why it could not be. A page that is loaded for another source (the next page of a list) keeps showing
@@ -16,6 +16,19 @@ where
     V: IntoView + 'static,
 {
     load_or(resource, show, |problem| problem_page(problem).into_any())
+}
+
+/// The same, with the way to the list of its kind where it can't be had: what is not there is looked for among its like.
+pub fn load_one<T, V>(
+    resource: Resource<Answer<T>>,
+    all: Kin,
+    show: impl Fn(T) -> V + Clone + Send + Sync + 'static,
+) -> impl IntoView
+where
+    T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
+    V: IntoView + 'static,
+{
+    load_or(resource, show, move |problem| problem_of_one(problem, all))
 }
 
 /// The same for what is a part of a page, which says by itself why it could not be loaded.

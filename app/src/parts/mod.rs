@@ -18,6 +18,7 @@ pub mod load;
 pub mod notice;
 pub mod provenance;
 pub mod pulse;
+mod refused;
 pub mod rows;
 pub mod same;
 
@@ -29,7 +30,8 @@ pub use dialog::{Dialog, DialogHandle};
 pub use fault::Fault;
 pub use feed::Feed;
 pub use icon::{Icon, icon};
-pub use load::{load, load_or};
-pub use notice::{Empty, ProblemNotice, problem_page, problem_page_with};
+pub use load::{load, load_one, load_or};
+pub use notice::{Empty, ProblemNotice, problem_of_one, problem_page, problem_page_with};
+pub use refused::{Refused, TYPED};
 pub use rows::rows;
 pub use same::{Same, SameList, Typed};

@@ -37,7 +37,7 @@ pub fn ProblemNotice(
                         {dismiss
                             .map(|dismiss| {
                                 view! {
-                                    <button class="button quiet small only-icon" type="button" aria-label="Put this message away" on:click=move |_| dismiss.run(())>
+                                    <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Put this message away" on:click=move |_| dismiss.run(())>
                                         {icon(Icon::Cross)}
                                     </button>
                                 }
@@ -60,6 +60,14 @@ fn sign_in_here() -> String {
 /// A page that could not be loaded.
 pub fn problem_page(problem: Problem) -> impl IntoView {
     problem_page_with(problem, view! { <a class="button" href=places::DEPLOYMENTS>"All deployments"</a> }.into_any())
+}
+
+/// The list that something is in: its address, and what the way there is called.
+pub type Kin = (&'static str, &'static str);
+
+/// The page of one thing that could not be loaded, with the way to the list of its kind.
+pub fn problem_of_one(problem: Problem, (all, word): Kin) -> AnyView {
+    problem_page_with(problem, view! { <a class="button" href=all>{word}</a> }.into_any())
 }
 
 /// The same, with the ways out that it has.

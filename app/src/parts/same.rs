@@ -133,7 +133,7 @@ fn command(by: &'static str, line: String) -> impl IntoView {
         <div class="call">
             <span class="by">{by}</span>
             <code node_ref=code>{line}</code>
-            <button class="button quiet small" type="button" aria-label=format!("Copy the command for the {by}") on:click=copy>"Copy"</button>
+            <button class="button quiet small needs-scripts" type="button" aria-label=format!("Copy the command for the {by}") on:click=copy>"Copy"</button>
             <small role="status" class="muted">{move || said.get()}</small>
         </div>
     }

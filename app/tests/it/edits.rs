@@ -161,3 +161,43 @@ async fn what_a_proposal_takes_away_is_marked_on_its_chip() {
         .await
         .says_not(&["goes with this"]);
 }
+
+#[tokio::test]
+async fn a_form_that_was_refused_without_scripts_comes_back_open_and_filled_in() {
+    let fake = Fake::new(|_| {});
+    let refused = post(&fake, "/call/add-node", "fqdn=n9&address=10.0.3.7&port=soon").await;
+    let location = refused.location.expect("the way back");
+    let problem = location.split_once('?').expect("the problem").1;
+    let page = get(&fake, &format!("/nodes?typed.fqdn=n9&typed.address=10.0.3.7&typed.port=soon&{problem}")).await;
+    assert_eq!(page.status, 200);
+    let dialog = page.body.split_once("<dialog id=\"add-node\"").expect("the dialog").1;
+    let (tag, rest) = dialog.split_once('>').expect("its end");
+    assert!(tag.contains(" open"), "{tag}");
+    let form = rest.split_once("</dialog>").expect("its end").0;
+    for said in ["is no number that fits there", "value=\"n9\"", "value=\"10.0.3.7\"", "value=\"soon\""] {
+        assert!(form.contains(said), "{said} in {form}");
+    }
+    let button = form.split("<button").last().expect("a button");
+    assert!(!button.contains("disabled"), "what came back can be sent again: {button}");
+
+    // Another problem opens nothing, and neither do words that somebody put into an address.
+    for path in ["/nodes", "/nodes?typed.fqdn=n9", "/nodes?typed.fqdn=n9&__path=%2Fcall%2Fretry&__err=e30%3D"] {
+        let page = get(&fake, path).await;
+        assert_eq!(page.status, 200, "{path}");
+        let dialog = page.body.split_once("<dialog id=\"add-node\"").expect("the dialog").1;
+        assert!(!dialog.split('>').next().is_some_and(|tag| tag.contains(" open")), "{path}");
+        page.says_not(&["value=\"n9\""]);
+    }
+}
+
+#[tokio::test]
+async fn a_reason_that_was_not_enough_stays_in_its_dialog() {
+    let fake = Fake::new(|_| {});
+    let form = format!("deployment={}&priority=much&reason=Because", fake::deployment_id(1));
+    let location = post(&fake, "/call/prioritise", &form).await.location.expect("the way back");
+    let problem = location.split_once('?').expect("the problem").1;
+    let page = get(&fake, &format!("/deployments/web?typed.priority=7&typed.reason=Because&{problem}")).await;
+    let dialog = page.body.split_once("<dialog id=\"priority\"").expect("the dialog").1;
+    assert!(dialog.split('>').next().is_some_and(|tag| tag.contains(" open")), "{dialog}");
+    page.says(&["value=\"Because\"", "value=\"7\""]);
+}

@@ -210,6 +210,12 @@ async fn what_a_list_has_not_is_said_in_its_page_with_a_way_out_and_the_form_sta
         if let Some(odd) = list.odd {
             refused(&get(&Fake::new(|_| {}), &format!("{}?{name}={value}&{odd}", list.path)).await, odd);
         }
+        let of_no_list = get(&Fake::new(|_| {}), &format!("{}?{name}={value}&fits=1", list.path)).await;
+        refused(&of_no_list, "a word");
+        let without = format!("href=\"{}?{name}={value}\" class=\"button\">Without that", list.path);
+        of_no_list.says(&["fits", "this address says what nobody reads here", &without]);
+        let columns = get(&Fake::new(|_| {}), &format!("{}?{name}={value}&columns=colour", list.path)).await;
+        refused(&columns, "a column");
         if let Some((place, _)) = list.place {
             let address = format!("{}?{name}={value}&{place}=a~-b~-c~-d~-e", list.path);
             let page = get(&Fake::new(|_| {}), &address).await;
@@ -217,6 +223,21 @@ async fn what_a_list_has_not_is_said_in_its_page_with_a_way_out_and_the_form_sta
             page.says(&["From its beginning", &format!("href=\"{}?{name}={value}\"", list.path)]);
         }
     }
+}
+
+#[tokio::test]
+async fn every_page_with_an_address_of_its_own_says_what_it_does_not_read() {
+    for path in ["/waiting", "/blueprints", "/settings/people", "/settings/services"] {
+        let page = get(&Fake::new(|_| {}), &format!("{path}?fits=1")).await;
+        assert_eq!(page.status, 400, "{path}");
+        page.says(&["this address says what nobody reads here", &format!("href=\"{path}\"")]);
+    }
+    let chain = get(&Fake::new(|_| {}), "/audit?who=ada&check=abc").await;
+    assert_eq!(chain.status, 400);
+    chain.says(&["is no place in the chain", "href=\"/audit?who=ada\" class=\"button\">Without that"]);
+    // What a form without scripts brings back is no word of the list.
+    let back = get(&Fake::new(|_| {}), "/nodes?__path=%2Fcall%2Fretry&__err=e30%3D").await;
+    assert_eq!(back.status, 200);
 }
 
 #[tokio::test]

@@ -39,6 +39,11 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
     ]);
     get(&fake, "/sign-in?next=https://example.com").await.says_not(&["example.com"]);
 
+    let cookie = [("cookie", "gantry_name=ada")];
+    let again = crate::serve::get_with(&fake, "/sign-in?problem=wrong", &cookie).await;
+    again.says(&["value=\"ada\"", "Name or password is wrong"]);
+    crate::serve::get_with(&fake, "/sign-in", &cookie).await.says_not(&["value=\"ada\""]);
+
     let refused = get(&fake, "/sign-in?problem=used").await;
     assert_eq!(refused.status, 403);
     refused.says(&["This link was used already"]);
@@ -177,10 +182,19 @@ async fn an_empty_board_says_what_to_do() {
 #[tokio::test]
 async fn what_is_missing_is_a_404_with_a_way_on() {
     let fake = Fake::new(|_| {});
-    for path in ["/deployments/nowhere", "/reviews/x", "/runs/x", "/noderoles/x", "/elsewhere"] {
+    for (path, all, word) in [
+        ("/deployments/nowhere", "/deployments", "All deployments"),
+        ("/reviews/x", "/reviews", "All reviews"),
+        ("/runs/x", "/runs", "All runs"),
+        ("/noderoles/x", "/nodes", "All nodes"),
+        ("/nodes/nobody.rack1.example.com", "/nodes", "All nodes"),
+        ("/proposals/x", "/reviews?state=drafts", "All proposals"),
+        ("/workers/x", "/workers", "All workers"),
+        ("/elsewhere", "/deployments", "All deployments"),
+    ] {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 404, "{path}");
-        page.says(&["Not found", "All deployments"]);
+        page.says(&["Not found", &format!("href=\"{all}\" class=\"button\">{word}")]);
     }
 }
 

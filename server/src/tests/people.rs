@@ -122,6 +122,17 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
     assert_eq!(wrong.header(header::LOCATION), "/sign-in?next=%2Fruns&problem=wrong");
     let nobody = house.form("/sign-in", "", "name=nobody&password=nonsense&next=/runs").await;
     assert_eq!(nobody.header(header::LOCATION), wrong.header(header::LOCATION));
+    // The name stays for the next attempt, whoever has it, and no password does.
+    for (answer, name) in [(&wrong, "dee"), (&nobody, "nobody")] {
+        let cookie = answer.cookie();
+        assert!(cookie.starts_with(&format!("gantry_name={name}; ")), "{cookie}");
+        assert!(
+            cookie.contains("Path=/sign-in") && cookie.contains("HttpOnly") && !cookie.contains("nonsense"),
+            "{cookie}"
+        );
+    }
+    let astray = house.form("/sign-in", "", "name=Vague+otter+lamp&password=dee").await;
+    assert!(astray.headers.get(header::SET_COOKIE).is_none(), "a password in the wrong field is not kept");
     let begun = house.form("/sign-in", &rotated, "name=dee&password=vague+otter+lamp&next=/runs").await;
     assert_eq!((begun.status, begun.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/runs"));
     assert_eq!(house.ask_get("/api/v1/people/me", &rotated).await.status, StatusCode::UNAUTHORIZED, "ended by it");
@@ -145,4 +156,23 @@ async fn the_list_of_people_is_filtered_and_goes_on() {
     assert_eq!(house.ask_get("/api/v1/people?kind=robot", &root).await.status, StatusCode::BAD_REQUEST);
     let page = house.visit("/settings/people?filter=p0", &root).await;
     assert!(page.text().contains("p09") && !page.text().contains("p10"), "{}", page.text());
+}
+
+#[tokio::test]
+async fn what_was_typed_comes_back_with_a_refusal_and_no_password_does() {
+    let house = House::new().await;
+    house.furnish().await;
+    let root = house.root().await;
+    let send = async |path: &str, from: &str, form: &str| {
+        let request = house.post(path).header(header::COOKIE, &root).header(header::ACCEPT, "text/html");
+        let request = request.header(header::REFERER, format!("http://127.0.0.1{from}"));
+        let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let answer = house.ask(request.body(Body::from(form.to_owned())).expect("a request")).await;
+        answer.header(header::LOCATION).to_owned()
+    };
+    let token = send("/call/make-token", "/settings/account?set=1", "name=ci+bot&days=soon&viewer=on").await;
+    let begins = "http://127.0.0.1/settings/account?set=1&typed.name=ci%20bot&typed.days=soon&typed.viewer=on&__path=";
+    assert!(token.starts_with(begins), "{token}");
+    let password = send("/call/set-password", "/settings/account", "old=x&new=short&again=short").await;
+    assert!(password.contains("__err=") && !password.contains("typed."), "{password}");
 }

@@ -13,7 +13,7 @@ use crate::clock::Moment;
 use crate::pages::edits::{JoinNotice, by, fate};
 use crate::pages::review::reasons;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Same, Typed, heed, icon};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, heed, icon};
 use crate::places;
 
 #[component]
@@ -262,6 +262,7 @@ fn Refused(desk: Desk) -> impl IntoView {
 #[component]
 fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let discard = ServerAction::<Discard>::new();
+    let refused = Refused::of(discard).is_here();
     when_done(discard, move |()| {
         handle.close();
         desk.say("The proposal was discarded.");
@@ -270,7 +271,7 @@ fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let count =
         move || desk.proposal().read().as_ref().map_or(0, |p| p.edits.iter().filter(|edit| !edit.undone).count());
     view! {
-        <Dialog id="discard" title="Discard the proposal?".to_owned() handle=handle>
+        <Dialog id="discard" title="Discard the proposal?".to_owned() handle=handle refused=refused>
             <ActionForm action=discard attr:class="form">
                 <Which desk/>
                 <div class="body">
@@ -293,7 +294,10 @@ fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
 #[component]
 fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let submit = ServerAction::<Submit>::new();
-    let suggestion = move || desk.proposal().read().as_ref().map(suggested_title);
+    let refused = Refused::of(submit);
+    let typed = refused.typed("title");
+    let is_refused = refused.is_here();
+    let suggestion = move || typed.clone().or_else(|| desk.proposal().read().as_ref().map(suggested_title));
     let summary = move || {
         desk.proposal().read().as_ref().map(|p| {
             format!(
@@ -306,7 +310,7 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
         })
     };
     view! {
-        <Dialog id="submit" title="Review changes".to_owned() handle=handle>
+        <Dialog id="submit" title="Review changes".to_owned() handle=handle refused=is_refused>
             <ActionForm action=submit attr:class="form">
                 <Which desk/>
                 <div class="body">

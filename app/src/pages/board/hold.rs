@@ -8,7 +8,7 @@ use leptos::prelude::*;
 use super::desk::Desk;
 use crate::calls::Hold;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Same, Typed, icon};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 use crate::places;
 
 /// Who holds it, why, and what that means.
@@ -47,6 +47,7 @@ pub(super) fn HoldButton(desk: Desk, handle: DialogHandle) -> impl IntoView {
 #[component]
 pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let hold = ServerAction::<Hold>::new();
+    let refused = Refused::of(hold);
     let is_held = Memo::new(move |_| desk.board().read().held_by.is_some());
     let name = move || desk.board().read().name.to_string();
     let title = Signal::derive(move || format!("{} {}", if is_held.get() { "Release" } else { "Hold" }, name()));
@@ -59,7 +60,7 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
         desk.feed().now();
     });
     view! {
-        <Dialog id="hold" title=title handle=handle>
+        <Dialog id="hold" title=title handle=handle refused=refused.is_here()>
             <ActionForm action=hold attr:class="form">
                 <input type="hidden" name="deployment" value=move || desk.board().read().id.to_string()/>
                 <input type="hidden" name="held" value=move || if is_held.get() { "false" } else { "true" }/>
@@ -72,7 +73,7 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                     </p>
                     <div class="field">
                         <label for="hold-reason">"Reason"</label>
-                        <input class="input" id="hold-reason" name="reason" required maxlength=MAX_REASON autofocus autocomplete="off" aria-describedby="hold-hint"/>
+                        <input class="input" id="hold-reason" name="reason" required maxlength=MAX_REASON autofocus autocomplete="off" aria-describedby="hold-hint" value=refused.typed("reason")/>
                         <span class="hint" id="hold-hint">"Shown on the board and kept in the audit, with your name."</span>
                     </div>
                     <ProblemNotice problem=problem_of(hold)/>

@@ -9,7 +9,7 @@ use leptos::prelude::*;
 use super::desk::Desk;
 use crate::calls::Prioritise;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Same, Typed, icon};
+use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 
 /// What it is, where it is not the usual.
 #[component]
@@ -40,6 +40,8 @@ pub(super) fn PriorityButton(handle: DialogHandle) -> impl IntoView {
 #[component]
 pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let set = ServerAction::<Prioritise>::new();
+    let refused = Refused::of(set);
+    let typed = refused.typed("priority");
     let now = Memo::new(move |_| desk.board().read().priority);
     let title = Signal::derive(move || format!("Priority of {}", desk.board().read().name));
     when_done(set, move |()| {
@@ -52,7 +54,7 @@ pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView 
         n => format!("It is {n} now; 0 is usual."),
     };
     view! {
-        <Dialog id="priority" title=title handle=handle>
+        <Dialog id="priority" title=title handle=handle refused=refused.is_here()>
             <ActionForm action=set attr:class="form">
                 <input type="hidden" name="deployment" value=move || desk.board().read().id.to_string()/>
                 <div class="body">
@@ -61,12 +63,12 @@ pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView 
                     </p>
                     <div class="field">
                         <label for="priority-number">"Priority"</label>
-                        <input class="input" id="priority-number" name="priority" type="number" required min=-MAX_PRIORITY max=MAX_PRIORITY step="1" autofocus autocomplete="off" aria-describedby="priority-hint" value=move || now.get()/>
+                        <input class="input" id="priority-number" name="priority" type="number" required min=-MAX_PRIORITY max=MAX_PRIORITY step="1" autofocus autocomplete="off" aria-describedby="priority-hint" value=move || typed.clone().unwrap_or_else(|| now.get().to_string())/>
                         <span class="hint" id="priority-hint">{format!("A whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}.")}</span>
                     </div>
                     <div class="field">
                         <label for="priority-reason">"Reason"</label>
-                        <input class="input" id="priority-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" aria-describedby="priority-reason-hint"/>
+                        <input class="input" id="priority-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" aria-describedby="priority-reason-hint" value=refused.typed("reason")/>
                         <span class="hint" id="priority-reason-hint">"Kept in the audit, with your name."</span>
                     </div>
                     <ProblemNotice problem=problem_of(set)/>

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::failure::Answer;
-use crate::parts::{ProblemNotice, Same, Typed, list, load};
+use crate::parts::{ProblemNotice, Same, Typed, list, load_one};
 use crate::places;
 
 /// A page as its address asks for it: whose, and behind which place; None: the newest.
@@ -42,7 +42,9 @@ where
         let page = fetch(name.clone(), before.clone()).await?;
         Ok(((name, before), page))
     };
-    load(Resource::new(move || asked.get(), ask), move |(asked, page)| show(asked, page))
+    load_one(Resource::new(move || asked.get(), ask), (places::NODES, "All nodes"), move |(asked, page)| {
+        show(asked, page)
+    })
 }
 
 /// The same, where a place that is none is a failure.

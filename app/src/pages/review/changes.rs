@@ -239,7 +239,11 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
         match all.get() {
         true => late.get_value().into_iter().map(|group| node_card(group, &late_names.get_value())).collect_view().into_any(),
         false if hidden == 0 => ().into_any(),
-        false => view! { <button class="button wide" type="button" on:click=move |_| all.set(true)>"Show " {hidden} " more"</button> }.into_any(),
+        false => view! {
+            <button class="button wide needs-scripts" type="button" on:click=move |_| all.set(true)>"Show " {hidden} " more"</button>
+            <p class="no-scripts muted">{hidden} " more are shown by scripts alone."</p>
+        }
+        .into_any(),
     }
     };
     let tools = names.marks.map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });

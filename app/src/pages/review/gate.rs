@@ -9,7 +9,7 @@ use leptos::prelude::*;
 use crate::calls::{Commit, Judge};
 use crate::clock::Moment;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon};
+use crate::parts::{Feed, Icon, ProblemNotice, Refused, Same, Typed, icon};
 use crate::places;
 
 #[component]
@@ -183,6 +183,7 @@ fn literally(text: &str) -> String {
 fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView {
     let review = feed.value();
     let judge = ServerAction::<Judge>::new();
+    let reason = Refused::of(judge).typed_or("reason", begun.get_untracked());
     when_done(judge, move |()| {
         begun.set(String::new());
         feed.now();
@@ -208,7 +209,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
             <div class="field">
                 <label for="verdict-reason">"Your verdict"</label>
                 <textarea class="area" id="verdict-reason" name="reason" required maxlength=limits::VERDICT disabled=off placeholder="Why; may be left out to approve" on:input=move |event| begun.set(event_target_value(&event))>
-                    {begun.get_untracked()}
+                    {reason}
                 </textarea>
             </div>
             {move || said()}

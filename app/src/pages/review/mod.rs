@@ -33,7 +33,7 @@ use crate::failure::{Answer, Failure};
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::{NOW, use_live};
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, heed, icon, load};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, heed, icon, load_one};
 use crate::places;
 
 /// A submission, by the number in the address.
@@ -72,7 +72,11 @@ pub fn ReviewPage() -> impl IntoView {
             }
         },
     );
-    load(review, move |first| view! { <Loaded first after=after.get_untracked() tab address graph report/> })
+    load_one(
+        review,
+        (places::REVIEWS, "All reviews"),
+        move |first| view! { <Loaded first after=after.get_untracked() tab address graph report/> },
+    )
 }
 
 /// What the page is made of: a submission, what is said of it, what is new for this reader, and what they have opened.

@@ -280,7 +280,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
             view! {
                 <p class="note">
                     {bytes(log.first.get())} " before this. "
-                    <button class="button small" type="button" on:click=move |_| log.pull_earlier(look.view)>"Show earlier lines"</button>
+                    <button class="button small needs-scripts" type="button" on:click=move |_| log.pull_earlier(look.view)>"Show earlier lines"</button>
                 </p>
             }
         })
@@ -289,9 +289,9 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
         (!log.attached.get()).then(|| {
             view! {
                 <p class="note">
-                    <button class="button small" type="button" on:click=move |_| log.pull_later()>"Show later lines"</button>
+                    <button class="button small needs-scripts" type="button" on:click=move |_| log.pull_later()>"Show later lines"</button>
                     " "
-                    <button class="button small" type="button" on:click=move |_| to_the_end(log, look)>"Go to the end"</button>
+                    <button class="button small needs-scripts" type="button" on:click=move |_| to_the_end(log, look)>"Go to the end"</button>
                 </p>
             }
         })
@@ -372,7 +372,7 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
         <div class="log-tools">
             <label class="unseen" for="log-search">"Search in the log"</label>
             <input
-                class="input"
+                class="input needs-scripts"
                 id="log-search"
                 type="search"
                 placeholder="Search"
@@ -386,8 +386,8 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
                     }
                 }
             />
-            <button class="button quiet small only-icon" type="button" aria-label="Previous hit" disabled=none on:click=move |_| go(false)>{icon(Icon::Up)}</button>
-            <button class="button quiet small only-icon" type="button" aria-label="Next hit" disabled=none on:click=move |_| go(true)>{icon(Icon::Down)}</button>
+            <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Previous hit" disabled=none on:click=move |_| go(false)>{icon(Icon::Up)}</button>
+            <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Next hit" disabled=none on:click=move |_| go(true)>{icon(Icon::Down)}</button>
             <Toggle on=search.any_case shape=Icon::Search word="Any case" hint="Find large and small letters alike"/>
             <span class="muted" role="status">{move || search.said()}</span>
             <span class="grow"></span>
@@ -403,7 +403,7 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
 fn Toggle(on: RwSignal<bool>, shape: Icon, word: &'static str, hint: &'static str) -> impl IntoView {
     view! {
         <button
-            class="button small"
+            class="button small needs-scripts"
             type="button"
             title=hint
             aria-pressed=move || if on.get() { "true" } else { "false" }

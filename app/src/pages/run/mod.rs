@@ -21,7 +21,7 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::json::DataView;
 use crate::parts::provenance::ProvenanceTable;
 use crate::parts::rows::counted;
-use crate::parts::{Dialog, DialogHandle, Feed, Icon, ProblemNotice, RunPill, Same, Typed, icon, load};
+use crate::parts::{Dialog, DialogHandle, Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, load_one};
 use crate::places;
 use log::{Log, LogView};
 
@@ -34,7 +34,7 @@ pub fn RunPage() -> impl IntoView {
     let params = use_params_map();
     let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
     let run = Resource::new(move || id.get(), by_text);
-    load(run, |(first, part)| view! { <Loaded first part/> })
+    load_one(run, (places::RUNS, "All runs"), |(first, part)| view! { <Loaded first part/> })
 }
 
 async fn by_text(id: String) -> Answer<(RunView, LogPart)> {
@@ -105,6 +105,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
     let run = feed.value();
     let dialog = DialogHandle::new();
     let cancel = ServerAction::<Cancel>::new();
+    let refused = Refused::of(cancel).is_here();
     when_done(cancel, move |()| {
         dialog.close();
         feed.now();
@@ -135,7 +136,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
             </div>
             <div class="buttons">{button}</div>
         </div>
-        <Dialog id="cancel-run" title="Cancel this run?".to_owned() handle=dialog>
+        <Dialog id="cancel-run" title="Cancel this run?".to_owned() handle=dialog refused=refused>
             <ActionForm action=cancel attr:class="form">
                 <input type="hidden" name="run" value=id/>
                 <div class="body">

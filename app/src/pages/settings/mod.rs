@@ -10,7 +10,7 @@ use api::people::Grant;
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
 
-use crate::parts::Typed;
+use crate::parts::{Refused, Typed};
 use crate::places;
 
 /// The permission to decide about people.
@@ -63,10 +63,22 @@ fn granted(typed: Typed) -> Vec<Grant> {
 
 /// The boxes and the field that say what somebody may. `id` tells the forms of one page apart.
 #[component]
-fn GrantFields(id: &'static str, grants: Vec<Grant>, service: bool) -> impl IntoView {
-    let has = |word: &str| grants.iter().any(|grant| grant.deployment.is_none() && grant.permission == word);
+fn GrantFields(
+    id: &'static str,
+    grants: Vec<Grant>,
+    service: bool,
+    /// What was ticked and typed before, where it was refused.
+    #[prop(optional)]
+    refused: Option<Refused>,
+) -> impl IntoView {
+    let refused = refused.filter(Refused::is_here);
+    let has = |word: &str| match &refused {
+        Some(refused) => refused.typed(word).is_some(),
+        None => grants.iter().any(|grant| grant.deployment.is_none() && grant.permission == word),
+    };
     let inside = grants.iter().filter_map(|grant| Some(format!("{} {}", grant.permission, grant.deployment.as_ref()?)));
-    let inside: Vec<String> = inside.collect();
+    let said = inside.collect::<Vec<String>>().join("\n");
+    let inside = refused.as_ref().map_or(said, |refused| refused.typed_or("inside", ""));
     let choices = [
         ("viewer", "viewer", "looks at everything but secrets"),
         ("operator", "operator", "proposes, commits what is approved, retries, holds"),
@@ -92,7 +104,7 @@ fn GrantFields(id: &'static str, grants: Vec<Grant>, service: bool) -> impl Into
         </fieldset>
         <div class="field">
             <label for=area.clone()>"In single deployments, and in all below them"</label>
-            <textarea class="input mono" id=area name="inside" rows="3" spellcheck="false" placeholder="operator web">{inside.join("\n")}</textarea>
+            <textarea class="input mono" id=area name="inside" rows="3" spellcheck="false" placeholder="operator web">{inside}</textarea>
             <span class="hint">"One in each line: viewer, operator or reviewer, then the deployment."</span>
         </div>
     }

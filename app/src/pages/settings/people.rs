@@ -15,7 +15,7 @@ use crate::failure::Answer;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Icon, ProblemNotice, Same, Typed, icon};
+use crate::parts::{Empty, Icon, ProblemNotice, Refused, Same, Typed, icon};
 use crate::places;
 
 /// The list of people.
@@ -133,6 +133,7 @@ fn Accounts(kind: AccountKind) -> impl IntoView {
 #[component]
 fn Add(kind: AccountKind, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddPerson>::new();
+    let refused = Refused::of(add);
     when_done(add, move |_| added.run(()));
     let service = kind == AccountKind::Service;
     let (title, about) = match service {
@@ -159,10 +160,10 @@ fn Add(kind: AccountKind, added: Callback<()>) -> impl IntoView {
                     <input type="hidden" name="kind" value=kind.as_str()/>
                     <div class="field">
                         <label for="person-name">"Name"</label>
-                        <input class="input" id="person-name" name="name" required maxlength="96" autocomplete="off" spellcheck="false" placeholder="ada"/>
+                        <input class="input" id="person-name" name="name" required maxlength="96" autocomplete="off" spellcheck="false" placeholder="ada" value=refused.typed("name")/>
                         <span class="hint">"Lower case letters, digits, '.', '_', '@' and '-'. It stays theirs for ever."</span>
                     </div>
-                    <GrantFields id="add" grants=Vec::new() service/>
+                    <GrantFields id="add" grants=Vec::new() service refused=refused.clone()/>
                     <ProblemNotice problem=problem_of(add)/>
                     <Same of=move |typed: Typed| vec![api::calls::add_person(&typed.or("name", "NAME"), kind, &granted(typed))]/>
                     {made}

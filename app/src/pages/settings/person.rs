@@ -13,7 +13,7 @@ use crate::calls::people::{self, ChangeGrants, NewLink, SetDisabled};
 use crate::clock::Moment;
 use crate::failure::Failure;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one};
 
 type Found = (PersonView, Vec<TokenView>);
 
@@ -36,7 +36,7 @@ pub fn PersonPage() -> impl IntoView {
             <h1>"Account"</h1>
             <Sections/>
         </div>
-        {load(found, move |first| view! { <Shown first/> })}
+        {load_one(found, (places::PEOPLE, "All people"), move |first| view! { <Shown first/> })}
     }
     .into_any()
 }
@@ -109,12 +109,15 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
                 <button class="button" type="submit" disabled=move || disable.pending().get()>{word}</button>
             </ActionForm>
             {(!service).then(|| view! {
-                <ActionForm action=link>
+                <ActionForm action=link attr:class="needs-scripts">
                     <input type="hidden" name="person" value=id.to_string()/>
                     <button class="button" type="submit" disabled=move || link.pending().get()>"New one-time link"</button>
                 </ActionForm>
             })}
         </div>
+        {(!service).then(|| view! {
+            <p class="no-scripts muted">"Without scripts a new link can’t be shown here, so none is made: ask POST /api/v1/people/ID/link."</p>
+        })}
         <ProblemNotice problem=problem_of(disable)/>
         <ProblemNotice problem=problem_of(link)/>
         <Same of=move |_: Typed| {

@@ -1,4 +1,5 @@
-//! A person's tokens, and the way to another one.
+//! A person's tokens, and the way to another one. A token is shown once, and only scripts can show it: so without them none is made, neither by
+//! the form, which is not there, nor by whoever posts it before the page is taken over.
 
 use api::calls::Call;
 use api::limits;
@@ -10,7 +11,7 @@ use leptos::prelude::*;
 use crate::calls::people::{MakeToken, RevokeToken};
 use crate::clock::Moment;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
+use crate::parts::{Icon, ProblemNotice, Refused, Same, Typed, icon};
 
 /// The card. `person`: the service account that it is about; None: oneself.
 #[component]
@@ -87,6 +88,7 @@ fn made_by(typed: Typed, person: Option<PersonId>) -> Call {
 #[component]
 fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl IntoView {
     let make = ServerAction::<MakeToken>::new();
+    let refused = Refused::of(make);
     when_done(make, move |_| changed.run(()));
     let made = move || {
         let made = make.value().get().and_then(Result::ok)?;
@@ -97,7 +99,9 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
             </div>
         })
     };
-    let choice = |name: &'static str, about: &'static str, checked: bool| {
+    let before = refused.clone();
+    let choice = move |name: &'static str, about: &'static str, usual: bool| {
+        let checked = if before.is_here() { before.typed(name).is_some() } else { usual };
         view! {
             <li>
                 <label class="choice">
@@ -108,11 +112,12 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
         }
     };
     view! {
-        <ActionForm action=make attr:class="form">
+        <p class="no-scripts muted">"Without scripts a new token can’t be shown here, so none is made: ask POST /api/v1/tokens."</p>
+        <ActionForm action=make attr:class="form needs-scripts">
             {person.map(|person| view! { <input type="hidden" name="person" value=person.to_string()/> })}
             <div class="field">
                 <label for="token-name">"New token"</label>
-                <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="What it is for"/>
+                <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="What it is for" value=refused.typed("name")/>
             </div>
             <fieldset class="field">
                 <legend>"What it may"</legend>
@@ -124,11 +129,11 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
             </fieldset>
             <div class="field">
                 <label for="token-deployment">"Only in the deployment"</label>
-                <input class="input" id="token-deployment" name="deployment" autocomplete="off" spellcheck="false" placeholder="wherever the account may"/>
+                <input class="input" id="token-deployment" name="deployment" autocomplete="off" spellcheck="false" placeholder="wherever the account may" value=refused.typed("deployment")/>
             </div>
             <div class="field">
                 <label for="token-days">"Days that it holds"</label>
-                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder="90"/>
+                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder="90" value=refused.typed("days")/>
                 <span class="hint">"At most " {limits::API_TOKEN_DAYS} "."</span>
             </div>
             <ProblemNotice problem=problem_of(make)/>
@@ -137,7 +142,6 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
             <div class="buttons">
                 <button class="button" type="submit" disabled=move || make.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
             </div>
-            <noscript><p class="muted">"Without scripts a new token can't be shown here: ask POST /api/v1/tokens."</p></noscript>
         </ActionForm>
     }
     .into_any()
