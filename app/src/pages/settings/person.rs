@@ -14,6 +14,7 @@ use crate::clock::Moment;
 use crate::failure::Failure;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one};
+use crate::places;
 
 type Found = (PersonView, Vec<TokenView>);
 
