@@ -11,12 +11,15 @@ use crate::parts::{Icon, icon};
 pub const NAME_COOKIE: &str = "gantry_name";
 
 /// The name that was typed before, where the page says that it or the password was wrong.
+#[cfg(feature = "ssr")]
 fn typed_before(is_refused: bool) -> Option<String> {
-    #[cfg(feature = "ssr")]
-    return is_refused.then(|| crate::respond::cookie(NAME_COOKIE)).flatten();
-    // The field has it from the server; no script reads it.
-    #[cfg(not(feature = "ssr"))]
-    is_refused.then_some(None).flatten()
+    is_refused.then(|| crate::respond::cookie(NAME_COOKIE)).flatten()
+}
+
+/// The field has it from the server; no script reads it.
+#[cfg(not(feature = "ssr"))]
+fn typed_before(_: bool) -> Option<String> {
+    None
 }
 
 /// Takes a name and a password, or a one-time sign-in. The forms are plain ones; the server owns where they go. Whoever follows a link

@@ -20,7 +20,7 @@ use engine::blueprint::difference::Sides;
 use engine::gate::Policy;
 use engine::ids::*;
 use fake::Fake;
-use serve::{get, post};
+use serve::{get, get_with, post};
 
 #[tokio::test]
 async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
@@ -40,9 +40,9 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
     get(&fake, "/sign-in?next=https://example.com").await.says_not(&["example.com"]);
 
     let cookie = [("cookie", "gantry_name=ada")];
-    let again = crate::serve::get_with(&fake, "/sign-in?problem=wrong", &cookie).await;
+    let again = get_with(&fake, "/sign-in?problem=wrong", &cookie).await;
     again.says(&["value=\"ada\"", "Name or password is wrong"]);
-    crate::serve::get_with(&fake, "/sign-in", &cookie).await.says_not(&["value=\"ada\""]);
+    get_with(&fake, "/sign-in", &cookie).await.says_not(&["value=\"ada\""]);
 
     let refused = get(&fake, "/sign-in?problem=used").await;
     assert_eq!(refused.status, 403);
@@ -768,10 +768,10 @@ async fn nothing_that_the_content_policy_forbids_is_rendered() {
 #[tokio::test]
 async fn the_readers_colours_are_in_the_page_before_it_is_drawn() {
     let fake = Fake::new(|_| {});
-    serve::get_with(&fake, "/deployments", &[("cookie", "a=b; gantry_theme=dark")])
+    get_with(&fake, "/deployments", &[("cookie", "a=b; gantry_theme=dark")])
         .await
         .says(&["<html lang=\"en\" data-theme=\"dark\">"]);
-    serve::get_with(&fake, "/deployments", &[("cookie", "gantry_theme=x")]).await.says(&["<html lang=\"en\">"]);
+    get_with(&fake, "/deployments", &[("cookie", "gantry_theme=x")]).await.says(&["<html lang=\"en\">"]);
 }
 
 fn replanned(after: Option<i64>) -> Replanned {
