@@ -14,7 +14,7 @@ use crate::failure::Answer;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, heed, icon};
+use crate::parts::{Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, in_area};
 use crate::places;
 use crate::reader::OPERATOR;
 
@@ -222,11 +222,7 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
                     </div>
                     <div class="field">
                         <label for="import-text">"Content"</label>
-                        {match refused.typed("text") {
-                            // Without a text there is none in it: an empty one would leave a space there.
-                            None => view! { <textarea class="area code" id="import-text" name="text" required spellcheck="false"></textarea> }.into_any(),
-                            Some(text) => view! { <textarea class="area code" id="import-text" name="text" required spellcheck="false">{text}</textarea> }.into_any(),
-                        }}
+                        <textarea class="area code" id="import-text" name="text" required spellcheck="false">{in_area(refused.typed_or("text", ""))}</textarea>
                     </div>
                     {result}
                     <ProblemNotice problem=problem_of(import)/>
