@@ -247,8 +247,15 @@ test('a child deployment is made, and a node moves into it', { timeout: 90_000 }
   await trayChip('n6').click();
   await page.locator('.tray').getByRole('button', { name: 'Move…' }).click();
   const move = dialog('Move n6');
-  assert.ok(await move.getByLabel(/^web it is there already/).isDisabled());
-  await move.getByLabel(/^web-canary/).check();
+  const to = move.getByLabel('To the deployment');
+  await to.fill('web');
+  await move.getByText('It is there already.').waitFor();
+  assert.ok(await put(move).isDisabled());
+  await to.fill('elsewhere');
+  await move.getByText('There is no deployment of this name here or below.').waitFor();
+  await to.fill('web-c');
+  await move.locator('datalist option[value="web-canary"]').waitFor({ state: 'attached' });
+  await to.fill('web-canary');
   // It carries what is bound in web, which is above the new one: so it may go there.
   await move.getByText('n6 moves from web to web-canary.').waitFor();
   await assertAccessible(page);

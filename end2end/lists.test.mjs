@@ -115,6 +115,25 @@ test('a word that a list does not read is said, and left out by a link', { timeo
   page.problems.length = 0;
 });
 
+test('numbers stand below their heads, and a long crumb ends in an ellipsis', { timeout: 60_000 }, async () => {
+  await visit(page, '/deployments');
+  const align = (of) => of.evaluate((cell) => getComputedStyle(cell).textAlign);
+  assert.equal(await align(page.getByRole('columnheader', { name: 'Nodes' })), 'right');
+  assert.equal(await align(page.locator('td[data-label="Nodes"]').first()), 'right');
+  await visit(page, '/nodes?filter=list');
+  const [name] = await names();
+  await visit(page, `/nodes/${name}`);
+  await page.setViewportSize({ width: 390, height: 844 });
+  const crumbs = page.getByRole('navigation', { name: 'Where you are' });
+  const last = crumbs.locator('li').last().locator('.clip');
+  assert.equal(await last.getAttribute('title'), name);
+  const [box, all] = [await last.boundingBox(), await crumbs.boundingBox()];
+  assert.ok(box.x + box.width <= all.x + all.width + 1, 'it ends within its room');
+  assert.ok(box.width > 30, 'and can be read');
+  await page.setViewportSize({ width: 1440, height: 900 });
+  assertQuiet(page);
+});
+
 test('without scripts a list is sorted, filtered and paged', { timeout: 60_000 }, async () => {
   const plain = await openPage(browser, { ...gantry, scripts: false });
   await plain.context().addCookies(await page.context().cookies());

@@ -55,7 +55,7 @@ pub(crate) async fn keep(request: Request, next: Next) -> Response {
 fn kept_of(request: &Request) -> Option<&'static [&'static str]> {
     let path = request.uri().path();
     let (_, names) = KEPT.into_iter().find(|(call, _)| *call == path)?;
-    let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let text = |name: header::HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
     let wants_page = text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     let said = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     let is_short = said.or_else(|| request.body().size_hint().upper()).is_some_and(|length| length <= MOST as u64);

@@ -248,8 +248,8 @@ fn Crumbs() -> impl IntoView {
 
 fn crumb((name, link): (String, Option<String>)) -> impl IntoView {
     match link {
-        Some(link) => view! { <li><a href=link>{name}</a></li> }.into_any(),
-        None => view! { <li aria-current="page" class="clip">{name}</li> }.into_any(),
+        Some(link) => view! { <li><a href=link class="clip" title=name.clone()>{name}</a></li> }.into_any(),
+        None => view! { <li aria-current="page"><span class="clip" title=name.clone()>{name}</span></li> }.into_any(),
     }
 }
 

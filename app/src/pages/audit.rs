@@ -53,6 +53,7 @@ impl ListPage for Entries {
         Field::moment("until", "Until (UTC)", "until"),
     ];
     const WORDS: &'static [&'static str] = &[CHECK, LINK];
+    const NUMBERS: &'static [Part] = &[Part::Sealed];
     const SORTS: &'static [(AuditSort, &'static str)] = &[(AuditSort::At, "when")];
     const SAME: List = List::Audit;
 
@@ -108,8 +109,8 @@ impl ListPage for Entries {
         let more = is_more.then(|| {
             let (text, label) = (pretty(&detail), format!("More of entry {id}"));
             view! {
-                <details class="about">
-                    <summary aria-label=label>"More"</summary>
+                <details class="more">
+                    <summary aria-label=label>{icon(Icon::Right)} "More"</summary>
                     <pre tabindex="0">{text}</pre>
                 </details>
             }
@@ -124,7 +125,7 @@ impl ListPage for Entries {
                 {with.cell(Part::Who, "", view! { <a href=by>{who}</a> })}
                 {with.cell(Part::What, "", view! { <a href=of_action>{action}</a> })}
                 {with.cell(Part::ToWhat, "", view! { <div>{subject} {more}</div> })}
-                {with.cell(Part::Sealed, "number", seal)}
+                {with.cell(Part::Sealed, "", seal)}
             </tr>
         }
         .into_any()

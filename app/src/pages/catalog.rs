@@ -14,7 +14,7 @@ use crate::failure::Answer;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, heed, icon};
+use crate::parts::{Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, in_area};
 use crate::places;
 use crate::reader::OPERATOR;
 
@@ -61,6 +61,7 @@ impl ListPage for Versions {
     const NAMES: (&'static str, &'static str) = ("barclamp", "barclamps");
     const PLACE: &'static str = "after";
     const FIELDS: &'static [Field] = &[Field::text("filter", "Name contains", "name contains")];
+    const NUMBERS: &'static [Part] = &[Part::Roles];
     const SORTS: &'static [(BarclampSort, &'static str)] =
         &[(BarclampSort::Name, "name"), (BarclampSort::Imported, "imported"), (BarclampSort::Roles, "roles")];
     const TOPICS: &'static [Topic] = &[Topic::Targets];
@@ -117,7 +118,7 @@ impl ListPage for Versions {
             <tr>
                 <td><div><b>{move || version.read().barclamp.to_string()}</b> {move || about(&version.read().description)}</div></td>
                 {with.cell(Part::Version, "", which)}
-                {with.cell(Part::Roles, "number", move || version.read().roles)}
+                {with.cell(Part::Roles, "", move || version.read().roles)}
                 {with.cell(Part::UsedBy, "", view! { <span>{used}</span> })}
                 {with.cell(Part::Lacks, "", move || lacks(&version.read()))}
                 {with.cell(Part::Imported, "muted", imported)}
@@ -188,7 +189,7 @@ fn about(text: &str) -> AnyView {
     }
     view! {
         <details class="muted about">
-            <summary><span class="first">{first} "…"</span> <span class="all">"Less"</span></summary>
+            <summary>{icon(Icon::Right)} <span class="first">{first} "…"</span> <span class="all">"Less"</span></summary>
             <p>{text.to_owned()}</p>
         </details>
     }
@@ -221,11 +222,7 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
                     </div>
                     <div class="field">
                         <label for="import-text">"Content"</label>
-                        {match refused.typed("text") {
-                            // Without a text there is none in it: an empty one would leave a space there.
-                            None => view! { <textarea class="area code" id="import-text" name="text" required spellcheck="false"></textarea> }.into_any(),
-                            Some(text) => view! { <textarea class="area code" id="import-text" name="text" required spellcheck="false">{text}</textarea> }.into_any(),
-                        }}
+                        <textarea class="area code" id="import-text" name="text" required spellcheck="false">{in_area(refused.typed_or("text", ""))}</textarea>
                     </div>
                     {result}
                     <ProblemNotice problem=problem_of(import)/>

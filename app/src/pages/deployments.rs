@@ -82,6 +82,7 @@ impl ListPage for AllDeployments {
             ]
         }),
     ];
+    const NUMBERS: &'static [Part] = &[Part::Nodes, Part::Changed];
     const SORTS: &'static [(DeploymentSort, &'static str)] = &[
         (DeploymentSort::Tree, "tree"),
         (DeploymentSort::Name, "name"),
@@ -162,9 +163,9 @@ impl ListPage for AllDeployments {
                     </span>
                 </td>
                 {with.cell(Part::Steps, "", move || view! { <Counts counts=deployment.read().steps/> })}
-                {with.cell(Part::Nodes, "number", move || deployment.read().nodes)}
+                {with.cell(Part::Nodes, "", move || deployment.read().nodes)}
                 {with.cell(Part::UnderWay, "", view! { <span class="buttons">{under_way}</span> })}
-                {with.cell(Part::Changed, "number muted", changed)}
+                {with.cell(Part::Changed, "muted", changed)}
             </tr>
         }
         .into_any()

@@ -24,7 +24,7 @@ use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::Alone;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::json::DataView;
-use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, load_one, mark};
+use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, in_area, load_one, mark};
 use crate::places;
 
 /// Topics that one page listens to for the deployments of what a node carries.
@@ -330,7 +330,7 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
         view! {
             <div class="field">
                 <label for="change-hints">"Hints"</label>
-                <textarea class="area code" id="change-hints" name="hints" rows="4" spellcheck="false" autocomplete="off">{text}</textarea>
+                <textarea class="area code" id="change-hints" name="hints" rows="4" spellcheck="false" autocomplete="off">{in_area(text)}</textarea>
                 <span class="hint">"A JSON object. Settled with the first commit on this node."</span>
             </div>
         }

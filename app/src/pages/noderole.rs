@@ -22,7 +22,7 @@ use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::json::{DataEditor, DataView, Draft};
 use crate::parts::provenance::ProvenanceTable;
 use crate::parts::rows::counted;
-use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, StatePill, Typed, icon, load_one, mark};
+use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, StatePill, Typed, icon, load, mark};
 use crate::places;
 
 /// A noderole's own page.
@@ -44,8 +44,8 @@ pub fn NoderolePage() -> impl IntoView {
             <Details first edited=Callback::new(|()| {})/>
         }
     };
-    // Noderoles have no list but their nodes'.
-    load_one(noderole, (places::NODES, "All nodes"), show)
+    // Noderoles have no list of their own: they stand on boards.
+    load(noderole, show)
 }
 
 async fn by_text(id: String) -> Answer<NoderoleView> {

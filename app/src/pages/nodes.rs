@@ -379,7 +379,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                         <span class="hint">"The folder that stands for the node's file system: on the worker's machine, or there when it is reached by SSH. There it may be left empty: then it is all of it."</span>
                     </div>
                     <details class="more" open=is_far>
-                        <summary>"Reached by SSH"</summary>
+                        <summary>{icon(Icon::Right)} "Reached by SSH"</summary>
                         <div class="fields">
                             <div class="field">
                                 <label for="node-address">"Addresses"</label>

@@ -150,6 +150,7 @@ impl ListPage for Changes {
         Field::text("text", "Title or name contains", "title or name contains"),
     ];
     const WORDS: &'static [&'static str] = &[STATE, WHOSE];
+    const NUMBERS: &'static [Part] = &[Part::Approvals];
     const SORTS: &'static [(ReviewSort, &'static str)] =
         &[(ReviewSort::Submitted, "submitted"), (ReviewSort::Title, "title")];
     const TOPICS: &'static [Topic] = &[Topic::Reviews, Topic::Targets];
@@ -368,7 +369,7 @@ fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
                 </div>
             </td>
             {with.cell(Part::State, "", move || view! { <ReviewPill state=review.read().state/> })}
-            {with.cell(Part::Approvals, "number", approvals)}
+            {with.cell(Part::Approvals, "", approvals)}
             {with.cell(Part::By, "", move || review.read().authors.join(", "))}
             {with.cell(Part::Submitted, "muted", move || view! { <Moment at=review.read().at/> })}
         </tr>

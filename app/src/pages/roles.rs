@@ -40,6 +40,7 @@ impl ListPage for AllRoles {
         Field::text("filter", "Name or description", "name or description contains"),
         Field::text("barclamp", "Barclamp", "barclamp is"),
     ];
+    const NUMBERS: &'static [Part] = &[Part::Requires, Part::Bound];
     const SORTS: &'static [(RoleSort, &'static str)] = &[
         (RoleSort::Name, "name"),
         (RoleSort::Barclamp, "barclamp"),
@@ -106,8 +107,8 @@ impl ListPage for AllRoles {
                 {with.cell(Part::Barclamp, "", barclamp)}
                 {with.cell(Part::Jig, "", move || role.read().jig.to_string())}
                 {with.cell(Part::Flags, "", move || role.read().flags.join(", "))}
-                {with.cell(Part::Requires, "number", move || role.read().requires)}
-                {with.cell(Part::Bound, "number", bound)}
+                {with.cell(Part::Requires, "", move || role.read().requires)}
+                {with.cell(Part::Bound, "", bound)}
             </tr>
         }
         .into_any()

@@ -48,6 +48,7 @@ impl ListPage for AllRuns {
         Field::text("role", "Role", "role is"),
         Field::text("worker", "Worker", "worker is"),
     ];
+    const NUMBERS: &'static [Part] = &[Part::Took];
     const SORTS: &'static [(RunSort, &'static str)] =
         &[(RunSort::Queued, "queued"), (RunSort::State, "state"), (RunSort::Took, "took")];
     const TOPICS: &'static [Topic] = &[Topic::Runs];
@@ -117,7 +118,7 @@ impl ListPage for AllRuns {
                 {with.cell(Part::Noderole, "", noderole)}
                 {with.cell(Part::Deployment, "", deployment)}
                 {with.cell(Part::Worker, "", move || run.read().worker.clone())}
-                {with.cell(Part::Took, "number", took)}
+                {with.cell(Part::Took, "", took)}
                 {with.cell(Part::Queued, "muted", move || view! { <Moment at=run.read().queued/> })}
             </tr>
         }

@@ -202,7 +202,7 @@ fn one(group: Memo<WaitingGroup>, of: StoredValue<WaitingWanted>) -> impl IntoVi
                     <tr>
                         <th scope="col">"Step"</th>
                         <th scope="col">"State"</th>
-                        <th scope="col">"Waits"</th>
+                        <th scope="col" class="number">"Waits"</th>
                         <th scope="col">"For what"</th>
                         <th scope="col">"Freed by"</th>
                     </tr>

@@ -2,7 +2,8 @@
 //!
 //! There may be more deployments than anybody chooses from, so it is a text: whatever there is can be named, with scripts and without. The
 //! browser offers names beside it, some at a time: those that the page came with, and, where scripts run, those that have in them what is
-//! typed. Offers are a convenience: a name that is not among them is as good, and what there is not is refused by whoever gets it.
+//! typed. Offers are a convenience: a name that is not among them is as good, and what there is not is refused by whoever gets it. Where the
+//! page knows all that may be named, it offers of these alone, and asks nobody.
 
 use std::time::Duration;
 
@@ -17,6 +18,12 @@ use crate::calls;
 /// How long typing rests before the server is asked.
 const REST: Duration = Duration::from_millis(120);
 
+/// Names that are offered at once of those that the page knows; more of a name finds the others.
+const OFFERED: usize = 50;
+
+/// A name that may be chosen, and what is said of it.
+pub type Offer = (String, Option<&'static str>);
+
 /// The field, without a label.
 #[component]
 pub fn DeploymentField(
@@ -30,9 +37,17 @@ pub fn DeploymentField(
     /// What is offered before anything is typed.
     #[prop(default = Vec::new())]
     first: Vec<DeploymentSummary>,
+    /// All that may be named.
+    #[prop(optional)]
+    among: Option<Memo<Vec<Offer>>>,
 ) -> impl IntoView {
     let offered = RwSignal::new(first);
-    let ask = offering(offered);
+    let fetch = offering(offered);
+    let ask = move |text: String| {
+        if among.is_none() {
+            fetch(text);
+        }
+    };
     let list = format!("{id}-offered");
     let type_in = move |text: String| {
         if let Some(typed) = typed {
@@ -40,10 +55,11 @@ pub fn DeploymentField(
         }
         ask(text);
     };
-    let option = |deployment: DeploymentSummary| {
-        let about = deployment.proposal.map(|_| "has an open proposal");
-        view! { <option value=deployment.name.to_string()>{about}</option> }
+    let offers = move || match among {
+        Some(among) => fitting(&among.read(), &value.read()),
+        None => offered.read().iter().map(found).collect(),
     };
+    let option = |(name, about): Offer| view! { <option value=name>{about}</option> };
     view! {
         <input
             class="input"
@@ -58,9 +74,19 @@ pub fn DeploymentField(
             on:focus=move |event| ask(event_target_value(&event))
             on:input=move |event| type_in(event_target_value(&event))
         />
-        <datalist id=list>{move || offered.get().into_iter().map(option).collect_view()}</datalist>
+        <datalist id=list>{move || offers().into_iter().map(option).collect_view()}</datalist>
     }
     .into_any()
+}
+
+fn found(deployment: &DeploymentSummary) -> Offer {
+    (deployment.name.to_string(), deployment.proposal.map(|_| "has an open proposal"))
+}
+
+/// The offers with a text in their names; some of them.
+fn fitting(among: &[Offer], text: &str) -> Vec<Offer> {
+    let wanted = text.trim();
+    among.iter().filter(|(name, _)| name.contains(wanted)).take(OFFERED).cloned().collect()
 }
 
 /// Asks for names with a text in them once nothing more is typed; an answer that comes after the next question is dropped.
@@ -86,5 +112,18 @@ fn offering(offered: RwSignal<Vec<DeploymentSummary>>) -> impl Fn(String) + Copy
             });
         };
         set_timeout(ask, REST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_page_knows_is_offered_by_any_part_of_its_name_and_never_all_of_it() {
+        let among: Vec<Offer> = (0..200).map(|n| (format!("web-{n}"), None)).collect();
+        assert_eq!(fitting(&among, "").len(), OFFERED);
+        assert_eq!(fitting(&among, " web-199 "), [("web-199".to_owned(), None)]);
+        assert!(fitting(&among, "db").is_empty());
     }
 }

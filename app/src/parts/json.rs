@@ -3,6 +3,7 @@
 use leptos::prelude::*;
 use serde_json::Value;
 
+use super::area::in_area;
 use super::form::Fields;
 use super::icon::{Icon, icon};
 use crate::check::{self, Fault, Purpose};
@@ -96,7 +97,7 @@ pub fn DataEditor(
                     aria-invalid=move || (!draft.is_fine()).then_some("true")
                     aria-describedby=faults_id.clone()
                 >
-                    {draft.text.get_untracked()}
+                    {in_area(draft.text.get_untracked())}
                 </textarea>
                 <div id=faults_id aria-live="polite">{move || verdict(&draft.faults.get())}</div>
             </div>

@@ -370,7 +370,13 @@ impl<C: Column> Shown<C> {
 }
 
 /// The head of a column that the list can be sorted by. `falling` is the way in which the first press sorts.
-pub fn head<S: Sort>(listed: &Listed<S>, by: S, label: &'static str, falling: bool) -> AnyView {
+pub fn head<S: Sort>(
+    listed: &Listed<S>,
+    by: S,
+    label: &'static str,
+    falling: bool,
+    class: Option<&'static str>,
+) -> AnyView {
     let order = listed.order().unwrap_or_default();
     let is_here = order.by == by;
     let to = Order { by, falling: if is_here { !order.falling } else { falling } };
@@ -381,7 +387,7 @@ pub fn head<S: Sort>(listed: &Listed<S>, by: S, label: &'static str, falling: bo
     };
     let title = if is_here { "Turn the order round".to_owned() } else { format!("Sort by {}", label.to_lowercase()) };
     view! {
-        <th scope="col" aria-sort=sorted>
+        <th scope="col" aria-sort=sorted class=class>
             <a class="sort" href=listed.sorted(to) title=title>{label} {arrow.map(icon)}</a>
         </th>
     }
@@ -389,8 +395,8 @@ pub fn head<S: Sort>(listed: &Listed<S>, by: S, label: &'static str, falling: bo
 }
 
 /// The head of a column that the list can't be sorted by.
-pub fn plain_head(label: &'static str) -> AnyView {
-    view! { <th scope="col">{label}</th> }.into_any()
+pub fn plain_head(label: &'static str, class: Option<&'static str>) -> AnyView {
+    view! { <th scope="col" class=class>{label}</th> }.into_any()
 }
 
 /// The form that filters a list: it asks for `fields` and for the order, and keeps the columns and which list it is. It stays where it is
@@ -559,7 +565,7 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
     let path = listed.read_untracked().path.clone();
     view! {
         <details class="more choose">
-            <summary>"Columns"</summary>
+            <summary>{icon(Icon::Right)} "Columns"</summary>
             <Ask place=path class="fields" role="form">
                 {kept}
                 {first}

@@ -119,6 +119,8 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     const FIELDS: &'static [Field];
     /// Words of its page's address that are none of the form's: which list it is, or what stands beside it.
     const WORDS: &'static [&'static str] = &[];
+    /// Columns of numbers: they stand at the right, below their heads.
+    const NUMBERS: &'static [Self::Part] = &[];
     /// Its orders as the form names them.
     const SORTS: &'static [(Self::Sort, &'static str)];
     /// What tells that it changed.
@@ -220,11 +222,17 @@ impl<P: ListPage> Copy for With<P> {}
 impl<P: ListPage> With<P> {
     /// The cell of a column, if that is shown. On a narrow screen the column's head stands before it.
     pub fn cell(self, column: P::Part, class: &'static str, content: impl IntoView + 'static) -> Option<AnyView> {
+        let class = [number::<P>(column).unwrap_or_default(), class].join(" ").trim().to_owned();
         self.shown.has(column).then(|| cell(column.label(), class, content.into_any()))
     }
 }
 
-fn cell(label: &'static str, class: &'static str, content: AnyView) -> AnyView {
+/// How a column of numbers is marked, its head and its cells alike.
+fn number<P: ListPage>(column: P::Part) -> Option<&'static str> {
+    P::NUMBERS.contains(&column).then_some("number")
+}
+
+fn cell(label: &'static str, class: String, content: AnyView) -> AnyView {
     let class = (!class.is_empty()).then_some(class);
     view! { <td data-label=label class=class>{content}</td> }.into_any()
 }
@@ -345,10 +353,10 @@ fn framed(style: &'static str, caption: Memo<Option<String>>, heads: AnyView, bo
 
 fn heads<P: ListPage>(listed: &Listed<P::Sort>, with: With<P>) -> AnyView {
     let one = |column: &P::Part| match P::sorted_by(*column) {
-        Some((by, falling)) => head(listed, by, column.label(), falling),
-        None => plain_head(column.label()),
+        Some((by, falling)) => head(listed, by, column.label(), falling, number::<P>(*column)),
+        None => plain_head(column.label(), number::<P>(*column)),
     };
     let all = P::Part::EVERY.iter().filter(|column| with.shown.has(**column)).map(one).collect_view();
-    let commands = P::COMMANDS.filter(|_| with.may).map(plain_head);
+    let commands = P::COMMANDS.filter(|_| with.may).map(|label| plain_head(label, None));
     view! { {all} {commands} }.into_any()
 }

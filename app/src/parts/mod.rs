@@ -1,6 +1,7 @@
 //! What pages are made of.
 
 pub mod act;
+mod area;
 mod ask;
 pub mod badge;
 mod deployment_field;
@@ -23,6 +24,7 @@ pub mod rows;
 pub mod same;
 
 pub use act::act;
+pub use area::in_area;
 pub use ask::Ask;
 pub use badge::{Counts, RunPill, StatePill, mark};
 pub use deployment_field::DeploymentField;

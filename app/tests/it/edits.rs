@@ -201,3 +201,15 @@ async fn a_reason_that_was_not_enough_stays_in_its_dialog() {
     assert!(dialog.split('>').next().is_some_and(|tag| tag.contains(" open")), "{dialog}");
     page.says(&["value=\"Because\"", "value=\"7\""]);
 }
+
+#[tokio::test]
+async fn what_comes_back_in_an_address_is_text_and_no_markup() {
+    let fake = Fake::new(|_| {});
+    // A form without its text is refused before anything is done.
+    let location = post(&fake, "/call/import", "path=demo.yml").await.location.expect("the way back");
+    let problem = location.split_once('?').expect("the problem").1;
+    let typed = "typed.path=%22%3E%3Cb%20id%3Dodd%3E&typed.text=%3C%2Ftextarea%3E%3Cb%20id%3Dodd%3E%26amp%3B";
+    let page = get(&fake, &format!("/catalog?{typed}&{problem}")).await;
+    page.says(&["&lt;/textarea>&lt;b id=odd>&amp;amp;"]);
+    page.says_not(&["<b id=odd>"]);
+}

@@ -194,6 +194,22 @@ async fn a_list_has_the_heads_that_it_says_and_each_sorts_within_what_is_asked_f
 }
 
 #[tokio::test]
+async fn numbers_and_their_heads_are_marked_alike() {
+    for (path, numbers) in [("/deployments", ["Nodes", "Changed by"]), ("/catalog/roles", ["Requires", "Noderoles"])] {
+        let page = get(&Fake::new(|_| {}), path).await;
+        let heads = between(&page, "<thead", "</thead>");
+        let marked =
+            heads.split("<th ").filter(|head| head.split('>').next().is_some_and(|tag| tag.contains("number")));
+        let marked: Vec<String> = marked.map(|head| text(&format!("<th {head}")).trim().to_owned()).collect();
+        assert_eq!(marked, numbers, "{path}: {heads}");
+        for label in numbers {
+            let cell = between(&page, &format!("<td data-label=\"{label}\""), ">");
+            assert!(cell.contains("number"), "{path}: {label}: {cell}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_a_list_has_not_is_said_in_its_page_with_a_way_out_and_the_form_stays() {
     for list in LISTS {
         let (name, value) = list.words.iter().find(|(name, _)| *name != "state").expect("a word that is a text");

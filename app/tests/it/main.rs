@@ -186,7 +186,7 @@ async fn what_is_missing_is_a_404_with_a_way_on() {
         ("/deployments/nowhere", "/deployments", "All deployments"),
         ("/reviews/x", "/reviews", "All reviews"),
         ("/runs/x", "/runs", "All runs"),
-        ("/noderoles/x", "/nodes", "All nodes"),
+        ("/noderoles/x", "/deployments", "All deployments"),
         ("/nodes/nobody.rack1.example.com", "/nodes", "All nodes"),
         ("/proposals/x", "/reviews?state=drafts", "All proposals"),
         ("/workers/x", "/workers", "All workers"),

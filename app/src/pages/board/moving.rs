@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::Problem;
 use api::console::{NodeSummary, PlaceChoice};
 use api::listing::NodesWanted;
-use engine::ids::{DeploymentId, DeploymentName, NodeId};
+use engine::ids::{DeploymentName, NodeId};
 use engine::plan::Edit;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -16,7 +16,7 @@ use super::desk::{Desk, nodes};
 use super::lifting::named;
 use crate::calls;
 use crate::pages::edits::{Named, Outcome, PutIn, Wish};
-use crate::parts::{ProblemNotice, rows};
+use crate::parts::{DeploymentField, ProblemNotice, rows};
 
 /// Typing pauses this long before the server is asked.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -37,7 +37,7 @@ impl Placed {
 /// Moves nodes to this deployment or to one below it.
 #[component]
 pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl IntoView {
-    let chosen = RwSignal::new(None::<DeploymentId>);
+    let to = RwSignal::new(String::new());
     let places = Memo::new(move |_| desk.board().read().places.clone());
     let moving = StoredValue::new(nodes.clone());
     let coming = move |place: &PlaceChoice| {
@@ -45,27 +45,22 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
             nodes.iter().filter(|node| !node.is_in(place)).map(|n| n.named.clone()).collect::<Vec<_>>()
         })
     };
-    let chosen_place = move || chosen.get().and_then(|id| places.read().iter().find(|place| place.id == id).cloned());
+    let chosen_place = move || {
+        let to = to.read();
+        places.read().iter().find(|place| place.name.as_str() == to.trim()).cloned()
+    };
     let wish = Wish::new(desk.pen(), move || {
         let Some(place) = chosen_place() else { return Vec::new() };
         coming(&place).into_iter().map(|node| Edit::MoveNode { node: node.node, deployment: place.id }).collect()
     });
-    let line = move |place: Memo<PlaceChoice>| {
-        let id = place.read_untracked().id;
-        let is_there = move || coming(&place.read()).is_empty();
-        let about = move || match (is_there(), place.read().proposed) {
-            (true, _) => "it is there already",
-            (false, true) => "made by this proposal",
-            (false, false) => "",
-        };
-        view! {
-            <li>
-                <label class="choice">
-                    <input type="radio" name="move-to" disabled=is_there prop:checked=move || chosen.get() == Some(id) on:change=move |_| chosen.set(Some(id))/>
-                    <span><b>{move || place.read().name.to_string()}</b> " " <small>{move || about()}</small></span>
-                </label>
-            </li>
-        }
+    let offers = Memo::new(move |_| {
+        let offer = |place: &PlaceChoice| (place.name.to_string(), place.proposed.then_some("made by this proposal"));
+        places.read().iter().map(offer).collect::<Vec<_>>()
+    });
+    let about = move || match chosen_place() {
+        Some(place) if coming(&place).is_empty() => "It is there already.",
+        None if !to.read().trim().is_empty() => "There is no deployment of this name here or below.",
+        _ => "This deployment and those below it. To move it elsewhere, propose there: on the page Nodes, by Move.",
     };
     let names: Vec<&str> = nodes.iter().map(|node| node.named.short.as_str()).collect();
     let names = (names.len() > 1).then(|| named(&names));
@@ -80,11 +75,11 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
         >
             <div class="body">
                 {names.map(|names| view! { <p>{names}</p> })}
-                <fieldset class="field">
-                    <legend>"To"</legend>
-                    <ul class="choices">{rows(places.into(), |place| place.id, line)}</ul>
-                    <span class="hint">"This deployment and those below it. To move it elsewhere, propose there: on the page Nodes, by Move."</span>
-                </fieldset>
+                <div class="field">
+                    <label for="move-to-place">"To the deployment"</label>
+                    <DeploymentField id="move-to-place" value=to typed=Callback::new(move |text| to.set(text)) among=offers/>
+                    <span class="hint" role="status">{about}</span>
+                </div>
                 <Outcome of=wish/>
             </div>
             <div class="foot"><PutIn of=wish/></div>

@@ -9,7 +9,7 @@ use leptos::prelude::*;
 use crate::calls::{Commit, Judge};
 use crate::clock::Moment;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Feed, Icon, ProblemNotice, Refused, Same, Typed, icon};
+use crate::parts::{Feed, Icon, ProblemNotice, Refused, Same, Typed, icon, in_area};
 use crate::places;
 
 #[component]
@@ -127,7 +127,7 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
         view! {
             <div class="field">
                 <label for="begun">"What you had begun to write was not sent"</label>
-                <textarea class="area" id="begun" readonly>{text}</textarea>
+                <textarea class="area" id="begun" readonly>{in_area(text)}</textarea>
             </div>
         }
     });
@@ -209,7 +209,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
             <div class="field">
                 <label for="verdict-reason">"Your verdict"</label>
                 <textarea class="area" id="verdict-reason" name="reason" required maxlength=limits::VERDICT disabled=off placeholder="Why; may be left out to approve" on:input=move |event| begun.set(event_target_value(&event))>
-                    {reason}
+                    {in_area(reason)}
                 </textarea>
             </div>
             {move || said()}

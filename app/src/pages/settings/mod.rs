@@ -10,7 +10,7 @@ use api::people::Grant;
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
 
-use crate::parts::{Refused, Typed};
+use crate::parts::{Refused, Typed, in_area};
 use crate::places;
 
 /// The permission to decide about people.
@@ -104,7 +104,7 @@ fn GrantFields(
         </fieldset>
         <div class="field">
             <label for=area.clone()>"In single deployments, and in all below them"</label>
-            <textarea class="input mono" id=area name="inside" rows="3" spellcheck="false" placeholder="operator web">{inside}</textarea>
+            <textarea class="input mono" id=area name="inside" rows="3" spellcheck="false" placeholder="operator web">{in_area(inside)}</textarea>
             <span class="hint">"One in each line: viewer, operator or reviewer, then the deployment."</span>
         </div>
     }
