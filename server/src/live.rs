@@ -7,7 +7,8 @@
 //! Every 15 seconds an event named `heartbeat` comes, with the id up to which everything was told; so a quiet stream resumes close to
 //! the journal's end, and a page knows that the line is alive.
 //!
-//! The stream ends when the session does, within 30 seconds ([`Rhythm`]); coming back is then refused with 401.
+//! The stream ends within 30 seconds ([`Rhythm`]) when the session does, or the token; coming back is then refused with 401. It ends, too,
+//! when who opened it may not look any more; then coming back is refused with 403.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -40,7 +41,7 @@ use crate::state::AppState;
 pub(crate) struct Rhythm {
     /// How often a stream says that it is there.
     pub heartbeat: Duration,
-    /// How often it asks whether its session still holds.
+    /// How often it asks whether who opened it still comes in, and may look.
     pub still_signed_in: Duration,
 }
 
@@ -198,7 +199,7 @@ fn stream(
             };
             match turn {
                 // Nobody knows counts as no: the page comes back when somebody does.
-                Turn::StillSignedIn if state.people.session_holds(&actor).await != Ok(true) => break,
+                Turn::StillSignedIn if state.people.still_looks(&actor).await != Ok(true) => break,
                 Turn::StillSignedIn => {}
                 Turn::Heartbeat => yield Ok(beat(events.place())),
                 Turn::Told(Ok(Some(told))) => {

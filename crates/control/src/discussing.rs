@@ -73,8 +73,8 @@ impl Control {
     ) -> Result<CommentId, Problem> {
         let body = text(&body)?;
         let mut transaction = self.begin().await?;
-        let case = self.case_to_discuss(&mut transaction, id).await?;
-        may_write(voice(actor, &case), case.proposal.state == "open").map_err(refused)?;
+        let (actor, case) = self.case_to_discuss(&mut transaction, actor, id).await?;
+        may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
         if !anchor.stands_in(&changed(&mut transaction, &case.row, &case.documents).await?) {
             return Err(Problem::invalid(format!(
                 "Review {id} has no change {anchor}: leave it out to speak of the whole."
@@ -90,8 +90,8 @@ impl Control {
     pub async fn reply(&self, actor: &Actor, thread: CommentId, body: String) -> Result<CommentId, Problem> {
         let body = text(&body)?;
         let mut transaction = self.begin().await?;
-        let (row, case) = self.thread_to_discuss(&mut transaction, thread).await?;
-        may_write(voice(actor, &case), case.proposal.state == "open").map_err(refused)?;
+        let (row, actor, case) = self.thread_to_discuss(&mut transaction, actor, thread).await?;
+        may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
         let new =
             NewComment { submission: row.submission, thread: Some(thread), anchor: "", person: actor.person, body };
         let id = self.say(&mut transaction, &case, &new, "thread.reply").await?;
@@ -102,8 +102,8 @@ impl Control {
     /// Resolves a thread, or opens it again.
     pub async fn resolve_thread(&self, actor: &Actor, thread: CommentId, resolved: bool) -> Result<(), Problem> {
         let mut transaction = self.begin().await?;
-        let (row, case) = self.thread_to_discuss(&mut transaction, thread).await?;
-        let (voice, open) = (voice(actor, &case), case.proposal.state == "open");
+        let (row, actor, case) = self.thread_to_discuss(&mut transaction, actor, thread).await?;
+        let (voice, open) = (voice(&actor, &case), case.proposal.state == "open");
         let (may, action) = if resolved {
             (may_resolve(voice, row.person, open), "thread.resolve")
         } else {
@@ -143,20 +143,32 @@ impl Control {
         Ok(id)
     }
 
-    /// The submission under its proposal's lock.
-    async fn case_to_discuss(&self, on: &mut PgConnection, id: SubmissionId) -> Result<Case, Problem> {
+    /// The submission under its proposal's lock, and the actor as of then.
+    async fn case_to_discuss(
+        &self,
+        on: &mut PgConnection,
+        actor: &Actor,
+        id: SubmissionId,
+    ) -> Result<(Actor, Case), Problem> {
         let row = intent::submission(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
         intent::lock_proposal(on, row.proposal).await.map_err(from_store)?;
+        let actor = actor.still(on).await?;
         let present = self.kept.present(on).await?;
-        self.case(on, &present, id, false).await
+        let case = self.case(on, &present, id, false).await?;
+        Ok((actor, case))
     }
 
-    async fn thread_to_discuss(&self, on: &mut PgConnection, thread: CommentId) -> Result<(CommentRow, Case), Problem> {
+    async fn thread_to_discuss(
+        &self,
+        on: &mut PgConnection,
+        actor: &Actor,
+        thread: CommentId,
+    ) -> Result<(CommentRow, Actor, Case), Problem> {
         let found = intent::thread(on, thread).await.map_err(from_store)?;
         let (row, _) = found.ok_or_else(|| Problem::not_found(format!("There is no thread {thread}.")))?;
-        let case = self.case_to_discuss(on, row.submission).await?;
-        Ok((row, case))
+        let (actor, case) = self.case_to_discuss(on, actor, row.submission).await?;
+        Ok((row, actor, case))
     }
 
     /// What a submission changes against the one that this person looked at before it.
@@ -207,9 +219,11 @@ impl Control {
     pub async fn look(&self, actor: &Actor, id: SubmissionId) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
         actor.require_in_person()?;
-        let mut connection = self.connection().await?;
-        let row = found(&mut connection, id).await?;
-        intent::ensure_looked(&mut connection, actor.person, row.proposal, id).await.map_err(from_store)
+        let mut transaction = self.begin().await?;
+        let row = found(&mut transaction, id).await?;
+        actor.still(&mut transaction).await?.require(Permission::Viewer)?;
+        intent::ensure_looked(&mut transaction, actor.person, row.proposal, id).await.map_err(from_store)?;
+        done(transaction).await
     }
 }
 

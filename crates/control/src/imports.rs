@@ -251,6 +251,9 @@ impl Control {
                 ImportOutcome::Full => return Err(full()),
             }
         }
+        if let Some(actor) = actor {
+            actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        }
         let disappeared = lacking(&all, &read, |barclamp| {
             let is_new = new.iter().any(|new| new.barclamp.name == barclamp.name);
             before(&all, &barclamp.name, &barclamp.version).filter(|_| is_new).map(|barclamp| &**barclamp)

@@ -3,11 +3,12 @@
 //! Every mutation of every surface (page, REST, command line) is one method of [`Control`], and every method asks first whether its
 //! caller may. So a rule that holds here holds everywhere, and a surface can't be the way round it.
 //!
-//! Methods do three things: look (through `store`), let the engine decide, write (through `store`, in one transaction that ends
-//! with audit and events; what only moves progress is audited before it is done). What they refuse is a [`Problem`](api::Problem) that says what to do.
+//! Methods do three things: look (through `store`), let the engine decide, write (through `store`, in one transaction that also
+//! has audit and events). What they refuse is a [`Problem`](api::Problem) that says what to do.
 //!
 //! Invariants:
 //! * nothing is checked in one transaction and done in another, apart from planning, whose result is checked again by hash;
+//! * who asks is looked up again in the transaction that writes ([`people::Actor`]), behind the locks that it waits for;
 //! * the gate is evaluated in the transaction that commits, on facts read under its locks;
 //! * no answer holds the text of a database error.
 

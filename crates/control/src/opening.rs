@@ -14,7 +14,7 @@ use store::intent::{self, MAX_OPENED};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::reviewing::changed;
-use crate::{Control, aside};
+use crate::{Control, aside, done};
 
 impl Control {
     /// How much of a submission this person has opened.
@@ -34,8 +34,8 @@ impl Control {
         if anchors.len() > MAX_OPENED {
             return Err(Problem::invalid(format!("Mark at most {MAX_OPENED} changes at a time.")));
         }
-        let mut connection = self.connection().await?;
-        let changes = changes(&mut connection, id).await?;
+        let mut transaction = self.begin().await?;
+        let changes = changes(&mut transaction, id).await?;
         let mark = |anchor: Anchor| match changes.contents.get(&anchor) {
             Some(content) => Ok((anchor, *content)),
             None => Err(Problem::invalid(format!(
@@ -43,8 +43,11 @@ impl Control {
             ))),
         };
         let marks: Vec<(Anchor, Hash)> = anchors.into_iter().map(mark).collect::<Result<_, _>>()?;
-        intent::ensure_opened(&mut connection, actor.person, changes.proposal, &marks).await.map_err(from_store)?;
-        opened(&mut connection, actor, &changes).await
+        actor.still(&mut transaction).await?.require(Permission::Viewer)?;
+        intent::ensure_opened(&mut transaction, actor.person, changes.proposal, &marks).await.map_err(from_store)?;
+        let opened = opened(&mut transaction, actor, &changes).await?;
+        done(transaction).await?;
+        Ok(opened)
     }
 }
 

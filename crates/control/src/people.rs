@@ -350,19 +350,23 @@ impl People {
         Ok(Some(actor))
     }
 
-    /// Whether a session, or a token, still holds, without counting as a visit: for streams that stay open while nobody looks.
+    /// Whether an actor still comes in, and may still look, without counting as a visit: for streams that stay open while nobody does.
     ///
     /// # Errors
     /// As [`People::actor_of_session`].
-    pub async fn session_holds(&self, actor: &Actor) -> Result<bool, Problem> {
-        if let Some(token) = &actor.token {
-            return store::api_tokens::holds(self.store.pool(), token.id).await.map_err(failed);
-        }
-        let Some(session) = &actor.session else {
-            return Ok(false);
+    pub async fn still_looks(&self, actor: &Actor) -> Result<bool, Problem> {
+        let now = match (&actor.token, &actor.session) {
+            (Some(token), _) => {
+                let row = store::api_tokens::bearer_of(self.store.pool(), token.id).await.map_err(failed)?;
+                row.map(Actor::of_bearer)
+            }
+            (None, Some(session)) => {
+                let row = people::session(self.store.pool(), &session.hash, TIMES).await.map_err(failed)?;
+                row.map(|row| Actor::of(row.person, Some(session.clone())))
+            }
+            (None, None) => None,
         };
-        let row = people::session(self.store.pool(), &session.hash, TIMES).await.map_err(failed)?;
-        Ok(row.is_some())
+        Ok(now.is_some_and(|now| now.may(Permission::Viewer)))
     }
 
     async fn look_up(&self, token: &str) -> Result<Option<(Actor, bool)>, Problem> {
@@ -630,7 +634,7 @@ mod tests {
         house
             .change("UPDATE session SET last_seen_at = now() - interval '61 s', expires_at = now() + interval '90 s'")
             .await;
-        assert!(house.people.session_holds(&actor).await.expect("an answer"));
+        assert!(house.people.still_looks(&actor).await.expect("an answer"));
         assert!(seen().await.0 > 60.0, "asking whether it holds is no visit");
         house.actor(&session).await.expect("an actor");
         assert!(seen().await.1 <= 90.0);
@@ -643,7 +647,7 @@ mod tests {
         let actor = house.actor(&session).await.expect("an actor");
         house.people.disable(None, house.ada).await.expect("to disable");
         assert_eq!(house.actor(&session).await, None);
-        assert!(!house.people.session_holds(&actor).await.expect("an answer"));
+        assert!(!house.people.still_looks(&actor).await.expect("an answer"));
         assert_eq!(house.refused(&link).await.code, "sign_in_expired");
         assert_eq!(house.people.actor_by_name("ada").await.expect_err("a refusal").status, 403);
 

@@ -197,6 +197,7 @@ impl Control {
         let mut transaction = self.begin().await?;
         let (id, new) =
             intent::ensure_proposal(&mut transaction, deployment, actor.person).await.map_err(from_store)?;
+        actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
         if new {
             let detail = json!({"deployment": found.name});
             intent::append_audit(&mut transaction, Some(actor.person), "proposal.open", &id.to_string(), &detail)
@@ -226,6 +227,7 @@ impl Control {
         let (id, new) = intent::ensure_node_proposal(&mut transaction, found.deployment, node, actor.person)
             .await
             .map_err(from_store)?;
+        actor.still(&mut transaction).await?.require_in(Permission::Operator, found.deployment)?;
         if new {
             let detail = json!({"node": found.fqdn});
             intent::append_audit(&mut transaction, Some(actor.person), "proposal.open", &id.to_string(), &detail)
@@ -260,6 +262,7 @@ impl Control {
             .await
             .map_err(from_store)?
             .ok_or_else(moved_on)?;
+        actor.still(&mut transaction).await?.require_in(Permission::Operator, place_of(&present, &row))?;
         let names = Names::of(&present, edits.iter());
         let detail = json!({"edits": edits.iter().map(|e| names.edit(e)).collect::<Vec<_>>()});
         intent::append_audit(&mut transaction, Some(actor.person), "proposal.edit", &proposal.to_string(), &detail)
@@ -358,6 +361,7 @@ impl Control {
             Stepped::Nothing => return Err(Problem::conflict("nothing_to_do", nothing)),
             Stepped::MovedOn => return Err(moved_on()),
         };
+        actor.still(&mut transaction).await?.require_in(Permission::Operator, place_of(&present, &row))?;
         // A deployment that the edit is about may be one that another edit makes.
         let names = Names::of(&present, rows.iter().map(|row| &row.edit.edit));
         let detail = json!({"edits": [names.edit(&edit.edit)], "number": edit.seq});
@@ -378,6 +382,7 @@ impl Control {
         if !intent::discard_proposal(&mut transaction, proposal, version).await.map_err(from_store)? {
             return Err(moved_on());
         }
+        actor.still(&mut transaction).await?.require_in(Permission::Operator, place_of(&present, &row))?;
         intent::append_audit(
             &mut transaction,
             Some(actor.person),
@@ -417,6 +422,8 @@ impl Control {
         if locked.is_none_or(|p| p.version != version || p.state != "open") {
             return Err(moved_on());
         }
+        let actor = &actor.still(&mut transaction).await?;
+        actor.require_in(Permission::Operator, place_of(&present, &row))?;
         if let Some(known) = intent::submission_of(&mut transaction, proposal, version).await.map_err(from_store)? {
             new.version = self.plan_anew(&mut transaction, known, &new).await?;
         }

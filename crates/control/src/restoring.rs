@@ -73,6 +73,7 @@ impl Control {
         let (proposal, new) = intent::ensure_proposal(&mut transaction, id, actor.person).await.map_err(from_store)?;
         let row = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
         let row = row.ok_or_else(moved_on)?;
+        actor.still(&mut transaction).await?.require_in(Permission::Operator, id)?;
         let now = intent::edits(&mut transaction, proposal).await.map_err(from_store)?;
         no_edits(&now, deployment)?;
         if now != rows {

@@ -48,6 +48,10 @@ fn not_retried(error: ChangeError, called: &str) -> Problem {
     Problem::conflict("state", words::sentence(&why))
 }
 
+fn no_noderole() -> Problem {
+    Problem::not_found("There is no such noderole. It may have been removed.")
+}
+
 /// Why a run can't be stopped that is not open.
 async fn not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Problem> {
     Ok(match running::run_is_there(on, run).await.map_err(from_store)? {
@@ -74,15 +78,42 @@ impl Control {
     pub async fn retry(&self, actor: &Actor, noderole: NoderoleId, reason: String) -> Result<(), Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&reason)?;
-        let step = StepId::of(noderole, &ActionName::run());
         let row = reading::noderole(&self.store, noderole).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found("There is no such noderole. It may have been removed."))?;
+        let row = row.ok_or_else(no_noderole)?;
         actor.require_in(Permission::Operator, DeploymentId(row.noderole.deployment_id))?;
         let called = format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
-        // Written down first: what was done is never without a name, and a refused attempt is worth knowing too.
-        self.note(actor, "step.retry", &noderole.to_string(), &json!({"reason": reason})).await?;
-        let done = running::retry_step(self.store.pool(), step, &actor.name).await;
-        done.map_err(|error| not_retried(error, &called))
+        let retried = self.retry_called(actor, noderole, reason, &called).await;
+        // A refused attempt is worth knowing too. It is audited by itself, since it wrote nothing, and as what it is: no retry.
+        if let Err(no) = &retried
+            && no.status < 500
+        {
+            let detail = json!({"reason": reason, "refused": no.code});
+            self.note(actor, "step.retry.refused", &noderole.to_string(), &detail).await?;
+        }
+        retried
+    }
+
+    async fn retry_called(
+        &self,
+        actor: &Actor,
+        noderole: NoderoleId,
+        reason: &str,
+        called: &str,
+    ) -> Result<(), Problem> {
+        let mut transaction = self.begin().await?;
+        running::share_apply(&mut transaction).await.map_err(from_store)?;
+        // A commit may have been waited for that moved its node.
+        let place = reading::place_of_noderole(&mut transaction, noderole).await.map_err(from_store)?;
+        let place = place.ok_or_else(no_noderole)?;
+        actor.still(&mut transaction).await?.require_in(Permission::Operator, place)?;
+        let detail = json!({"reason": reason});
+        intent::append_audit(&mut transaction, Some(actor.person), "step.retry", &noderole.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        let step = StepId::of(noderole, &ActionName::run());
+        let asked = running::ask_to_retry(&mut transaction, step, &actor.name).await;
+        asked.map_err(|error| not_retried(error, called))?;
+        done(transaction).await
     }
 
     /// Stops a run. What is written down is what was done: of a run that has ended, or never was, there is nothing to note.

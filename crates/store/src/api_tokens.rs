@@ -44,6 +44,18 @@ struct RawBearer {
     note_due: bool,
 }
 
+impl From<RawBearer> for BearerRow {
+    fn from(raw: RawBearer) -> Self {
+        Self {
+            id: raw.token,
+            person: raw.person.into(),
+            scopes: raw.scopes,
+            inside: raw.inside_token.map(|places| places.into_iter().map(DeploymentId).collect()),
+            note_due: raw.note_due,
+        }
+    }
+}
+
 const BELOW: &str = "CASE WHEN t.deployment_id IS NULL THEN NULL ELSE ARRAY(
     WITH RECURSIVE below AS (
       SELECT t.deployment_id AS id UNION SELECT d.id FROM below b JOIN deployment d ON d.parent = b.id)
@@ -54,21 +66,30 @@ const BELOW: &str = "CASE WHEN t.deployment_id IS NULL THEN NULL ELSE ARRAY(
 /// # Errors
 /// When the database does not answer.
 pub async fn bearer(pool: &PgPool, hash: &TokenHash) -> Result<Option<BearerRow>, StoreError> {
-    let sql = format!(
+    let sql = holding("t.hash = $1");
+    let row: Option<RawBearer> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(hash.as_slice()).fetch_optional(pool).await?;
+    Ok(row.map(BearerRow::from))
+}
+
+/// The same of a token that is known by its id, because somebody came by it before.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn bearer_of(pool: &PgPool, token: Uuid) -> Result<Option<BearerRow>, StoreError> {
+    let sql = holding("t.id = $1");
+    let row: Option<RawBearer> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(token).fetch_optional(pool).await?;
+    Ok(row.map(BearerRow::from))
+}
+
+/// What a token that holds stands for, by what names it.
+fn holding(named: &str) -> String {
+    format!(
         "SELECT {PERSON}, t.id AS token, t.scopes, {BELOW},
            t.last_used_at IS NULL OR t.last_used_at < now() - interval '1 minute' AS note_due
          FROM token t JOIN person p ON p.id = t.person_id
-         WHERE t.hash = $1 AND t.kind = 'api' AND t.revoked_at IS NULL AND t.expires_at > now() AND NOT p.disabled"
-    );
-    let row: Option<RawBearer> =
-        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(hash.as_slice()).fetch_optional(pool).await?;
-    Ok(row.map(|row| BearerRow {
-        id: row.token,
-        person: row.person.into(),
-        scopes: row.scopes,
-        inside: row.inside_token.map(|places| places.into_iter().map(DeploymentId).collect()),
-        note_due: row.note_due,
-    }))
+         WHERE {named} AND t.kind = 'api' AND t.revoked_at IS NULL AND t.expires_at > now() AND NOT p.disabled"
+    )
 }
 
 /// Notes that a token is used, unless somebody noted it within a minute.
@@ -95,17 +116,6 @@ pub async fn lock_token(on: &mut PgConnection, token: Uuid) -> Result<bool, Stor
         "SELECT 1 FROM token WHERE id = $1 AND kind = 'api' AND revoked_at IS NULL AND expires_at > now() FOR SHARE";
     let row: Option<i32> = sqlx::query_scalar(sql).bind(token).fetch_optional(on).await?;
     Ok(row.is_some())
-}
-
-/// Whether a token still holds.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn holds(pool: &PgPool, token: Uuid) -> Result<bool, StoreError> {
-    let sql =
-        "SELECT EXISTS (SELECT FROM token t JOIN person p ON p.id = t.person_id WHERE t.id = $1 AND t.kind = 'api'
-                 AND t.revoked_at IS NULL AND t.expires_at > now() AND NOT p.disabled)";
-    Ok(sqlx::query_scalar(sql).bind(token).fetch_one(pool).await?)
 }
 
 /// A token to be made.

@@ -20,7 +20,7 @@ impl House {
         self.ask(request.expect("a request")).await
     }
 
-    async fn token(&self, cookie: &str, scopes: &[&str]) -> String {
+    pub(super) async fn token(&self, cookie: &str, scopes: &[&str]) -> String {
         let made = self.tell("/api/v1/tokens", cookie, json!({"name": "t", "scopes": scopes})).await;
         assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
         made.json()["token"].as_str().expect("a token").to_owned()

@@ -50,7 +50,12 @@ impl Tab {
 
     /// The same stream at another address.
     pub(super) async fn open_at(house: &House, cookie: &str, path: &str, last: &str) -> Self {
-        let mut request = house.get(path).header(header::COOKIE, cookie);
+        Self::open_with(house, (header::COOKIE, cookie), path, last).await
+    }
+
+    /// The same by whatever lets in.
+    async fn open_with(house: &House, (name, value): (header::HeaderName, &str), path: &str, last: &str) -> Self {
+        let mut request = house.get(path).header(name, value);
         if !last.is_empty() {
             request = request.header("last-event-id", last);
         }
@@ -258,6 +263,30 @@ async fn a_quiet_stream_beats_and_ends_with_its_session() {
         assert!(message.is_beat());
     }
     assert_eq!(house.ask_get("/events", &cookie).await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_who_opened_it_may_not_look_any_more() {
+    let rhythm = live::Rhythm { heartbeat: Duration::from_millis(40), still_signed_in: Duration::from_millis(100) };
+    let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
+    house.person("root", [Permission::Admin]).await;
+    let root = house.people.actor_by_name("root").await.expect("an actor");
+    let cookie = house.cookie().await;
+    let bearer = format!("Bearer {}", house.token(&cookie, &["viewer"]).await);
+    let mut tab = Tab::open(&house, &cookie, "", "").await;
+    let mut program = Tab::open_with(&house, (header::AUTHORIZATION, &bearer), "/api/v1/watch", "").await;
+    for stream in [&mut tab, &mut program] {
+        for _ in 0..5 {
+            assert!(stream.next().await.expect("a message").is_beat(), "it goes on while they may look");
+        }
+    }
+    house.people.change_grants(&root, house.ada, &[]).await.expect("to take all away");
+    for stream in [&mut tab, &mut program] {
+        while let Some(message) = stream.next().await {
+            assert!(message.is_beat());
+        }
+    }
+    assert_eq!(house.ask_get("/events", &cookie).await.status, StatusCode::FORBIDDEN, "the session goes on");
 }
 
 #[tokio::test]

@@ -14,6 +14,8 @@
 //!
 //! A *token* acts for its person with what both may, never more, and never as a reviewer: whoever reviews is a person who looks.
 //! What only somebody in person may do, such as making tokens, asks [`Actor::require_in_person`].
+//!
+//! An actor is what was true when a request came in. What writes looks them up again in its own transaction (`Actor::still`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -202,6 +204,9 @@ impl Actor {
 
     /// The actor as of this transaction, and until it ends. A request may have waited for a lock since it was looked up who sent it;
     /// whoever was signed out, disabled or deprived of a permission meanwhile does not get through.
+    ///
+    /// Every use case that writes asks this, and then the permission again. It does so behind the locks that are held for long (APPLY,
+    /// the head, a proposal): whoever waits for those must not keep an admin from disabling somebody.
     ///
     /// # Errors
     /// Signed out, when they are not let in any more.

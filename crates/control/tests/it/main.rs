@@ -27,6 +27,7 @@ mod replanning;
 mod restoring;
 mod scopes;
 mod settling;
+mod shut_out;
 mod top;
 mod undoing;
 mod weighing;

@@ -192,12 +192,35 @@ async fn a_token_does_what_its_person_may_and_never_reviews() {
     drop(edit);
     house.people.set_disabled(&root, dan.person, true).await.unwrap();
     assert_eq!(house.people.actor_of_token(&text).await.unwrap(), None, "dead at once");
-    assert_eq!(house.people.session_holds(&now).await, Ok(false), "and so are its streams");
+    assert_eq!(house.people.still_looks(&now).await, Ok(false), "and so are its streams");
     house.people.set_disabled(&root, dan.person, false).await.unwrap();
     assert!(house.people.actor_of_token(&text).await.unwrap().is_some());
     assert_eq!(code(house.people.revoke_token(&house.ada, now.token.as_ref().unwrap().id).await), "not_found");
     house.people.revoke_token(&root, now.token.unwrap().id).await.unwrap();
     assert_eq!(house.people.actor_of_token(&text).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn who_may_nothing_any_more_looks_no_further() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let dan = house.with(&root, "dan", &[grant("viewer", ""), grant("operator", "web")]).await;
+    let (_, all) = house.token(&dan, &["viewer", "operator"], None).await.unwrap();
+    let (_, acts) = house.token(&dan, &["operator"], Some("web")).await.unwrap();
+    let looks = async || {
+        let mut answers = Vec::new();
+        for actor in [&dan, &all, &acts] {
+            answers.push(house.people.still_looks(actor).await.unwrap());
+        }
+        answers
+    };
+    assert_eq!(looks().await, [true; 3]);
+    house.people.change_grants(&root, dan.person, &[grant("viewer", "")]).await.unwrap();
+    assert_eq!(looks().await, [true, true, false], "that token may operate at most, and nowhere any more");
+    house.people.change_grants(&root, dan.person, &[]).await.unwrap();
+    assert_eq!(looks().await, [false; 3], "signed in, with a token that holds, and without a permission");
+    house.people.change_grants(&root, dan.person, &[grant("operator", "web")]).await.unwrap();
+    assert_eq!(looks().await, [true; 3]);
 }
 
 async fn root_in_person(house: &House) -> Actor {
@@ -250,7 +273,7 @@ async fn a_password_is_set_by_a_link_and_changed_by_itself() {
     let sign_in = async |name: &str, password: &str| {
         house.people.sign_in_by_password(name, Password::typed(password), &Visitor::default(), None).await
     };
-    assert_eq!(house.people.session_holds(&dan).await, Ok(false), "the session before is another now");
+    assert_eq!(house.people.still_looks(&dan).await, Ok(false), "the session before is another now");
     let dan = house.people.actor_of_session(session.reveal()).await.unwrap().unwrap();
     let wrong = sign_in("dan", "vague otter lamb").await.unwrap_err();
     assert_eq!((wrong.status, wrong.code.as_str()), (401, "sign_in_wrong"));
@@ -262,7 +285,7 @@ async fn a_password_is_set_by_a_link_and_changed_by_itself() {
     assert_eq!(code(house.people.set_password(&other, &wish("", "purple anvil rain")).await), "old_password");
     assert_eq!(code(house.people.set_password(&dan, &wish("nonsense", "purple anvil rain")).await), "old_password");
     let rotated = house.people.set_password(&other, &wish("vague otter lamp", "purple anvil rain")).await.unwrap();
-    assert_eq!(house.people.session_holds(&dan).await, Ok(false), "other sessions end");
+    assert_eq!(house.people.still_looks(&dan).await, Ok(false), "other sessions end");
     assert!(house.people.actor_of_session(begun.session.reveal()).await.unwrap().is_none(), "this one is rotated");
     let other = house.people.actor_of_session(rotated.reveal()).await.unwrap().unwrap();
     assert_eq!(house.people.sessions(&other).await.unwrap().iter().map(|s| s.this).collect::<Vec<_>>(), [true]);
@@ -321,10 +344,10 @@ async fn who_is_worth_more_comes_in_anew_and_the_last_admin_stays() {
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
     house.people.change_grants(&root, dan.person, &[grant("operator", "")]).await.unwrap();
-    assert_eq!(house.people.session_holds(&dan).await, Ok(true));
+    assert_eq!(house.people.still_looks(&dan).await, Ok(true));
     let view = house.people.change_grants(&root, dan.person, &[grant("reviewer", "web"), grant("operator", "")]).await;
     assert_eq!(view.unwrap().grants, [grant("operator", ""), grant("reviewer", "web")]);
-    assert_eq!(house.people.session_holds(&dan).await, Ok(false));
+    assert_eq!(house.people.still_looks(&dan).await, Ok(false));
     assert_eq!(code(house.people.change_grants(&root, dan.person, &[grant("admin", "web")]).await), "invalid");
     assert_eq!(code(house.people.change_grants(&root, dan.person, &[grant("operator", "nowhere")]).await), "not_found");
     for empty in ["", " ", "\0"] {

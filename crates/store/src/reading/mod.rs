@@ -25,7 +25,9 @@ pub use machines::{
 };
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
 pub use overview::{HourRow, Tally, all_steps, hours, policy_made, steps_of_target, tally};
-pub use runs::{RunFilter, RunRow, place_of_run, run, run_documents, runs, runs_of_node, runs_of_step};
+pub use runs::{
+    RunFilter, RunRow, place_of_noderole, place_of_run, run, run_documents, runs, runs_of_node, runs_of_step,
+};
 pub use steps::{
     DeploymentCounts, NodeFilter, NodeRow, StepRow, alive_nodes, counts, durations_of, local_nodes, node_counts, nodes,
     states_of, step_names, steps_by_noderole, steps_of, unreached,

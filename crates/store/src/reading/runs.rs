@@ -2,7 +2,7 @@
 
 use api::console::PAGE_SIZE;
 use api::listing::{Key, Order, RunSort};
-use engine::ids::{DeploymentId, NodeId, RunId, StepId};
+use engine::ids::{DeploymentId, NodeId, NoderoleId, RunId, StepId};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde_json::Value;
@@ -206,6 +206,13 @@ async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, S
         })
     };
     Ok(runs.into_iter().filter_map(named).collect())
+}
+
+/// The deployment that a noderole is bound in, or was until it was removed.
+pub async fn place_of_noderole(on: &mut PgConnection, id: NoderoleId) -> Result<Option<DeploymentId>, StoreError> {
+    let place: Option<Uuid> =
+        sqlx::query_scalar("SELECT deployment_id FROM noderole WHERE id = $1").bind(id.0).fetch_optional(on).await?;
+    Ok(place.map(DeploymentId))
 }
 
 /// The deployment that a run's noderole is bound in.

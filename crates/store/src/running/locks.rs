@@ -16,7 +16,10 @@ pub(super) async fn try_claim(transaction: &mut PgConnection) -> Result<bool, St
 }
 
 /// Takes APPLY until the transaction ends, together with others that share it.
-pub(super) async fn share_apply(transaction: &mut PgConnection) -> Result<(), StoreError> {
+///
+/// # Errors
+/// What the database refused.
+pub async fn share_apply(transaction: &mut PgConnection) -> Result<(), StoreError> {
     sqlx::query("SELECT pg_advisory_xact_lock_shared($1)").bind(APPLY).execute(transaction).await?;
     Ok(())
 }

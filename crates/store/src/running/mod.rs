@@ -34,13 +34,14 @@ pub use job::{
     record_inputs, run_facts, seen_steps,
 };
 pub use kept::forget_results;
+pub use locks::share_apply;
 pub use log::{LogPiece, append_log, read_log, read_log_span};
 pub use looking::{AsOf, DueNode, Looked, due_nodes, record_look, stray_runs};
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};
 pub use reporting::{MOST_REPORTS, Report, Reported, Reporter, append_report};
 pub use transition::{
-    ChangeError, Finished, Overdue, OverdueRun, Queued, RunEnd, ask_to_cancel, cancel_run, commit_steps, end_cancelled,
-    end_overdue_run, end_removed, end_superseded, finish_run, finish_runs, overdue_runs, rerun_step, retry_step,
-    run_is_there, set_node_alive, set_node_available, settle_leftovers,
+    ChangeError, Finished, Overdue, OverdueRun, Queued, RunEnd, ask_to_cancel, ask_to_retry, cancel_run, commit_steps,
+    end_cancelled, end_overdue_run, end_removed, end_superseded, finish_run, finish_runs, overdue_runs, rerun_step,
+    retry_step, run_is_there, set_node_alive, set_node_available, settle_leftovers,
 };
 pub use worker::{Hello, Phase, WorkerId, bye, confirm_worker, ensure_worker, renew_worker};

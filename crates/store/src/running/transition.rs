@@ -570,16 +570,25 @@ pub async fn settle_leftovers(pool: &PgPool) -> Result<usize, StoreError> {
 /// # Errors
 /// [`ChangeError::Refused`] when the step is in another state; with what to do instead.
 pub async fn retry_step(pool: &PgPool, step: StepId, by: &str) -> Result<(), ChangeError> {
-    let event = StepEvent::Retry { why: Why::Retry };
     let mut transaction = pool.begin().await?;
     share_apply(&mut transaction).await?;
-    apply_change(&mut transaction, &Change::Step { step, event }, &[step]).await?;
+    ask_to_retry(&mut transaction, step, by).await?;
+    transaction.commit().await?;
+    Ok(())
+}
+
+/// The same within a transaction that has taken APPLY ([`share_apply`]).
+///
+/// # Errors
+/// As [`retry_step`].
+pub async fn ask_to_retry(transaction: &mut PgConnection, step: StepId, by: &str) -> Result<(), ChangeError> {
+    let event = StepEvent::Retry { why: Why::Retry };
+    apply_change(transaction, &Change::Step { step, event }, &[step]).await?;
     sqlx::query("UPDATE step SET cause_by = left($2, 200) WHERE id = $1")
         .bind(step.0)
         .bind(by)
-        .execute(&mut *transaction)
+        .execute(transaction)
         .await?;
-    transaction.commit().await?;
     Ok(())
 }
 

@@ -1,0 +1,332 @@
+//! Who is shut out while they do something: an actor is what was true when a request came in, and whatever writes looks them up again.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use api::Problem;
+use api::console::NodeWish;
+use api::nodes::NodeChange;
+use api::people::{AccountKind, Grant, Password, PasswordWish, PersonWish, TokenWish};
+use control::ToCommit;
+use control::people::{Actor, NewPerson, Permission, Visitor};
+use engine::anneal::Limits;
+use engine::blueprint::Anchor;
+use engine::gate::VerdictKind;
+use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::plan::Edit;
+use serde_json::json;
+use store::running;
+use uuid::Uuid;
+
+use crate::house::{House, role};
+
+/// What there is to be changed.
+struct Things {
+    edge: DeploymentId,
+    nodes: [NodeId; 2],
+    noderole: NoderoleId,
+    run: RunId,
+    /// When edge was otherwise.
+    then: TargetNo,
+    /// On web, with an edit and one that was taken back.
+    proposal: ProposalId,
+    version: i32,
+    edit: Edit,
+    submission: SubmissionId,
+    thread: CommentId,
+}
+
+impl Things {
+    async fn of(house: &House) -> Self {
+        let edge = house.id("edge").await;
+        let then = house.bound("edge", 2, "app").await;
+        let data = Edit::SetRoleData { deployment: edge, role: role("app"), data: json!({"app": {"port": 1}}) };
+        let changed = house.submit(&house.ada, "edge", vec![data]).await;
+        house.approve(&house.bo, changed).await;
+        house.commit(&house.ada, changed).await.unwrap();
+        house.worker().await;
+        let claimed = running::claim_runs(house.database.app(), Limits::default()).await.unwrap();
+
+        let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 3, "app").await];
+        let (proposal, version) = house.propose(&house.ada, "web", edits).await;
+        let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
+        let submission = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
+        let thread = house.control.open_thread(&house.cy, submission, Anchor::Whole, "why?".into()).await.unwrap();
+        Self {
+            edge,
+            nodes: [house.node(1).await, house.node(4).await],
+            noderole: house.noderole(2, "base").await,
+            run: claimed.runs[0],
+            then,
+            proposal,
+            version,
+            edit: house.bind("web", 3, "still").await,
+            submission,
+            thread,
+        }
+    }
+
+    /// All that is written about the cluster, each once.
+    async fn change(&self, house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
+        let (control, why) = (&house.control, || "because".to_owned());
+        let (proposal, version, id) = (self.proposal, self.version, self.submission);
+        let [n1, n4] = self.nodes;
+        let shed =
+            "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
+        let files = [("shed/shed.yml".to_owned(), shed.as_bytes().to_vec())].into();
+        let commit = ToCommit { submission: id, typed: None, cancel: false };
+        let wish = NodeWish::named("new.house.example.com", "/srv/nodes/new");
+        let described = NodeChange { description: Some("mine".into()), ..NodeChange::default() };
+        vec![
+            ("propose", control.propose(by, self.edge).await.map(drop)),
+            ("propose on a node", control.propose_on_node(by, n4).await.map(drop)),
+            ("edit", control.edit(by, proposal, version, vec![self.edit.clone()]).await.map(drop)),
+            ("undo", control.undo(by, proposal, version).await.map(drop)),
+            ("redo", control.redo(by, proposal, version).await.map(drop)),
+            ("discard", control.discard(by, proposal, version).await),
+            ("submit", control.submit(by, proposal, version, "mine".into()).await.map(drop)),
+            ("restore", control.restore(by, "edge", self.then, true).await.map(drop)),
+            ("import", control.import_barclamps(Some(by), &files).await.map(drop)),
+            ("open a thread", control.open_thread(by, id, Anchor::Whole, "so".into()).await.map(drop)),
+            ("reply", control.reply(by, self.thread, "so".into()).await.map(drop)),
+            ("reopen a thread", control.resolve_thread(by, self.thread, false).await),
+            ("resolve a thread", control.resolve_thread(by, self.thread, true).await),
+            ("look", control.look(by, id).await),
+            ("mark as opened", control.open_changes(by, id, vec![Anchor::Node(n1)]).await.map(drop)),
+            ("judge", control.judge(by, id, VerdictKind::Approve, String::new()).await),
+            ("commit", control.commit(by, commit).await.map(drop)),
+            ("retry", control.retry(by, self.noderole, why()).await),
+            ("cancel", control.cancel(by, self.run).await),
+            ("hold", control.hold(by, self.edge, true, why()).await),
+            ("prioritise", control.prioritise(by, self.edge, 3, why()).await),
+            ("switch", control.switch(by, false, why()).await.map(drop)),
+            ("add a node", control.add_node(by, wish).await.map(drop)),
+            ("change a node", control.change_node(by, n4, 1, described).await.map(drop)),
+            ("take a node out of service", control.set_available(by, n4, false, why()).await),
+            ("make a node's token", control.mint_node_token(by, n4, "x".into(), 1).await.map(drop)),
+            ("revoke a node's token", control.revoke_node_token(by, n4, Uuid::nil()).await),
+            ("take a record out", control.take_out_node(by, n4, None).await),
+        ]
+    }
+}
+
+/// All that is written about other people, each once.
+async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
+    let (people, cy) = (&house.people, house.cy.person);
+    let wish = PersonWish { name: "eve".into(), kind: AccountKind::Human, grants: Vec::new() };
+    let grant = Grant { permission: "admin".into(), deployment: None };
+    vec![
+        ("add a person", people.add(by, &wish).await.map(drop)),
+        ("change grants", people.change_grants(by, cy, &[grant]).await.map(drop)),
+        ("disable", people.set_disabled(by, cy, true).await),
+        ("make a link", people.new_link(by, cy).await.map(drop)),
+    ]
+}
+
+/// All that is written about oneself, each once.
+async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
+    let people = &house.people;
+    let token = TokenWish { name: "x".into(), days: 1, scopes: vec!["viewer".into()], deployment: None, person: None };
+    let password = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
+    vec![
+        ("make a token", people.make_token(by, &token).await.map(drop)),
+        ("revoke a token", people.revoke_token(by, Uuid::nil()).await),
+        ("set a password", people.set_password(by, &password).await.map(drop)),
+        ("end a session", people.end_session(by, Uuid::nil()).await),
+        ("end other sessions", people.end_other_sessions(by).await.map(drop)),
+    ]
+}
+
+/// Somebody who may all, as they come in now.
+async fn come_in(house: &House, name: &str) -> Actor {
+    let person = house.people.actor_by_name(name).await.unwrap().person;
+    let link = house.people.one_time_sign_in(None, person, std::time::Duration::from_secs(60)).await.unwrap();
+    let begun = house.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();
+    house.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
+}
+
+/// What anybody could have left behind.
+async fn left(house: &House) -> (Vec<i64>, i64, i64) {
+    let sql = "SELECT (SELECT count(*) FROM comment) + (SELECT count(*) FROM opened) + (SELECT count(*) FROM look) \
+                 + (SELECT count(*) FROM person) + (SELECT count(*) FROM run WHERE cancel_requested), \
+               (SELECT count(*) FROM proposal WHERE state = 'open') + (SELECT sum(version) FROM proposal)";
+    let (more, proposals) = sqlx::query_as(sql).fetch_one(house.database.owner()).await.unwrap();
+    (house.traces().await, more, proposals)
+}
+
+fn all_refused(tried: &[(&str, Result<(), Problem>)], status: u16, why: &str) {
+    for (what, answer) in tried {
+        let found = answer.as_ref().map_err(|problem| problem.status);
+        assert_eq!(found, Err(status), "{what}, {why}: {answer:?}");
+    }
+}
+
+async fn with_dan() -> House {
+    let house = House::new().await;
+    let all = [Permission::Operator, Permission::Reviewer, Permission::Admin];
+    for name in ["dan", "root"] {
+        house.people.create_person(None, &NewPerson::human(name, all)).await.unwrap();
+    }
+    house
+}
+
+async fn sql(house: &House, sql: &'static str) {
+    sqlx::query(sql).execute(house.database.app()).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_is_shut_out_after_a_request_came_in_writes_nothing() {
+    let house = with_dan().await;
+    let things = Things::of(&house).await;
+    let before = left(&house).await;
+
+    let dan = come_in(&house, "dan").await;
+    sql(&house, "UPDATE person SET permissions = '{}' WHERE name = 'dan'").await;
+    all_refused(&things.change(&house, &dan).await, 403, "without a permission");
+    all_refused(&change_people(&house, &dan).await, 403, "without a permission");
+    sql(&house, "UPDATE person SET permissions = '{operator,reviewer,admin}' WHERE name = 'dan'").await;
+
+    house.people.sign_out_everywhere(&dan).await.unwrap();
+    all_refused(&things.change(&house, &dan).await, 401, "signed out");
+    all_refused(&change_people(&house, &dan).await, 401, "signed out");
+    all_refused(&change_oneself(&house, &dan).await, 401, "signed out");
+
+    let dan = come_in(&house, "dan").await;
+    house.people.disable(None, dan.person).await.unwrap();
+    all_refused(&things.change(&house, &dan).await, 401, "disabled");
+    all_refused(&change_people(&house, &dan).await, 401, "disabled");
+    all_refused(&change_oneself(&house, &dan).await, 401, "disabled");
+    assert_eq!(left(&house).await, before);
+
+    // The same by somebody who may: what was refused above was refused for who asked.
+    let root = come_in(&house, "root").await;
+    let control = &house.control;
+    let (proposal, version) = (things.proposal, things.version);
+    control.propose(&root, things.edge).await.unwrap();
+    control.edit(&root, proposal, version, vec![things.edit.clone()]).await.unwrap();
+    control.look(&root, things.submission).await.unwrap();
+    control.cancel(&root, things.run).await.unwrap();
+    house.people.end_other_sessions(&root).await.unwrap();
+    assert_ne!(left(&house).await, before);
+}
+
+#[tokio::test]
+async fn who_is_shut_out_while_a_submission_waits_submits_nothing() {
+    let house = with_dan().await;
+    let things = Things::of(&house).await;
+    let dan = come_in(&house, "dan").await;
+    let version = house.control.edit(&dan, things.proposal, things.version, vec![things.edit.clone()]).await.unwrap();
+    let before = left(&house).await;
+    let mut held = house.database.app().begin().await.unwrap();
+    sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *held).await.unwrap();
+    let between = async {
+        house.somebody_waits().await;
+        house.people.disable(None, dan.person).await.unwrap();
+        held.commit().await.unwrap();
+    };
+    let (submitted, ()) = tokio::join!(house.control.submit(&dan, things.proposal, version, "mine".into()), between);
+    assert_eq!(submitted.unwrap_err().code, "signed_out");
+    assert_eq!(left(&house).await, before);
+}
+
+#[tokio::test]
+async fn who_loses_the_right_while_a_retry_waits_starts_nothing() {
+    let house = with_dan().await;
+    let things = Things::of(&house).await;
+    let dan = come_in(&house, "dan").await;
+    let mut held = house.database.app().begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *held).await.unwrap();
+    let between = async {
+        house.somebody_waits().await;
+        sql(&house, "UPDATE person SET permissions = '{viewer}' WHERE name = 'dan'").await;
+        held.commit().await.unwrap();
+    };
+    let (retried, ()) = tokio::join!(house.control.retry(&dan, things.noderole, "again".into()), between);
+    assert_eq!(retried.unwrap_err().code, "forbidden");
+    // One that the step itself refuses is no retry either.
+    assert_eq!(house.control.retry(&house.ada, things.noderole, "again".into()).await.unwrap_err().code, "state");
+    let noted: Vec<(String, Option<String>)> =
+        sqlx::query_as("SELECT action, detail ->> 'refused' FROM audit WHERE action LIKE 'step.retry%' ORDER BY id")
+            .fetch_all(house.database.app())
+            .await
+            .unwrap();
+    let refused = |why: &str| ("step.retry.refused".to_owned(), Some(why.to_owned()));
+    assert_eq!(noted, [refused("forbidden"), refused("state")]);
+}
+
+/// Functions that write and do not look their actor up again, and why.
+const BY_NOBODY: [(&str, &str); 16] = [
+    ("begin", "what the others begin with"),
+    ("ensure_genesis", "Gantry itself"),
+    ("ensure_way", "whoever has the machine itself and the database"),
+    ("propose_binding", "says whose idea a proposal was; what it calls asks"),
+    ("replan", "Gantry itself"),
+    ("keep_report", "a machine, by its own token"),
+    ("note", "says that somebody was refused, whoever it was"),
+    ("note_refused_commit", "says that somebody was refused, whoever it was"),
+    ("note_refusal", "says that somebody was refused, whoever it was"),
+    ("create_person", "whoever starts Gantry's processes; who is signed in uses `add`"),
+    ("link", "whoever starts Gantry's processes; who is signed in uses `new_link`"),
+    ("disable", "whoever starts Gantry's processes; who is signed in uses `set_disabled`"),
+    ("sign_in", "nobody is signed in yet"),
+    ("sign_in_by_password", "nobody is signed in yet; it locks the person itself"),
+    ("sign_out", "ends what is one's own, if it is there"),
+    ("sign_out_everywhere", "ends what is one's own, if it is there"),
+];
+
+/// The asynchronous functions of a file, without its tests: name and text. A text goes on to the next function's beginning.
+fn functions(source: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for line in source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().lines() {
+        let code = line.trim_start().trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ");
+        let begins = code.trim_start_matches("pub ").strip_prefix("async fn ");
+        if let Some(name) = begins {
+            let name = name.split(['(', '<']).next().unwrap_or_default();
+            found.push((name.to_owned(), String::new()));
+        }
+        if let Some((_, text)) = found.last_mut() {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    found
+}
+
+fn writes(text: &str) -> bool {
+    let begins = text.contains(".begin()") && !text.contains("READ ONLY");
+    let notes = ["append_audit(", "intent::ensure_", "intent::insert_"].iter().any(|call| text.contains(call));
+    begins || (text.contains(".connection()") && notes)
+}
+
+/// Reads the source, by these words: what opens a transaction that is not read-only, or writes on a connection, has to ask
+/// `Actor::still`, by itself or by a function that does. It says nothing of what is asked then; the tests above do.
+#[test]
+fn what_writes_asks_who_is_there_again() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let asks = [".still(", ".case_to_discuss(", ".thread_to_discuss(", ".to_change("];
+    let (mut excused, mut asked) = (BTreeSet::new(), 0);
+    for folder in [sources.clone(), sources.join("people"), sources.join("board")] {
+        for file in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            for (name, text) in functions(&std::fs::read_to_string(&file).unwrap()) {
+                let looks_up = asks.iter().any(|call| text.contains(call));
+                match BY_NOBODY.iter().find(|(excuse, _)| *excuse == name) {
+                    _ if !writes(&text) => {}
+                    Some((excuse, _)) => drop(excused.insert(*excuse)),
+                    None => {
+                        assert!(looks_up, "{name} in {} writes, and does not ask Actor::still", file.display());
+                        asked += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        asked > 30,
+        "only {asked} functions that write were found: the words that this test looks for have changed"
+    );
+    let needed: BTreeSet<&str> = BY_NOBODY.iter().map(|(name, _)| *name).collect();
+    assert_eq!(excused, needed, "an excuse that nobody needs any more");
+}
