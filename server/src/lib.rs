@@ -36,6 +36,7 @@ mod metrics;
 mod overseeing;
 mod oversight;
 mod pages;
+mod patient;
 mod people_rest;
 mod refusal;
 mod rest;
@@ -51,10 +52,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::BoxError;
 use axum::Router;
-use axum::error_handling::HandleErrorLayer;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -66,7 +65,6 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
-use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
@@ -80,6 +78,7 @@ use feed::Feed;
 use live::Rhythm;
 use metrics::Metrics;
 pub use metrics::{MetricsToken, MetricsTokenError};
+use patient::Patience;
 use refusal::Refusal;
 use site::Site;
 use state::AppState;
@@ -158,6 +157,8 @@ fn state(address: PublicAddress, site: Site, control: Control, stopping: Cancell
         site: Arc::new(site),
         streams: Arc::new(Semaphore::new(limits::STREAMS)),
         waiting: Arc::new(Semaphore::new(limits::WAITING)),
+        requests: Arc::new(Semaphore::new(limits::REQUESTS)),
+        patience: Patience::default(),
         metrics: Metrics::default(),
         metrics_token: None,
         rhythm: Rhythm::default(),
@@ -166,18 +167,40 @@ fn state(address: PublicAddress, site: Site, control: Control, stopping: Cancell
     }
 }
 
+/// Answers a request within the limits, or says that it can't.
+///
 /// What a request does goes on when its client hangs up or its time is over: nobody wrote it to be broken off anywhere, and to whom a
-/// commit was not confirmed it still was one or was none. How long it may go on is up to the database's own limit on statements.
-async fn to_its_end(request: Request, next: Next) -> Response {
-    match tokio::spawn(next.run(request).in_current_span()).await {
-        Ok(response) => response,
-        Err(ended) => match ended.try_into_panic() {
+/// commit was not confirmed it still was one or was none. It keeps its place for as long as it goes on, so places bound the work and
+/// not only those who wait for it. How long that may be is up to [`Patience::body`] and the database's own limit on statements.
+async fn within_limits(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let Ok(place) = Arc::clone(&state.requests).try_acquire_owned() else {
+        return Refusal(Problem::unavailable("This server answers as many requests as it can. Try again in a moment."))
+            .into_response();
+    };
+    let patience = state.patience;
+    let request = request.map(|body| patient::within(body, patience.body));
+    let work = async move {
+        let answer = refusal::say_whom_to_ask(&state, next.run(request).await).await;
+        drop(place);
+        answer
+    };
+    let working = tokio::spawn(work.in_current_span());
+    match tokio::time::timeout(patience.answer, working).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(ended)) => match ended.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Refusal(Problem::unknown_outcome(
                 "This server is stopping. Look whether it was done before you try again.",
             ))
             .into_response(),
         },
+        Err(_) => Refusal(Problem::new(
+            504,
+            "too_slow",
+            "This took too long",
+            "The answer did not come in time. What was asked may have been done: look before you try again.",
+        ))
+        .into_response(),
     }
 }
 
@@ -198,8 +221,7 @@ fn routes(state: &AppState) -> Router {
         .merge(pages::routes(state).layer(RequestBodyLimitLayer::new(limits::BODY)))
         .route("/sign-in", post(sign_in::sign_in).layer(DefaultBodyLimit::max(limits::BODY)))
         .fallback(site::file_or_nothing)
-        .layer(from_fn_with_state(state.clone(), guard::pass))
-        .layer(from_fn(to_its_end));
+        .layer(from_fn_with_state(state.clone(), guard::pass));
     let unchecked = Router::new()
         .route("/healthz", get(health::lives))
         .route("/readyz", get(health::ready))
@@ -209,11 +231,6 @@ fn routes(state: &AppState) -> Router {
 
 /// Everything that answers.
 fn router(state: AppState) -> Router {
-    let limited = ServiceBuilder::new()
-        .layer(HandleErrorLayer::new(too_much))
-        .load_shed()
-        .layer(GlobalConcurrencyLimitLayer::new(limits::REQUESTS))
-        .timeout(limits::REQUEST);
     let around = ServiceBuilder::new()
         .layer(from_fn_with_state(state.clone(), metrics::count))
         .layer(from_fn(forget_id))
@@ -229,8 +246,8 @@ fn router(state: AppState) -> Router {
         .layer(from_fn(contract::coded))
         .layer(CompressionLayer::new())
         .layer(from_fn_with_state(state.clone(), guard::carry))
-        .layer(from_fn_with_state(state.clone(), refusal::shape))
-        .layer(limited);
+        .layer(from_fn(refusal::shape))
+        .layer(from_fn_with_state(state.clone(), within_limits));
     // Around the router and not a layer of it: which methods an address takes it says outside of its layers.
     Router::new().fallback_service(around.service(routes(&state)))
 }
@@ -246,18 +263,6 @@ fn span(request: &Request) -> Span {
     let id = request.extensions().get::<RequestId>().map(RequestId::header_value);
     let id = id.and_then(|id| HeaderValue::to_str(id).ok()).unwrap_or_default();
     tracing::info_span!("request", method = %request.method(), path = request.uri().path(), id)
-}
-
-async fn too_much(error: BoxError) -> Refusal {
-    if error.is::<tower::timeout::error::Elapsed>() {
-        return Refusal(Problem::new(
-            504,
-            "too_slow",
-            "This took too long",
-            "The answer did not come in time. What was asked may have been done: look before you try again.",
-        ));
-    }
-    Refusal(Problem::unavailable("This server answers as many requests as it can. Try again in a moment."))
 }
 
 #[cfg(test)]

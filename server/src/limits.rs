@@ -10,8 +10,10 @@ pub const IMPORT_BODY: usize = 16 * 1024 * 1024;
 pub const REPORT_BODY: usize = 2 * api::limits::FACTS;
 /// How long a request may take until its answer begins. Streams and downloads go on after that.
 pub const REQUEST: Duration = Duration::from_secs(30);
-/// Requests that are being answered at once; the next one is refused (503). The database's pool is far smaller, so more would wait
-/// there until they time out.
+/// How long a request's body may take to come; less than its answer, so that it is told as what it is.
+pub const BODY_TIME: Duration = Duration::from_secs(25);
+/// Requests that are worked on at once, answered already or not; the next one is refused (503). The database's pool is far smaller, so
+/// more would wait there until they time out.
 pub const REQUESTS: usize = 256;
 /// Live streams at once. Each costs a task and a place in the feed's ring.
 pub const STREAMS: usize = 1024;

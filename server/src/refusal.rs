@@ -12,13 +12,14 @@ use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::path::ErrorKind;
 use axum::extract::rejection::{BytesRejection, FormRejection, PathRejection, QueryRejection};
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use engine::data::written;
 use serde::de::DeserializeOwned;
 
+use crate::patient::is_too_late;
 use crate::state::AppState;
 use crate::strict::Strict;
 
@@ -67,6 +68,7 @@ impl From<FormRejection> for Refusal {
     fn from(rejection: FormRejection) -> Self {
         match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => Self(of_status(StatusCode::PAYLOAD_TOO_LARGE)),
+            _ if is_too_late(&rejection) => Self(of_status(StatusCode::REQUEST_TIMEOUT)),
             // Its text may quote what was sent, and that may be a token.
             _ => Self(Problem::invalid("The form can't be read. Send it as application/x-www-form-urlencoded.")),
         }
@@ -77,6 +79,7 @@ impl From<BytesRejection> for Refusal {
     fn from(rejection: BytesRejection) -> Self {
         match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => Self(of_status(StatusCode::PAYLOAD_TOO_LARGE)),
+            _ if is_too_late(&rejection) => Self(of_status(StatusCode::REQUEST_TIMEOUT)),
             _ => Self(Problem::invalid("The request ended before its body did. Send it again.")),
         }
     }
@@ -243,6 +246,12 @@ fn of_status(status: StatusCode) -> Problem {
                 format!("A request's body may have at most {most} MiB, one to POST /api/v1/barclamps {import} MiB.");
             Problem::new(413, "too_large", "Too large", detail)
         }
+        StatusCode::REQUEST_TIMEOUT => {
+            let most = crate::limits::BODY_TIME.as_secs();
+            let detail =
+                format!("A request's body has to be there within {most} seconds. Nothing was done; send it again.");
+            Problem::new(408, "body_too_slow", "It came too slowly", detail)
+        }
         StatusCode::UNSUPPORTED_MEDIA_TYPE => {
             Problem::new(415, "unsupported", "Not in this form", "The body has a type that is not taken here.")
         }
@@ -269,8 +278,17 @@ fn of_answer(status: StatusCode, headers: &HeaderMap) -> Problem {
     }
 }
 
+/// Adds to a refusal who gives the permission that is missing. It asks the database, so it belongs to what a request does.
+pub(crate) async fn say_whom_to_ask(state: &AppState, mut answer: Response) -> Response {
+    if let Some(Refusal(problem)) = answer.extensions_mut().remove::<Refusal>() {
+        let told = Refusal(state.control.whom_to_ask(problem).await);
+        answer.extensions_mut().insert(told);
+    }
+    answer
+}
+
 /// Gives every refusal its form on the way out.
-pub(crate) async fn shape(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn shape(request: Request, next: Next) -> Response {
     let wants_page = wants_page(&request);
     let mut answer = next.run(request).await;
     let status = answer.status();
@@ -285,7 +303,7 @@ pub(crate) async fn shape(State(state): State<AppState>, request: Request, next:
         return answer;
     }
     let refusal = match known {
-        Some(Refusal(problem)) => Refusal(state.control.whom_to_ask(problem).await),
+        Some(refusal) => refusal,
         None if has_own_form(answer.headers()) => return answer,
         None => Refusal(of_answer(status, answer.headers())),
     };

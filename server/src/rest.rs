@@ -23,6 +23,7 @@ use api::console::{
     RunView, ScopeView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
+use api::overview::DeploymentWay;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -72,6 +73,13 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
 fn about_deployments(all: Operations) -> Operations {
     all.get("/deployments", deployments, op("listDeployments", "Deployments, from system down or as asked"))
         .get("/deployments/{name}/board", board, op("getBoard", "A deployment's board: nodes, roles, steps"))
+        .get(
+            "/deployments/{name}/way",
+            way,
+            op("getDeploymentWay", "How far reality has come to what a deployment says").about(
+                "Stuck by the same rule as a target: what is left waits for somebody. `GET /api/v1/waiting?deployment=` says for whom.",
+            ),
+        )
         .get(
             "/deployments/{name}/carriers",
             carriers,
@@ -233,6 +241,10 @@ async fn deployments(
 
 async fn board(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Answer<Board> {
     Ok(Json(state.control.board(&actor, &name).await?))
+}
+
+async fn way(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Answer<DeploymentWay> {
+    Ok(Json(state.control.deployment_way(&actor, &name).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

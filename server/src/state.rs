@@ -14,6 +14,7 @@ use crate::address::PublicAddress;
 use crate::feed::Feed;
 use crate::live::Rhythm;
 use crate::metrics::Metrics;
+use crate::patient::Patience;
 use crate::site::Site;
 
 /// What every handler can reach. Cheap to clone.
@@ -31,6 +32,10 @@ pub(crate) struct AppState {
     pub rhythm: Rhythm,
     /// Requests that may still wait for something to happen.
     pub waiting: Arc<Semaphore>,
+    /// Requests that may still be begun. One holds its place until its work is over, answered or not.
+    pub requests: Arc<Semaphore>,
+    /// How long those may take.
+    pub patience: Patience,
     /// What is counted.
     pub metrics: Metrics,
     /// The digest of the token that shows what is counted.

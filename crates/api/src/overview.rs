@@ -148,12 +148,13 @@ pub struct PolicyView {
     pub target: TargetNo,
 }
 
-/// How far reality has come to what a target says.
+/// How far reality has come to what a target says, or a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// Every step that it asked for has applied it, but for those that a later target asked anew.
+    /// Every step that it asked for has applied it, but for those that a later target asked anew; every step of the deployment has applied
+    /// what is meant.
     Converged,
     /// Steps are carried out, or will be without anybody doing anything more, whichever target asked for them. A worker or a node that is
     /// missing may come back.
@@ -174,6 +175,18 @@ pub struct TargetView {
     pub steps: StateCounts,
     /// How many of them have applied it.
     pub applied: i64,
+}
+
+/// How far reality has come to what a deployment says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeploymentWay {
+    /// Its name.
+    pub deployment: DeploymentName,
+    /// In one word. One without steps is converged.
+    pub way: Way,
+    /// Its steps, by state.
+    pub steps: StateCounts,
 }
 
 /// How long to wait for a target.

@@ -446,7 +446,15 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     let target = house.passes(&file);
     let late = house.gantry(&["converge", "web", "--timeout", "1s"]).no(124, "--timeout");
     assert!(late.out.is_empty(), "{late:?}");
+    house.gantry(&["deployment", "hold", "web", "--reason", "disks"]).ok();
     let worker = house.worker();
+    // The worker finds the nodes first; then nothing goes on but by somebody.
+    for command in [["converge", "web"].as_slice(), &["wait", "deployment", "web"], &["converge", "--target", &target]]
+    {
+        let held = house.gantry(&[command, &["--timeout", "90s"]].concat()).no(1, "waits for somebody");
+        assert!(held.out.contains("eployment web is held by"), "{held:?}");
+    }
+    house.gantry(&["deployment", "release", "web", "--reason", "done"]).ok();
     house.gantry(&["wait", "deployment", "web", "--timeout", "90s"]).ok();
     assert!(house.gantry(&["converge", "--target", &target]).ok().contains("Reality is what target"));
     assert!(house.gantry(&["converge", "--all"]).ok().contains("web: reality matches"));

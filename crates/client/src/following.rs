@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use api::console::{DeploymentSummary, LogFound, LogPart, ReviewState, RunState, RunView, StateCounts};
-use api::overview::{TargetView, Way};
+use api::overview::{DeploymentWay, TargetView, Way};
 use api::waiting::WaitingPage;
 
 use crate::address::{Query, part};
@@ -394,31 +394,27 @@ fn reached(state: ReviewState, wanted: ReviewWish) -> Option<bool> {
     }
 }
 
-/// How far a deployment is.
-#[derive(Debug, PartialEq, Eq)]
-enum Far {
-    /// It has no step at all.
-    Empty,
-    Converged,
-    /// Nothing more happens by itself.
-    Stuck,
-    UnderWay,
+/// Whether a deployment has a step at all.
+fn is_empty(counts: &StateCounts) -> bool {
+    *counts == StateCounts::default()
 }
 
-fn far(counts: &StateCounts) -> Far {
-    let StateCounts { blocked, todo, transition, active, error } = *counts;
-    match () {
-        () if blocked + todo + transition + active + error == 0 => Far::Empty,
-        () if blocked + todo + transition + error == 0 => Far::Converged,
-        () if error > 0 && todo + transition == 0 => Far::Stuck,
-        () => Far::UnderWay,
-    }
+/// How far those are of which the list does not tell it by itself: one whose steps are all active has nothing that could be stuck. What is
+/// stuck is the server's to say, by one rule for targets and deployments.
+fn ways(server: &Server, these: &[DeploymentSummary]) -> Outcome<Vec<DeploymentWay>> {
+    let way = |one: &DeploymentSummary| match one.steps.active {
+        active if (StateCounts { active, ..StateCounts::default() }) == one.steps => {
+            Ok(DeploymentWay { deployment: one.name.clone(), way: Way::Converged, steps: one.steps })
+        }
+        _ => server.read(&format!("/deployments/{}/way", part(one.name.as_str()))),
+    };
+    these.iter().map(way).collect()
 }
 
 /// Those that were named, all of them; else the first that is not there or has nothing to converge.
 fn chosen(all: Vec<DeploymentSummary>, names: &[String], every: bool) -> Outcome<Vec<DeploymentSummary>> {
     if every {
-        let some: Vec<DeploymentSummary> = all.into_iter().filter(|one| far(&one.steps) != Far::Empty).collect();
+        let some: Vec<DeploymentSummary> = all.into_iter().filter(|one| !is_empty(&one.steps)).collect();
         return match some.is_empty() {
             true => Err(Failure::Nothing("no deployment has a noderole: there is nothing that could converge".into())),
             false => Ok(some),
@@ -430,7 +426,7 @@ fn chosen(all: Vec<DeploymentSummary>, names: &[String], every: bool) -> Outcome
             let near = names::near(name, known.keys().copied());
             Err(Failure::Nothing(format!("there is no deployment {name}{near}\n`gantry deployment list` has them.")))
         }
-        Some(found) if far(&found.steps) == Far::Empty => Err(Failure::Nothing(format!(
+        Some(found) if is_empty(&found.steps) => Err(Failure::Nothing(format!(
             "{name} has no noderole: there is nothing that could converge. Was the change committed? gantry review list --deployment {name}"
         ))),
         Some(found) => Ok((*found).clone()),
@@ -446,19 +442,22 @@ fn deployments(client: &Client, names: &[String], every: bool, most: Most) -> Ou
     let mut watch = Watch::new(client, most, "");
     loop {
         let all = watch.ask(|server| names::deployments(server, names, every))?;
-        if let Some(all) = all {
-            let these = chosen(all, names, every).inspect_err(|_| watch.end())?;
+        let ways = match all {
+            None => None,
+            Some(all) => {
+                let these = chosen(all, names, every).inspect_err(|_| watch.end())?;
+                watch.ask(|server| ways(server, &these))?
+            }
+        };
+        if let Some(ways) = ways {
             let mut counts = StateCounts::default();
-            for one in &these {
+            for one in &ways {
                 add(&mut counts, &one.steps);
             }
             watch.shows(&counts);
-            let under_way = these.iter().any(|one| far(&one.steps) == Far::UnderWay);
-            let stuck: Vec<&str> =
-                these.iter().filter(|one| far(&one.steps) == Far::Stuck).map(|one| one.name.as_str()).collect();
-            if !under_way {
+            if ways.iter().all(|one| one.way != Way::UnderWay) {
                 watch.end();
-                return settled(client, &these, &stuck);
+                return settled(client, &ways);
             }
         }
         let one = if let [name] = names { Some(name.as_str()) } else { None };
@@ -475,27 +474,27 @@ fn add(all: &mut StateCounts, more: &StateCounts) {
 }
 
 /// Nothing more happens by itself: what came of it.
-fn settled(client: &Client, these: &[DeploymentSummary], stuck_in: &[&str]) -> Outcome {
+fn settled(client: &Client, these: &[DeploymentWay]) -> Outcome {
     let paper = client.paper;
-    let told: Vec<Value> = these
-        .iter()
-        .map(|one| json!({"deployment": one.name, "steps": one.steps, "converged": far(&one.steps) == Far::Converged}))
-        .collect();
+    let with = |way: Way| these.iter().filter(move |one| one.way == way);
+    let stuck_in: Vec<&str> = with(Way::Stuck).map(|one| one.deployment.as_str()).collect();
     if paper.json {
-        paper.json(&Value::Array(told))?;
+        let told = |one: &DeploymentWay| json!({"deployment": one.deployment, "steps": one.steps, "converged": one.way == Way::Converged});
+        paper.json(&Value::Array(these.iter().map(told).collect()))?;
     } else {
-        for one in these.iter().filter(|one| far(&one.steps) == Far::Converged) {
-            paper.line(&format!("{}: reality matches, {}.", one.name, many(one.steps.active, "step")))?;
+        for one in with(Way::Converged) {
+            paper.line(&format!("{}: reality matches, {}.", one.deployment, many(one.steps.active, "step")))?;
         }
-        for name in stuck_in {
+        for name in &stuck_in {
             paper.line(&format!("{name}: stuck."))?;
             paper.line(&stuck(Some(name), client)?)?;
         }
     }
-    match stuck_in {
+    match stuck_in.as_slice() {
         [] => Ok(()),
         names => Err(Failure::NotSo(format!(
-            "{} can't go on by itself. Look at the run (gantry run list --state failed), then retry (gantry noderole retry) or change it.",
+            "{} can't go on by itself: what is left waits for somebody. gantry waiting says for whom; after a failed run: gantry noderole retry, or \
+             change it.",
             names.join(", ")
         ))),
     }
@@ -598,15 +597,6 @@ mod tests {
             "submission": null, "target": 1}),
         )
         .unwrap()
-    }
-
-    #[test]
-    fn nothing_is_never_converged() {
-        assert_eq!(far(&counts(0, 0, 0, 0, 0)), Far::Empty);
-        assert_eq!(far(&counts(0, 0, 0, 3, 0)), Far::Converged);
-        assert_eq!(far(&counts(2, 0, 0, 3, 1)), Far::Stuck);
-        assert_eq!(far(&counts(2, 1, 0, 3, 1)), Far::UnderWay, "others still go on");
-        assert_eq!(far(&counts(2, 0, 0, 3, 0)), Far::UnderWay, "what it waits for may be elsewhere");
     }
 
     #[test]

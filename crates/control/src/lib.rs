@@ -14,6 +14,7 @@
 
 mod asking;
 mod auditing;
+mod beside;
 mod blueprints;
 mod board;
 mod cataloguing;
@@ -124,12 +125,9 @@ impl Control {
 }
 
 /// Does what takes processor time on a thread for that, so that those which answer requests go on answering. It goes on to its end
-/// when nobody waits for it any more.
+/// when nobody waits for it any more. How much of it goes on at once: [`beside`].
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| {
-        tracing::error!(%error, "work on a thread of its own did not end well");
-        Problem::internal()
-    })
+    beside::PLACES.work(work).await
 }
 
 /// Keeps what a transaction wrote.

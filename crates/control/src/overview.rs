@@ -8,11 +8,12 @@ use api::Problem;
 use api::console::StateCounts;
 use api::listing::{Sort, TargetSort};
 use api::overview::{
-    COMMITS, DeploymentTally, Hour, NodeTally, Overview, PolicyView, QueueTally, TargetView, Way, WorkerTally,
+    COMMITS, DeploymentTally, DeploymentWay, Hour, NodeTally, Overview, PolicyView, QueueTally, TargetView, Way,
+    WorkerTally,
 };
 use api::waiting::WaitingWanted;
 use engine::ids::TargetNo;
-use store::reading::{self, InTheWay, Tally};
+use store::reading::{self, InTheWay, Tally, Whose};
 
 use crate::blueprints::to_target;
 use crate::people::{Actor, Permission};
@@ -98,13 +99,35 @@ impl Control {
         let (steps, applied) = reading::steps_of_target(&mut view, number).await.map_err(from_store)?;
         let in_the_way = match applied == all(&steps) {
             true => InTheWay::default(),
-            false => reading::in_the_way(&mut view, EVERYWHERE, number).await.map_err(from_store)?,
+            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Target(number)).await.map_err(from_store)?,
         };
         done(view).await?;
         Ok(TargetView { way: way(&steps, applied, in_the_way), steps, applied, target: to_target(row)? })
     }
 
-    /// The same, once nothing more happens by itself, or when so much time is over.
+    /// How far reality has come to what a deployment says, by the same rule as for a target: what is stuck here is stuck there.
+    pub async fn deployment_way(&self, actor: &Actor, name: &str) -> Result<DeploymentWay, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut view = self.begin().await?;
+        // What is left and what is in its way are of one moment.
+        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            .execute(&mut *view)
+            .await
+            .map_err(|e| from_store(e.into()))?;
+        let present = self.kept.present(&mut view).await?;
+        let id = present.named(name)?;
+        let deployment = present.skeleton.deployments.get(&id).map(|found| found.name.clone());
+        let deployment = deployment.ok_or_else(Problem::internal)?;
+        let steps = reading::steps_in(&mut view, id).await.map_err(from_store)?;
+        let in_the_way = match steps.active == all(&steps) {
+            true => InTheWay::default(),
+            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Deployment(id)).await.map_err(from_store)?,
+        };
+        done(view).await?;
+        Ok(DeploymentWay { deployment, way: way(&steps, steps.active, in_the_way), steps })
+    }
+
+    /// The same as [`Self::target`], once nothing more happens by itself, or when so much time is over.
     pub async fn target_settled(&self, actor: &Actor, number: TargetNo, most: Duration) -> Result<TargetView, Problem> {
         let end = tokio::time::Instant::now() + most;
         loop {

@@ -24,6 +24,7 @@ const REFUSALS: &[(u16, &str)] = &[
         409,
         "The state of things does not allow it; or a request with the same idempotency key is still under way (`Retry-After`).",
     ),
+    (408, "The body did not come in time. Nothing was done."),
     (412, "It has changed since: another version than the one named in `If-Match`."),
     (413, "The body is too large."),
     (415, "The body is no JSON, or not said to be."),
@@ -259,7 +260,7 @@ fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
     on(places(operation.path).next().is_some(), &[404]);
     // A name in a query or in a body that nothing has.
     on(!sketch.query.is_empty() || sketch.body.is_some(), &[404]);
-    on(sketch.body.is_some(), &[413, 415]);
+    on(sketch.body.is_some(), &[408, 413, 415]);
     on(op.on_version, &[412]);
     on(takes_key(&operation.method, sketch.asker), &[409, 422]);
     on(true, op.also);

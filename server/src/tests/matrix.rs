@@ -154,6 +154,7 @@ fn table() -> Vec<Row> {
         get("/reviews/{id}/graph.svg", Look, &["submission"]),
         get("/api/v1/deployments", Look, &[]),
         get("/api/v1/deployments/{name}/board", Look, &["deployment"]),
+        get("/api/v1/deployments/{name}/way", Look, &["deployment"]),
         get("/api/v1/deployments/{name}/carriers?role=app", Look, &["deployment"]),
         get("/api/v1/deployments/{name}/graph?longest=count", Look, &["deployment"]),
         post("/api/v1/deployments/{name}/proposals", Operate, &["deployment"], json!({})),

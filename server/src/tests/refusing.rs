@@ -120,22 +120,78 @@ async fn who_is_to_come_back_is_told_when() {
     assert!(wait.is_ok_and(|seconds| (1..=600).contains(&seconds)), "{:?}", slow.headers);
 }
 
+/// A server with other limits over the same database, and who is signed in there.
+async fn with_limits(change: impl FnOnce(&mut AppState)) -> (House, AppState, Router, String) {
+    let mut known = None;
+    let house = House::at("http://127.0.0.1:7780", NEAR, |state| known = Some(state.clone())).await;
+    let cookie = house.cookie().await;
+    let mut state = known.expect("a state");
+    change(&mut state);
+    let router = crate::router(state.clone());
+    (house, state, router, cookie)
+}
+
+async fn answer_of(router: &Router, request: Request<Body>) -> Answer {
+    let (parts, body) = router.clone().oneshot(request).await.expect("an answer").into_parts();
+    Answer { status: parts.status, headers: parts.headers, body: to_bytes(body, limits::BODY).await.expect("a body") }
+}
+
+fn never_ending() -> Body {
+    Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>())
+}
+
+#[tokio::test]
+async fn more_requests_than_places_are_sent_away() {
+    let (house, _, router, cookie) =
+        with_limits(|state| state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(0))).await;
+    let request = house.get("/api/v1/nodes").header(header::COOKIE, &cookie).body(Body::empty()).expect("a request");
+    let answer = answer_of(&router, request).await;
+    assert_eq!((answer.status.as_u16(), answer.header(header::RETRY_AFTER)), (503, "5"), "{}", answer.text());
+    assert_eq!(answer.problem()["code"], "unavailable");
+    let page = house.get("/nodes").header(header::ACCEPT, "text/html").body(Body::empty()).expect("a request");
+    let page = answer_of(&router, page).await;
+    assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(page.text().contains("as many requests as it can"), "{}", page.text());
+}
+
+/// Who was told that it took too long still has their place: the work goes on.
+#[tokio::test]
+async fn a_place_is_free_when_the_work_is_over_and_not_when_the_answer_is_late() {
+    let (house, state, router, cookie) = with_limits(|state| {
+        state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
+        state.patience.answer = Duration::from_millis(50);
+        state.patience.body = Duration::from_secs(5);
+    })
+    .await;
+    let late = answer_of(&router, house.post_json("/api/v1/nodes", &cookie, never_ending())).await;
+    assert_eq!((late.status.as_u16(), late.header(header::RETRY_AFTER)), (504, ""), "{}", late.text());
+    assert_eq!(late.problem()["code"], "too_slow");
+    assert_eq!(state.requests.available_permits(), 0, "it still reads");
+    let next = answer_of(&router, house.post_json("/api/v1/nodes", &cookie, "{}")).await;
+    assert_eq!(next.status, StatusCode::SERVICE_UNAVAILABLE, "{}", next.text());
+    let free = tokio::time::timeout(Duration::from_secs(30), state.requests.acquire()).await;
+    assert!(free.is_ok(), "a body that does not come has an end, and so has the work");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let (house, _, router, cookie) = with_limits(|state| state.patience.body = Duration::from_millis(50)).await;
+    let slow = answer_of(&router, house.post_json("/api/v1/nodes", &cookie, never_ending())).await;
+    assert_eq!((slow.status.as_u16(), slow.problem()["code"].as_str()), (408, Some("body_too_slow")));
+    let form = house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let slow = answer_of(&router, form.body(never_ending()).expect("a request")).await;
+    assert_eq!((slow.status.as_u16(), slow.problem()["code"].as_str()), (408, Some("body_too_slow")));
+}
+
 /// What may have been done is not to be sent again by a program that only looks at the header.
 #[tokio::test]
 async fn nobody_is_told_to_come_back_where_it_may_have_been_done() {
-    let house = House::new().await;
-    let state = crate::state(
-        "http://127.0.0.1:7780".parse().expect("an address"),
-        crate::Site::named(Some(house.site.path().into())),
-        Control::new(Store::over(house.db.app().clone())),
-        house.stopping.clone(),
-    );
     let lost = || async { crate::refusal::Refusal(Problem::unknown_outcome("Look first.")) };
     let away = || async { crate::refusal::Refusal(Problem::unavailable("Later.")) };
     let router = Router::new()
         .route("/api/lost", axum::routing::get(lost))
         .route("/api/away", axum::routing::get(away))
-        .layer(axum::middleware::from_fn_with_state(state, crate::refusal::shape));
+        .layer(axum::middleware::from_fn(crate::refusal::shape));
     for (path, code, wait) in [("/api/lost", "unknown_outcome", None), ("/api/away", "unavailable", Some("5"))] {
         let request = Request::get(path).body(Body::empty()).expect("a request");
         let answer = router.clone().oneshot(request).await.expect("an answer");
@@ -242,7 +298,8 @@ fn limits_are_documented_as_they_are() {
         format!("| grants of a person | {} |", api::limits::GRANTS),
         format!("| {}; {} | 409 |", store::api_tokens::MOST_TOKENS, store::node_tokens::MOST_TOKENS),
         format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
-        format!("| requests that are answered at once, by one server | {} |", limits::REQUESTS),
+        format!("| requests that are worked on at once, by one server | {} |", limits::REQUESTS),
+        format!("| until a request's body is there | {} seconds | 408 |", limits::BODY_TIME.as_secs()),
         format!("| until an answer begins | {} seconds |", limits::REQUEST.as_secs()),
         format!("| open answers after the order to stop | {} seconds |", limits::GRACE.as_secs()),
         format!("| {} hours; 7 days | sign in again |", control::people::SESSION_IDLE.as_secs() / 3600),

@@ -28,6 +28,18 @@ async fn says(house: &House, cookie: &str, reason: &str, words: &str) -> Value {
     step["freed_by"].clone()
 }
 
+/// How far web is, by the same word as its target.
+async fn way_of_web(house: &House, cookie: &str) -> String {
+    let deployment = house.ask_get("/api/v1/deployments/web/way", cookie).await.json();
+    let target = house.ask_get("/api/v1/targets/2", cookie).await.json();
+    assert_eq!(
+        (&deployment["deployment"], &deployment["way"]),
+        (&json!("web"), &target["way"]),
+        "{deployment} {target}"
+    );
+    deployment["way"].as_str().expect("a word").to_owned()
+}
+
 #[tokio::test]
 async fn a_step_says_why_not_yet_until_it_runs() {
     let house = House::new().await;
@@ -48,12 +60,15 @@ async fn a_step_says_why_not_yet_until_it_runs() {
     house.tell("/api/v1/deployments/web/hold", &ada, reason).await.json();
     let freed_by = says(&house, &ada, "held", "Deployment web is held by ada").await;
     assert_eq!(freed_by, json!([{"what": "deployment", "name": "web"}]));
+    assert_eq!(way_of_web(&house, &ada).await, "stuck", "held");
     house.tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"})).await.json();
     says(&house, &ada, "held", "xecution is switched off").await;
     house.tell("/api/v1/deployments/web/hold", &ada, json!({"held": false, "reason": "done"})).await.json();
     says(&house, &ada, "paused", "switch it on").await;
+    assert_eq!(way_of_web(&house, &ada).await, "stuck", "off");
     house.tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"})).await.json();
 
+    assert_eq!(way_of_web(&house, &ada).await, "under_way");
     let claimed = running::claim_runs(pool, Limits::default()).await.expect("a claim");
     let run = claimed.runs[0];
     assert_eq!(says(&house, &ada, "queued", "free slot").await, json!([{"what": "run", "run": run}]));
@@ -62,6 +77,7 @@ async fn a_step_says_why_not_yet_until_it_runs() {
     let end = RunEnd::failed("no such disk");
     running::finish_run(pool, run, worker, &end).await.expect("an end");
     assert_eq!(says(&house, &ada, "failed", "no such disk").await, json!([{"what": "run", "run": run}]));
+    assert_eq!(way_of_web(&house, &ada).await, "stuck", "failed");
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ pub use machines::{
     noderoles_on, reports,
 };
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
-pub use overview::{HourRow, Tally, all_steps, hours, policy_made, steps_of_target, tally};
+pub use overview::{HourRow, Tally, all_steps, hours, policy_made, steps_in, steps_of_target, tally};
 pub use runs::{
     RunFilter, RunRow, place_of_noderole, place_of_run, run, run_documents, runs, runs_of_node, runs_of_step,
 };
@@ -35,8 +35,8 @@ pub use steps::{
 pub use targets::{TargetRow, is_root, root_of, target, targets};
 pub use values::{ResultRow, SetRow, Setting, StepOf, results_of, run_given, sets, steps_of_values};
 pub use waiting::{
-    AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, above, in_the_way, step_places,
-    waiting,
+    AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, Whose, above, in_the_way,
+    step_places, waiting,
 };
 pub use workers::{WorkerFilter, WorkerRow, worker, worker_named, workers};
 

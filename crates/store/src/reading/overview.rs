@@ -1,7 +1,7 @@
 //! What is counted: for an overview, for a target's way to reality, and for metrics.
 
 use api::console::StateCounts;
-use engine::ids::TargetNo;
+use engine::ids::{DeploymentId, TargetNo};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
@@ -86,6 +86,20 @@ pub async fn steps_of_target(on: &mut PgConnection, target: TargetNo) -> Result<
     .fetch_one(on)
     .await?;
     Ok((StateCounts { blocked, todo, transition, active, error }, applied))
+}
+
+/// Steps by state of the roles that are bound in a deployment.
+pub async fn steps_in(on: &mut PgConnection, deployment: DeploymentId) -> Result<StateCounts, StoreError> {
+    let (blocked, todo, transition, active, error): (i64, i64, i64, i64, i64) = sqlx::query_as(
+        "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
+         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active'), \
+         count(*) FILTER (WHERE s.state = 'error') \
+         FROM noderole r JOIN step s ON s.noderole_id = r.id WHERE r.deployment_id = $1",
+    )
+    .bind(deployment.0)
+    .fetch_one(on)
+    .await?;
+    Ok(StateCounts { blocked, todo, transition, active, error })
 }
 
 /// Runs that were queued in one hour.

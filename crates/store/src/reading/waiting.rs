@@ -135,7 +135,16 @@ pub async fn waiting(
     Ok(WaitingRows { rows, next: next.map(|(since, step)| (since, StepId(step))) })
 }
 
-/// What stands between a target and its end.
+/// Whose steps are asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// Those that this target asked for, and no later one asked anew.
+    Target(TargetNo),
+    /// Those of the roles that are bound in this deployment.
+    Deployment(DeploymentId),
+}
+
+/// What stands between a target, or a deployment, and its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InTheWay {
     /// Steps that move, or will without anybody doing anything.
@@ -146,25 +155,31 @@ pub struct InTheWay {
     pub more: bool,
 }
 
-/// Steps above a target that are gone through on the way up from it.
+/// Steps above those asked about that are gone through on the way up from it.
 const WALKED: i64 = 50_000;
 
-/// What a target's open steps come down to: themselves, and in the place of a blocked one whatever is open above it, of whichever target,
+/// What the open steps of a target or a deployment come down to: themselves, and in the place of a blocked one whatever is open above it, whosever it is,
 /// until a step is reached that is not blocked. The first [`LOOKED`] of those are judged.
 ///
-/// The way up is long where much is blocked, so it is gone last: not while steps of the target itself move, and not when nothing moves
+/// The way up is long where much is blocked, so it is gone last: not while some of its own move, and not when nothing moves
 /// anywhere. It ends after [`WALKED`] steps.
 ///
 /// The caller holds one view of the database for all statements, or a step that moved on in between counts as moving.
 ///
 /// # Errors
 /// What the database refused.
-pub async fn in_the_way(on: &mut PgConnection, limits: Limits, target: TargetNo) -> Result<InTheWay, StoreError> {
+pub async fn in_the_way(on: &mut PgConnection, limits: Limits, whose: Whose) -> Result<InTheWay, StoreError> {
+    let (target, lanes) = match whose {
+        Whose::Target(target) => (Some(target.0), None),
+        Whose::Deployment(deployment) => (None, Some(lanes_of(on, deployment).await?)),
+    };
     let own: Vec<Uuid> = sqlx::query_scalar(
-        "SELECT id FROM step WHERE generation = $1 AND state IN ('todo', 'transition', 'error') ORDER BY since, id LIMIT $2",
+        "SELECT id FROM step WHERE ($1::bigint IS NULL OR generation = $1) AND ($3::bigint[] IS NULL OR lane_id = ANY ($3)) \
+           AND state IN ('todo', 'transition', 'error') ORDER BY since, id LIMIT $2",
     )
-    .bind(target.0)
+    .bind(target)
     .bind(LOOKED)
+    .bind(lanes.as_deref())
     .fetch_all(&mut *on)
     .await?;
     let itself = judged(on, limits, &own).await?;
@@ -173,7 +188,8 @@ pub async fn in_the_way(on: &mut PgConnection, limits: Limits, target: TargetNo)
     }
     let (walked, open): (i64, Vec<Uuid>) = sqlx::query_as(
         "WITH RECURSIVE up (id) AS ( \
-           SELECT id FROM step WHERE generation = $1 AND state IN ('blocked', 'todo', 'transition', 'error') \
+           SELECT id FROM step WHERE ($1::bigint IS NULL OR generation = $1) AND ($4::bigint[] IS NULL OR lane_id = ANY ($4)) \
+             AND state IN ('blocked', 'todo', 'transition', 'error') \
            UNION \
            SELECT p.id FROM up JOIN step c ON c.id = up.id AND c.state = 'blocked' JOIN edge e ON e.child = c.id \
            JOIN step p ON p.id = e.parent \
@@ -183,9 +199,10 @@ pub async fn in_the_way(on: &mut PgConnection, limits: Limits, target: TargetNo)
          SELECT (SELECT count(*) FROM walked), ARRAY( \
            SELECT s.id FROM walked JOIN step s ON s.id = walked.id WHERE s.state <> 'blocked' ORDER BY s.since, s.id LIMIT $2)",
     )
-    .bind(target.0)
+    .bind(target)
     .bind(LOOKED)
     .bind(WALKED)
+    .bind(lanes.as_deref())
     .fetch_one(&mut *on)
     .await?;
     Ok(InTheWay { more: walked == WALKED, ..judged(on, limits, &open).await? })
