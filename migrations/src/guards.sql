@@ -1367,9 +1367,7 @@ BEGIN
     'INSERT, DELETE ON scoped_grant',
     'INSERT, UPDATE ON account',
     'INSERT, UPDATE, DELETE ON session',
-    'INSERT, UPDATE, DELETE ON token',
-    'INSERT ON secret',
-    'UPDATE (sealed, destroyed_at) ON secret'
+    'INSERT, UPDATE, DELETE ON token'
   ] LOOP
     EXECUTE format('GRANT %s TO %I', granted, app);
   END LOOP;

@@ -31,7 +31,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);
         people.create_person(None, &new).await.context("the admin can't be added")?;
     }
-    let admin = people.actor_by_name(name).await.context("there is no way in for them")?;
+    let admin = people.actor_by_name(name).await.context("there is no way in for them; a new name adds an admin")?;
     if !admin.may(Permission::Admin) {
         bail!("{name} is there and is no admin: name another, or let an admin give them the permission");
     }

@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use control::people::{NewPerson, People, Permission, START_SIGN_IN_HOLDS};
+use control::people::{NewPerson, People, Permission, PersonKind, START_SIGN_IN_HOLDS};
 use control::{Control, Demo, DemoDeployment};
 use engine::gate::Policy;
 use engine::ids::{DeploymentName, Fqdn, RoleName};
@@ -144,7 +144,7 @@ async fn serve_and_work(
     let server = tokio::spawn(serve::serve(listener, config, control.clone(), async {
         let _ = server_stops.await;
     }));
-    let ended = match announce(arguments.json, &address.to_string(), people).await {
+    let ended = match announce(arguments.json, &address.to_string(), people, &database.adds_admin()).await {
         Ok(()) => look_after(database, &mut worker, stop, &server).await,
         Err(error) => Err(error),
     };
@@ -201,6 +201,14 @@ impl Database {
         let private = PrivatePostgres::start(settings).await?;
         let (app_url, owner_url) = (private.app_url(DATABASE), private.owner_url(DATABASE));
         Ok(Self { private: Some(private), app_url, app_role: migrations::APP_ROLE.to_owned(), owner_url })
+    }
+
+    /// The command that adds an admin. Somebody else's database is not named: its address may have a password.
+    fn adds_admin(&self) -> String {
+        match &self.private {
+            Some(_) => format!("DATABASE_URL='{}' gantry admin NAME", self.app_url),
+            None => "gantry admin NAME".to_owned(),
+        }
     }
 
     async fn look_after(&mut self) {
@@ -359,25 +367,78 @@ fn demo(data: &Path) -> Result<Demo> {
     Ok(Demo { deployments: deployments.collect::<Result<_>>()?, nodes: nodes.collect::<Result<_>>()? })
 }
 
-/// Says where it is and how to come in.
-async fn announce(as_json: bool, address: &str, people: &People) -> Result<()> {
-    let mut sign_ins = Vec::new();
+/// Who comes in by a link of this start.
+struct SignIn {
+    name: &'static str,
+    role: &'static str,
+    url: String,
+    admin: bool,
+}
+
+/// Links for those who are let in, and why there is none for the others: a start goes on without anybody whom an admin keeps out.
+async fn sign_ins(address: &str, people: &People) -> Result<(Vec<SignIn>, Vec<(&'static str, String)>)> {
+    let (mut let_in, mut kept_out) = (Vec::new(), Vec::new());
     for (name, role) in [("ada", "author"), ("bo", "reviewer")] {
-        let person = people.actor_by_name(name).await?.person;
-        let token = people.one_time_sign_in(None, person, START_SIGN_IN_HOLDS).await?;
-        sign_ins.push((name, role, format!("{address}/sign-in?token={}", token.reveal())));
+        let actor = match people.actor_by_name(name).await {
+            Ok(actor) if actor.kind == PersonKind::Human => actor,
+            Ok(_) => {
+                kept_out.push((name, format!("{name} is a program here, and programs come in by tokens.")));
+                continue;
+            }
+            Err(problem) if matches!(problem.status, 403 | 404) => {
+                kept_out.push((name, problem.detail));
+                continue;
+            }
+            Err(problem) => return Err(problem).context("a sign-in can't be made"),
+        };
+        let token = people.one_time_sign_in(None, actor.person, START_SIGN_IN_HOLDS).await?;
+        let url = format!("{address}/sign-in?token={}", token.reveal());
+        let_in.push(SignIn { name, role, url, admin: actor.may(Permission::Admin) });
     }
+    Ok((let_in, kept_out))
+}
+
+/// Says where it is and how to come in. `adds_admin` is the command for when nobody who comes in by these links decides about people.
+async fn announce(as_json: bool, address: &str, people: &People, adds_admin: &str) -> Result<()> {
+    let (let_in, kept_out) = sign_ins(address, people).await?;
+    let adds_admin = (!let_in.iter().any(|one| one.admin)).then_some(adds_admin);
     if as_json {
         let sign_in: Vec<_> =
-            sign_ins.iter().map(|(person, role, url)| json!({"person": person, "role": role, "url": url})).collect();
-        println!("{}", json!({"event": "ready", "address": address, "sign_in": sign_in}));
+            let_in.iter().map(|one| json!({"person": one.name, "role": one.role, "url": one.url})).collect();
+        let kept_out: Vec<_> = kept_out.iter().map(|(name, why)| json!({"person": name, "why": why})).collect();
+        let mut ready = json!({"event": "ready", "address": address, "sign_in": sign_in});
+        if !kept_out.is_empty() {
+            ready["kept_out"] = json!(kept_out);
+        }
+        if let Some(command) = adds_admin {
+            ready["adds_admin"] = json!(command);
+        }
+        println!("{ready}");
         return Ok(());
     }
     println!("\nGantry is up: {address}\n");
-    println!("Two people can sign in, once each by these links (each start prints new ones):");
-    for (name, role, url) in &sign_ins {
+    match let_in.len() {
+        0 => {}
+        1 => println!("One person can sign in, once by this link (each start prints a new one):"),
+        _ => println!("Two people can sign in, once each by these links (each start prints new ones):"),
+    }
+    for SignIn { name, role, url, .. } in &let_in {
         println!("  {name:<4} {role:<9} {url}");
     }
-    println!("\nOpen the second in a private window, so that both are there at once. Ctrl-C stops everything.");
+    for (name, why) in &kept_out {
+        println!("No link for {name}: {why}");
+    }
+    if let Some(command) = adds_admin {
+        println!(
+            "\nNone of these decides about people. This adds an admin, under a name that nobody has, with a link:"
+        );
+        println!("  {command}");
+    }
+    match let_in.len() {
+        2 => {
+            println!("\nOpen the second in a private window, so that both are there at once. Ctrl-C stops everything.")
+        }
+        _ => println!("\nCtrl-C stops everything."),
+    }
     Ok(())
 }

@@ -1,24 +1,47 @@
-//! `gantry up` as a program: how it stops.
+//! `gantry up` as a program: how it starts without those who are kept out, and how it stops.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use control::people::People;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
+use store::{Connecting, Store};
 
 /// Ended with the test, however that ends.
 struct Started(Child);
 
 impl Started {
     fn up(data: &Path) -> Self {
+        Self::up_with(data, &[])
+    }
+
+    fn up_with(data: &Path, more: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
-        command.args(["up", "--json", "--listen", "127.0.0.1:0", "--data"]).arg(data);
+        command.args(["up", "--json", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(more);
         command.env("GANTRY_LOG", "info").env_remove("DATABASE_URL").env_remove("GANTRY_OWNER_URL");
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// What it says once it is there.
+    fn ready(&mut self) -> Value {
+        let mut line = String::new();
+        BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        assert_eq!(ready["event"], "ready", "{ready}");
+        ready
+    }
+
+    fn stop(mut self) {
+        self.signal(Signal::SIGINT);
+        let status = within(Duration::from_secs(120), || self.0.try_wait().unwrap());
+        assert!(status.success(), "{status}");
     }
 
     fn signal(&self, signal: Signal) {
@@ -99,4 +122,67 @@ fn a_start_that_is_interrupted_stops_before_it_is_there() {
     assert!(!data.path().join("worker").exists() && !data.path().join("nodes").exists(), "{logged}");
     let postmaster = data.path().join("postgres/data/postmaster.pid");
     assert!(!postmaster.exists(), "PostgreSQL went with it");
+}
+
+/// The private database of a start, as the application reaches it.
+fn database(data: &Path) -> String {
+    format!("postgres://gantry_app@localhost/gantry?host={}", data.join("postgres/socket").display())
+}
+
+/// What `gantry admin` printed, or why it refused.
+fn admin(data: &Path, name: &str) -> Result<String, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+    let output = command.args(["admin", name]).env("DATABASE_URL", database(data)).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+/// Somebody keeps people out, as on the page of people.
+async fn disabled(data: &Path, by: &str, names: &[&str]) {
+    let store = Store::open(&Connecting::to(database(data))).unwrap();
+    let people = People::over(store.clone());
+    let by = people.actor_by_name(by).await.unwrap();
+    for name in names {
+        let person = people.actor_by_name(name).await.unwrap().person;
+        people.set_disabled(&by, person, true).await.unwrap();
+    }
+    store.pool().close().await;
+}
+
+fn people_of(told: &Value) -> Vec<&str> {
+    told.as_array().map(Vec::as_slice).unwrap_or_default().iter().filter_map(|one| one["person"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn it_starts_without_those_who_are_kept_out() {
+    let data = tempfile::tempdir().unwrap();
+    let data = data.path();
+    let mut gantry = Started::up_with(data, &["--no-demo"]);
+    let ready = gantry.ready();
+    assert_eq!(people_of(&ready["sign_in"]), ["ada", "bo"]);
+    assert!(ready["kept_out"].is_null() && ready["adds_admin"].is_null(), "{ready}");
+    disabled(data, "ada", &["bo"]).await;
+    gantry.stop();
+
+    let mut gantry = Started::up_with(data, &["--no-demo"]);
+    let ready = gantry.ready();
+    assert_eq!((people_of(&ready["sign_in"]), people_of(&ready["kept_out"])), (vec!["ada"], vec!["bo"]));
+    assert!(ready["kept_out"][0]["why"].as_str().unwrap().contains("bo is disabled"), "{ready}");
+    assert!(ready["adds_admin"].is_null(), "ada is one: {ready}");
+    assert!(admin(data, "cy").unwrap().contains("/sign-in?token="));
+    disabled(data, "cy", &["ada"]).await;
+    gantry.stop();
+
+    let mut gantry = Started::up_with(data, &["--no-demo"]);
+    let ready = gantry.ready();
+    assert_eq!((people_of(&ready["sign_in"]), people_of(&ready["kept_out"])), (vec![], vec!["ada", "bo"]));
+    // The way back that it names is one.
+    let way = ready["adds_admin"].as_str().unwrap().replace("gantry admin NAME", "");
+    let named = way.trim().trim_start_matches("DATABASE_URL='").trim_end_matches('\'');
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+    let output = command.args(["admin", "dee"]).env("DATABASE_URL", named).output().unwrap();
+    assert!(output.status.success(), "{named}: {output:?}");
+    let refused = admin(data, "ada").unwrap_err();
+    assert!(refused.contains("a new name adds an admin") && refused.contains("ada is disabled"), "{refused}");
+    gantry.stop();
 }

@@ -1,5 +1,6 @@
 //! Canaries: what lets somebody in, in a form that is recognised wherever it turns up, and then a look everywhere: answers, pages, errors,
-//! the log at its most talkative, the audit, the database.
+//! the log at its most talkative, the audit, the database. Secrets of runs never come here: a real worker has one, and is looked at in the
+//! same way, in `crates/cli/tests/whole/canary.rs`.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,6 @@ use super::*;
 
 const PASSWORD: &str = "canary-password-aurora-4711";
 const WRONG: &str = "canary-guess-borealis-4712";
-const SECRET: &str = "canary-secret-zephyr-4713";
 
 /// What was found out, and where each answer that may hold one of them came from.
 struct Cage {
@@ -60,14 +60,15 @@ impl Cage {
     }
 }
 
-/// An admin with a password and two tokens; their session, and a link that somebody new has not used. With everything else that there can
-/// be: changes, reviews, runs, one of which was told a secret.
+/// An admin with a password and two tokens; their session, somebody else's, and a link that somebody new has not used. With everything else
+/// that there can be: changes, reviews, runs, one of which was given a secret by its name.
 async fn caged() -> (Cage, String, BTreeSet<String>) {
     let world = World::new().await;
     let (readable, run) = (world.readable().await, world.places[0]["run"].clone());
     let noderole = world.places[0]["noderole"].clone();
     let house = world.house;
     let root = house.person("root", [Permission::Operator, Permission::Admin]).await;
+    let second = house.person("second", [Permission::Reviewer]).await;
     let json_of = |answer: Answer| answer.json();
     let set = house.post("/api/v1/me/password").method(Method::PUT).header(header::COOKIE, &root);
     let set =
@@ -83,11 +84,6 @@ async fn caged() -> (Cage, String, BTreeSet<String>) {
     let n1 = house.n1(&root).await;
     let path = format!("/api/v1/nodes/{}/tokens", n1.as_str().expect("an id"));
     let node_token = json_of(house.tell(&path, &root, json!({"name": "its unit"})).await)["token"].clone();
-    sqlx::query("INSERT INTO secret (name, version, sealed) VALUES ('deploy/ssh', 1, sha256($1))")
-        .bind(SECRET.as_bytes())
-        .execute(house.db.owner())
-        .await
-        .expect("a secret");
     let brought = json!({"/app/key": {"step": house.step(&noderole).await, "layer": {"profile": "small"}}});
     let told = json!({"data": {"app": {"key": {"$secret": "deploy/ssh", "version": 1}}}, "sources": brought});
     sqlx::query("UPDATE run SET input = $1, surroundings = '{}' WHERE id = $2::bigint")
@@ -102,12 +98,12 @@ async fn caged() -> (Cage, String, BTreeSet<String>) {
     let canaries = vec![
         ("the password", PASSWORD.to_owned()),
         ("a wrong password", WRONG.to_owned()),
-        ("a secret", SECRET.to_owned()),
         ("the token", token),
         ("the link", link),
         ("the machine's token", node_token.as_str().expect("a token").to_owned()),
         ("the session", value(&root)),
         ("the session before", value(&old_cookie)),
+        ("somebody else's session", value(&second)),
     ];
     (Cage { house, canaries }, root, readable)
 }

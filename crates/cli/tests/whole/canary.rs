@@ -1,0 +1,294 @@
+//! A secret on its whole way, from the worker's file to a script that says it aloud, and all that lets programs and people in: each in a form
+//! that is recognised wherever it turns up. Then a look everywhere: answers, pages, errors, the log, metrics, every table.
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::{Duration, timeout};
+
+use crate::house::{House, Plan, has};
+
+const SECRET: &str = "canary-secret-zephyr-4713";
+const METRICS: &str = "canary-metrics-mistral-4714";
+const PASSWORD: &str = "canary-database-sirocco-4715";
+
+const BARCLAMP: &str = "
+barclamp: {name: house, version: '1', description: For tests}
+jigs:
+  - {name: script, class: script, description: Runs scripts}
+roles:
+  - {name: tells, jig: script, timeout: 30s}
+  - {name: fails, jig: script, timeout: 30s}
+";
+
+/// Does with its secret what scripts should not. What it heard is kept on the node alone, so that the test knows that it was there.
+const TELLS: &str = r#"#!/bin/sh
+printf %s "$GANTRY_DATA_DB_PASSWORD" >heard
+echo "I was told: $GANTRY_DATA_DB_PASSWORD"
+echo "and say it here, too: $GANTRY_DATA_DB_PASSWORD" >&2
+cat "$GANTRY_INPUT"
+printf '{"db": {"url": "db://u:%s@h", "%s": 1}}' "$GANTRY_DATA_DB_PASSWORD" "$GANTRY_DATA_DB_PASSWORD" >"$GANTRY_OUTPUT"
+"#;
+const FAILS: &str = "echo \"no: $GANTRY_DATA_DB_PASSWORD\" >&2\nexit 3\n";
+
+const DECLARED: &str = "
+deployment: web
+bindings: {tells: [n1], fails: [n2]}
+data:
+  tells: {db: {password: {$secret: deploy/key, version: 1}}}
+  fails: {db: {password: {$secret: deploy/key, version: 1}}}
+";
+
+struct Cage {
+    house: House,
+    canaries: Vec<(&'static str, String)>,
+    review: String,
+}
+
+impl Cage {
+    #[track_caller]
+    fn check(&self, place: &str, text: &str) {
+        for (name, canary) in &self.canaries {
+            assert!(!text.contains(canary.as_str()), "{name} in {place}");
+        }
+    }
+
+    fn canary(&self, name: &str) -> &str {
+        &self.canaries.iter().find(|(known, _)| *known == name).unwrap().1
+    }
+
+    /// Status and text of an answer; of one that never ends, what came within a moment.
+    async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
+        let server = self.house.address.trim_start_matches("http://").to_owned();
+        let stream = TcpStream::connect(&server).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let carrying = tokio::spawn(connection);
+        let mut request = Request::builder().method(method.clone()).uri(path).header("host", &server);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.header("x-gantry", "1").header("content-type", "application/json");
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = sender.send_request(request.body(Full::new(Bytes::from(body))).unwrap()).await.unwrap();
+        let status = answer.status().as_u16();
+        self.check(&format!("the headers of {method} {path}"), &format!("{:?}", answer.headers()));
+        let mut coming = answer.into_body();
+        let mut bytes = Vec::new();
+        while let Ok(Some(frame)) = timeout(Duration::from_secs(3), coming.frame()).await {
+            if let Ok(data) = frame.unwrap().into_data() {
+                bytes.extend_from_slice(&data);
+            }
+        }
+        carrying.abort();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        self.check(&format!("{method} {path}"), &text);
+        (status, text)
+    }
+
+    /// Everything that is stored, as text.
+    async fn stored(&self) {
+        let admin = self.house.admin().await;
+        let tables: Vec<String> = sqlx::query_scalar(
+            "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'",
+        )
+        .fetch_all(&admin)
+        .await
+        .unwrap();
+        assert!(tables.iter().any(|table| table == "run_log_rest") && tables.len() > 30, "{tables:?}");
+        for table in tables {
+            let sql = format!("SELECT coalesce(string_agg(to_jsonb(t)::text, ' '), '') FROM {table} t");
+            let text: String = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(&admin).await.unwrap();
+            self.check(&table, &text);
+            for (name, canary) in &self.canaries {
+                let digits: String = canary.bytes().map(|byte| format!("{byte:02x}")).collect();
+                assert!(!text.contains(&digits), "{name} in {table}, as bytes");
+            }
+        }
+        // A piece of a log may end amid a secret, so logs are looked at as wholes, too.
+        let logs: Vec<Vec<u8>> =
+            sqlx::query_scalar("SELECT string_agg(body, ''::bytea ORDER BY at_offset) FROM run_log GROUP BY run_id")
+                .fetch_all(&admin)
+                .await
+                .unwrap();
+        let logs = logs.iter().map(|log| String::from_utf8_lossy(log)).collect::<Vec<_>>().join("\n");
+        assert!(logs.contains("I was told: (secret)"), "the scripts' own words are looked at: {logs}");
+        self.check("a run's log", &logs);
+        admin.close().await;
+    }
+}
+
+async fn caged() -> Cage {
+    let barclamps = vec![
+        ("house/house.yml", BARCLAMP.to_owned()),
+        ("house/scripts/tells/10-say", TELLS.to_owned()),
+        ("house/scripts/fails/10-say", format!("{TELLS}{FAILS}")),
+    ];
+    let environment = vec![("GANTRY_METRICS_TOKEN", METRICS.to_owned())];
+    let plan = Plan { barclamps, roles: vec!["tells", "fails"], environment, password: Some(PASSWORD) };
+    let mut house = House::of(plan).await;
+    std::fs::create_dir_all(house.secrets().join("deploy/key")).unwrap();
+    std::fs::write(house.secrets().join("deploy/key/1"), format!("{SECRET}\n")).unwrap();
+    let review = house.submitted(DECLARED);
+    house.committed(&review);
+    house.start_worker();
+    house.reaches("tells", "active", 1).await;
+    house.reaches("fails", "error", 1).await;
+    assert!((1..=2).all(|n| has(&house.root(n).join("heard"), SECRET)), "the runs had the secret");
+    let contexts = std::fs::read_to_string(house.folder.path().join("config/gantry/contexts.toml")).unwrap();
+    let sessions: Vec<String> =
+        contexts.split('"').filter_map(|text| text.strip_prefix("gantry_session=").map(str::to_owned)).collect();
+    let [ada, bo] = sessions.as_slice() else { panic!("two people are in: {}", sessions.len()) };
+    let make = ["token", "make", "--name", "ci", "--may", "viewer", "--json"];
+    let token = house.gantry(&make).json()["token"].as_str().unwrap().to_owned();
+    let canaries = vec![
+        ("the secret", SECRET.to_owned()),
+        ("the metrics token", METRICS.to_owned()),
+        ("the database's password", PASSWORD.to_owned()),
+        ("ada's session", ada.clone()),
+        ("bo's session", bo.clone()),
+        ("the token", token),
+    ];
+    Cage { house, canaries, review }
+}
+
+/// What there is to read: every GET that the server says it has, and the pages.
+async fn addresses(cage: &Cage, cookie: &str) -> Vec<String> {
+    let (_, contract) = cage.ask(Method::GET, "/api/v1/openapi.json", &[("cookie", cookie)], &Value::Null).await;
+    let contract: Value = serde_json::from_str(&contract).unwrap();
+    let house = &cage.house;
+    let json = |words: &[&str]| house.gantry(&[words, &["--json"]].concat()).json();
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let runs = json(&["run", "list"]);
+    let of = |role: &str| {
+        let found = runs["runs"].as_array().unwrap().iter().find(|run| run["role"] == role);
+        text(&found.unwrap_or_else(|| panic!("no run of {role}: {runs}"))["id"])
+    };
+    let (tells, fails) = (of("tells"), of("fails"));
+    let noderole = |name: &str| text(&json(&["noderole", "show", name])["id"]);
+    let of_noderoles = [noderole("n1/tells"), noderole("n2/fails")];
+    let worker = text(&json(&["workers"])["workers"][0]["id"]);
+    let person = text(&json(&["me"])["person"]["id"]);
+    let review = &cage.review;
+    let filled = |path: &str, which: usize| {
+        let id: &str = match path.split('/').nth(3).unwrap_or_default() {
+            "deployments" => "web",
+            "nodes" => ["n1.house.example.com", "n2.house.example.com"][which],
+            "noderoles" => &of_noderoles[which],
+            "runs" => [tells.as_str(), fails.as_str()][which],
+            "roles" => ["tells", "fails"][which],
+            "workers" => &worker,
+            "people" => &person,
+            "submissions" => review,
+            // Its proposal is committed; asking for what is not there is answered, too.
+            _ => "1",
+        };
+        let parts = path.split('/').map(|part| if part.starts_with('{') { id } else { part });
+        parts.collect::<Vec<_>>().join("/")
+    };
+    let mut all = Vec::new();
+    for (path, operations) in contract["paths"].as_object().unwrap() {
+        if operations.get("get").is_none() {
+            continue;
+        }
+        let query = match path.rsplit('/').next().unwrap_or_default() {
+            "carriers" => "?role=tells",
+            "search" if path.contains("/log/") => "?text=told",
+            "search" => "?q=tells",
+            "compare" => "?from=1&to=2",
+            _ => "",
+        };
+        all.extend([0, 1].map(|which| format!("{}{query}", filled(path, which))));
+    }
+    let pages = [
+        "",
+        "deployments",
+        "deployments/web",
+        "graph/web",
+        "nodes",
+        "reviews",
+        "runs",
+        "waiting",
+        "blueprints",
+        "catalog",
+    ];
+    let more = ["catalog/roles", "workers", "audit", "search?q=tells", "settings/people", "settings/account"];
+    all.extend(pages.into_iter().chain(more).map(|page| format!("/{page}")));
+    for which in [0, 1] {
+        let (node, noderole) = (["n1", "n2"][which], &of_noderoles[which]);
+        let run = [&tells, &fails][which];
+        all.push(format!("/nodes/{node}.house.example.com"));
+        all.push(format!("/nodes/{node}.house.example.com/results"));
+        all.push(format!("/noderoles/{noderole}"));
+        all.push(format!("/noderoles/{noderole}/data"));
+        all.push(format!("/runs/{run}"));
+        all.push(format!("/runs/{run}/data"));
+        all.push(format!("/runs/{run}/log"));
+    }
+    all.push(format!("/reviews/{review}"));
+    all.push(format!("/workers/{worker}"));
+    all.push("/graph/web/graph.svg".to_owned());
+    all.push("/events".to_owned());
+    all.sort();
+    all.dedup();
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_a_script_says_aloud_is_found_nowhere() {
+    let mut cage = caged().await;
+    let cookie = format!("gantry_session={}", cage.canary("ada's session"));
+    let bearer = format!("Bearer {}", cage.canary("the token"));
+    let (as_ada, by_token) = ([("cookie", cookie.as_str())], [("authorization", bearer.as_str())]);
+    let page = [("cookie", cookie.as_str()), ("accept", "text/html")];
+    let all = addresses(&cage, &cookie).await;
+    assert!(all.len() > 80, "{all:?}");
+    let mut masked = 0;
+    let mut seen = 0;
+    for path in &all {
+        let headers = if path.starts_with("/api/") { vec![&as_ada[..], &by_token[..]] } else { vec![&page[..]] };
+        for headers in headers {
+            let (status, text) = cage.ask(Method::GET, path, headers, &Value::Null).await;
+            assert!(status < 500 && status != 401, "{path}: {status} {text}");
+            seen += usize::from(status == 200);
+            masked += usize::from(text.contains("(secret)"));
+        }
+    }
+    assert!(seen > 80 && masked > 4, "{seen} answers say something, {masked} where the secret was");
+
+    // Errors, with what was sent in them, and metrics.
+    let wrong = format!("Bearer {METRICS}x");
+    let refused = cage.ask(Method::GET, "/metrics", &[("authorization", &wrong)], &Value::Null).await;
+    assert!(matches!(refused.0, 401 | 403), "{refused:?}");
+    let collect = format!("Bearer {METRICS}");
+    let metrics = cage.ask(Method::GET, "/metrics", &[("authorization", &collect)], &Value::Null).await;
+    assert!(metrics.0 == 200 && metrics.1.contains("gantry_"), "{metrics:?}");
+    let stale = format!("{bearer}x");
+    assert_eq!(cage.ask(Method::GET, "/api/v1/people", &[("authorization", &stale)], &Value::Null).await.0, 401);
+    let retry = json!({"reason": "look again"});
+    let noderole = cage.house.gantry(&["noderole", "show", "n2/fails", "--json"]).json()["id"].clone();
+    let retry_at = format!("/api/v1/noderoles/{}/retry", noderole.as_str().unwrap());
+    assert!(cage.ask(Method::POST, &retry_at, &as_ada, &retry).await.0 < 300);
+    cage.house.reaches("fails", "error", 1).await;
+    for words in [&["logs"][..], &["run", "show"]] {
+        for run in cage.house.gantry(&["run", "list", "--json"]).json()["runs"].as_array().unwrap() {
+            let id = run["id"].to_string();
+            let said = cage.house.gantry(&[words, &[id.as_str()]].concat());
+            cage.check(&format!("gantry {words:?}"), &(said.out + &said.err));
+        }
+    }
+
+    // The database is lost for a while: what its address is, nobody is told.
+    cage.stored().await;
+    cage.house.loses_its_database();
+    let (status, _) = cage.ask(Method::GET, "/api/v1/overview", &as_ada, &Value::Null).await;
+    assert_eq!(status, 503);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    cage.house.postgres.ensure_running().await.unwrap();
+    let log = cage.house.log();
+    assert!(log.contains("worker") && log.contains("/api/v1/"), "it is the log of both");
+    cage.check("the log", &log);
+    cage.stored().await;
+}

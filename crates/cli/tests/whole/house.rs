@@ -1,0 +1,265 @@
+//! A database, a server, a worker, two nodes, and two people who may do everything: ada and bo.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use control::people::{NewPerson, People, Permission};
+use control::{Control, Demo, DemoDeployment};
+use engine::gate::Policy;
+use engine::ids::{DeploymentName, Fqdn, RoleName};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use private_postgres::{DATABASE, PrivatePostgres, Settings};
+use serde_json::Value;
+use sqlx::PgPool;
+use store::{Connecting, Store};
+use tempfile::TempDir;
+
+/// How long anything may take on a busy machine before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// What this house is made of.
+pub struct Plan {
+    /// Barclamps: files by name.
+    pub barclamps: Vec<(&'static str, String)>,
+    /// The roles that `web` may bind.
+    pub roles: Vec<&'static str>,
+    /// What servers and workers have in their environment besides.
+    pub environment: Vec<(&'static str, String)>,
+    /// The database's password in their address. (PostgreSQL knows people here by their account, and does not ask for it.)
+    pub password: Option<&'static str>,
+}
+
+pub struct House {
+    // In this order they end.
+    pub worker: Option<Process>,
+    pub server: Option<Process>,
+    pub address: String,
+    pub postgres: PrivatePostgres,
+    pub folder: TempDir,
+    plan: Plan,
+}
+
+/// Killed when it is dropped.
+pub struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.out
+    }
+
+    #[track_caller]
+    pub fn json(self) -> Value {
+        serde_json::from_str(&self.ok()).unwrap()
+    }
+
+    /// Ended with this number, and said this.
+    #[track_caller]
+    pub fn no(self, code: i32, says: &str) -> Self {
+        assert!(self.code == Some(code) && self.err.contains(says), "{code}, {says:?}: {self:?}");
+        self
+    }
+}
+
+impl House {
+    /// With a server that runs, and no worker yet.
+    pub async fn of(plan: Plan) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let postgres = PrivatePostgres::start(Settings::throwaway(folder.path().join("postgres"))).await.unwrap();
+        migrations::migrate_url(&postgres.owner_url(DATABASE), migrations::APP_ROLE).await.unwrap();
+        let mut house = Self { worker: None, server: None, address: String::new(), postgres, folder, plan };
+        let store = house.store();
+        house.furnish(&store).await;
+        house.start_server();
+        house.comes_in(&store, "bo").await;
+        house.comes_in(&store, "ada").await;
+        store.pool().close().await;
+        house
+    }
+
+    async fn furnish(&self, store: &Store) {
+        let control = Control::new(store.clone());
+        let files = self.plan.barclamps.iter().map(|(name, text)| ((*name).to_owned(), text.clone().into_bytes()));
+        control.import_barclamps(None, &files.collect()).await.unwrap();
+        let roles = self.plan.roles.iter().map(|role| RoleName::parse(role).unwrap()).collect();
+        let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles };
+        let node = |n: usize| {
+            std::fs::create_dir_all(self.root(n)).unwrap();
+            (Fqdn::parse(&format!("n{n}.house.example.com")).unwrap(), self.root(n).to_string_lossy().into_owned())
+        };
+        let demo = Demo { deployments: vec![web], nodes: (1..=2).map(node).collect() };
+        control.ensure_genesis(&Policy { approvals: 1, by_risk: Default::default() }, &demo).await.unwrap();
+        let people = People::over(store.clone());
+        for name in ["ada", "bo"] {
+            let may = [Permission::Operator, Permission::Reviewer, Permission::Admin];
+            people.create_person(None, &NewPerson::human(name, may)).await.unwrap();
+        }
+    }
+
+    /// The database as the application has it. To be closed before the database is dropped.
+    pub fn store(&self) -> Store {
+        Store::open(&Connecting::to(self.postgres.app_url(DATABASE))).unwrap()
+    }
+
+    /// The folder that is a node.
+    pub fn root(&self, n: usize) -> PathBuf {
+        self.folder.path().join(format!("nodes/n{n}"))
+    }
+
+    /// Workers' folder of secrets.
+    pub fn secrets(&self) -> PathBuf {
+        self.folder.path().join("secrets")
+    }
+
+    /// What the programs logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The context of somebody, by a one-time link on the standard input.
+    pub async fn comes_in(&self, store: &Store, name: &str) {
+        let people = People::over(store.clone());
+        let person = people.actor_by_name(name).await.unwrap().person;
+        let link = people.one_time_sign_in(None, person, Duration::from_secs(600)).await.unwrap();
+        let words = ["context", "add", name, "--replace", "--server", &self.address];
+        self.told(&words, &format!("{}/sign-in?token={}\n", self.address, link.reveal())).ok();
+    }
+
+    fn program(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+        command.args(words).env("XDG_CONFIG_HOME", self.folder.path().join("config"));
+        for variable in ["GANTRY_CONTEXT", "GANTRY_SERVER", "GANTRY_TOKEN", "GANTRY_CONFIG", "GANTRY_OWNER_URL"] {
+            command.env_remove(variable);
+        }
+        command.env_remove("DATABASE_URL");
+        command
+    }
+
+    fn serving(&self, words: &[&str]) -> Command {
+        let log = self.folder.path().join("log");
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
+        let url = self.postgres.app_url(DATABASE);
+        let url = match self.plan.password {
+            Some(password) => url.replacen("gantry_app@", &format!("gantry_app:{password}@"), 1),
+            None => url,
+        };
+        let mut command = self.program(words);
+        command.env("DATABASE_URL", url).env("GANTRY_LOG", "debug").stderr(log);
+        command.envs(self.plan.environment.iter().map(|(name, value)| (*name, value.as_str())));
+        command
+    }
+
+    pub fn start_server(&mut self) {
+        let listen = if self.address.is_empty() { "127.0.0.1:0" } else { self.address.trim_start_matches("http://") };
+        let mut command = self.serving(&["server", "--listen", listen]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.starts_with("http://"), "{said:?}\n{}", self.log());
+        self.address = said.trim().to_owned();
+        self.server = Some(Process(child));
+    }
+
+    pub fn start_worker(&mut self) {
+        let mut command = self.serving(&["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "1"]);
+        command.env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker")).env("GANTRY_SECRETS", self.secrets());
+        self.worker = Some(Process(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()));
+    }
+
+    pub fn told(&self, words: &[&str], given: &str) -> Said {
+        let mut command = self.program(words);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Whoever reads nothing of it hears nothing.
+        let _ = child.stdin.take().unwrap().write_all(given.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// As ada, unless another context is named.
+    pub fn gantry(&self, words: &[&str]) -> Said {
+        self.told(words, "")
+    }
+
+    /// What a document declares, submitted by ada: the review.
+    pub fn submitted(&self, document: &str) -> String {
+        let file = self.folder.path().join("declared.yaml");
+        std::fs::write(&file, document).unwrap();
+        let file = file.to_string_lossy();
+        let made = self.gantry(&["apply", "-f", &file, "--submit", "--title", "A change", "--json"]).json();
+        made[0]["review"].to_string()
+    }
+
+    /// Approved by bo, and committed by ada: the target.
+    pub fn committed(&self, review: &str) -> String {
+        self.gantry(&["review", "approve", review, "--context", "bo"]).ok();
+        self.gantry(&["review", "commit", review, "--json"]).json()["target"].to_string()
+    }
+
+    /// Everything there is, as who may see all of it.
+    pub async fn admin(&self) -> PgPool {
+        PgPool::connect(&self.postgres.admin_url(DATABASE)).await.unwrap()
+    }
+
+    /// PostgreSQL ends, until it is started again.
+    pub fn loses_its_database(&mut self) {
+        let file = self.folder.path().join("postgres/data/postmaster.pid");
+        let text = std::fs::read_to_string(file).unwrap();
+        kill(Pid::from_raw(text.lines().next().unwrap().trim().parse().unwrap()), Signal::SIGINT).unwrap();
+        let begun = Instant::now();
+        while self.postgres.is_running() {
+            assert!(begun.elapsed() < PATIENCE, "PostgreSQL does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until so many noderoles of a role are in a state.
+    pub async fn reaches(&self, role: &str, state: &str, count: i64) {
+        let admin = self.admin().await;
+        let begun = Instant::now();
+        loop {
+            let found: Vec<(String, Option<String>)> = sqlx::query_as(
+                "SELECT s.state::text, s.error FROM step s JOIN noderole n ON n.id = s.noderole_id WHERE n.role = $1",
+            )
+            .bind(role)
+            .fetch_all(&admin)
+            .await
+            .unwrap();
+            if found.iter().filter(|(is, _)| is == state).count() as i64 == count {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{role} is not {state}: {found:?}\n{}", tail(&self.log()));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        admin.close().await;
+    }
+}
+
+fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
+/// Whether a file has this text.
+pub fn has(file: &Path, text: &str) -> bool {
+    std::fs::read_to_string(file).is_ok_and(|found| found == text)
+}
