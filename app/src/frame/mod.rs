@@ -247,9 +247,10 @@ fn Crumbs() -> impl IntoView {
 }
 
 fn crumb((name, link): (String, Option<String>)) -> impl IntoView {
+    let whole = name.clone();
     match link {
-        Some(link) => view! { <li><a href=link class="clip" title=name.clone()>{name}</a></li> }.into_any(),
-        None => view! { <li aria-current="page"><span class="clip" title=name.clone()>{name}</span></li> }.into_any(),
+        Some(link) => view! { <li><a href=link class="clip" title=whole>{name}</a></li> }.into_any(),
+        None => view! { <li aria-current="page"><span class="clip" title=whole>{name}</span></li> }.into_any(),
     }
 }
 
