@@ -332,6 +332,28 @@ async fn guessing_is_slow_by_name_and_a_link_still_comes_in() {
 }
 
 #[tokio::test]
+async fn a_database_that_does_not_answer_is_nobodys_failed_try() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
+    let new = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
+    house.people.set_password(&dan, &new).await.unwrap();
+    let sign_in = async |password: &str| {
+        house.people.sign_in_by_password("dan", Password::typed(password), &Visitor::default(), None).await
+    };
+    let rename = async |sql: &'static str| {
+        sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    };
+    rename("ALTER TABLE account RENAME TO account_away").await;
+    for _ in 0..12 {
+        assert!(sign_in("vague otter lamp").await.unwrap_err().status >= 500);
+    }
+    rename("ALTER TABLE account_away RENAME TO account").await;
+    assert_eq!(code(sign_in("wrong").await), "sign_in_wrong", "neither the name nor the address has to wait");
+    sign_in("vague otter lamp").await.unwrap();
+}
+
+#[tokio::test]
 async fn who_is_worth_more_comes_in_anew_and_the_last_admin_stays() {
     let house = House::new().await;
     let root = house.admin().await;
