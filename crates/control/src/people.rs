@@ -406,6 +406,7 @@ impl People {
     pub async fn sign_out_everywhere(&self, actor: &Actor) -> Result<u64, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        store::accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let ended = people::end_everything_of(&mut transaction, actor.person, None).await.map_err(failed)?;
         let subject = actor.person.to_string();
         people::append_audit(

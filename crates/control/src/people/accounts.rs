@@ -6,6 +6,9 @@
 //!
 //! Who gets the permission reviewer or admin is signed out everywhere and comes in anew: a session that somebody else may have got hold of
 //! while it was worth little does not become worth more. What is taken away is gone with the next request in any case.
+//!
+//! Whoever ends more than the session that they came with takes their own row alone, too: two sessions that end each other would else
+//! each hold what the other one waits for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -301,6 +304,7 @@ impl People {
     pub async fn end_session(&self, actor: &Actor, session: Uuid) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         if !accounts::end_session_named(&mut transaction, actor.person, session).await.map_err(failed)? {
             return Err(Problem::not_found("You have no such session: it may have ended."));
@@ -319,6 +323,7 @@ impl People {
     pub async fn end_other_sessions(&self, actor: &Actor) -> Result<Ended, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let this = actor.session.as_ref().map(|session| session.hash);
         let sessions =

@@ -332,6 +332,35 @@ async fn guessing_is_slow_by_name_and_a_link_still_comes_in() {
 }
 
 #[tokio::test]
+async fn of_two_sessions_that_end_each_other_one_is_left() {
+    for all in [true, false] {
+        let house = House::new().await;
+        let root = house.admin().await;
+        let one = house.with(&root, "dan", &[grant("viewer", "")]).await;
+        let link = house.people.new_link(&root, one.person).await.unwrap();
+        let two = house.come_in(&link.link).await;
+        let seen = house.people.sessions(&one).await.unwrap();
+        let named = |this: bool| seen.iter().find(|session| session.this == this).unwrap().id;
+        let end = async |by: &Actor, other: uuid::Uuid| match all {
+            true => house.people.end_other_sessions(by).await.map(drop),
+            false => house.people.end_session(by, other).await,
+        };
+        let mut held = house.database.app().begin().await.unwrap();
+        let lock = "SELECT FROM person WHERE name = 'dan' FOR NO KEY UPDATE";
+        sqlx::query(lock).execute(&mut *held).await.unwrap();
+        let between = async {
+            house.so_many_wait(2).await;
+            held.commit().await.unwrap();
+        };
+        let (first, second, ()) = tokio::join!(end(&one, named(false)), end(&two, named(true)), between);
+        let answers = [first, second];
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
+        let refused = answers.into_iter().find_map(Result::err).unwrap();
+        assert_eq!(refused.code, "signed_out", "its session was ended first");
+    }
+}
+
+#[tokio::test]
 async fn a_database_that_does_not_answer_is_nobodys_failed_try() {
     let house = House::new().await;
     let root = house.admin().await;
