@@ -613,6 +613,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn sessions_that_are_over_are_forgotten_although_nobody_comes_back() {
+        let house = House::new().await;
+        let (over, idle, holds) = (house.session().await, house.session().await, house.session().await);
+        for (session, sql) in [
+            (&over, "UPDATE session SET expires_at = now(), idle_expires_at = now() WHERE token_hash = $1"),
+            (&idle, "UPDATE session SET idle_expires_at = now() WHERE token_hash = $1"),
+        ] {
+            let hash = session.hash();
+            sqlx::query(sql).bind(hash.as_slice()).execute(house.db.owner()).await.expect("to end it");
+        }
+        let forgotten = async || people::forget_sessions(house.db.app()).await.expect("a round");
+        assert_eq!((forgotten().await, forgotten().await), (1, 0));
+        let left: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM session").fetch_one(house.db.app()).await.expect("a count");
+        assert_eq!(left, 2);
+        assert!(house.actor(&holds).await.is_some() && house.actor(&idle).await.is_none());
+    }
+
+    #[tokio::test]
     async fn visits_are_noted_once_a_minute_and_lengthen_the_idle_time_only() {
         let house = House::new().await;
         let session = house.session().await;
