@@ -1,4 +1,4 @@
-//! What a server looks after by itself: idempotency keys that are too old, in batches; the audit's seal; and reviews whose base moved and
+//! What a server looks after by itself: idempotency keys that are too old, and sessions that are over, in batches; the audit's seal; and reviews whose base moved and
 //! that nobody planned anew yet, because whoever's call committed ran out of time or died. Any number of servers may do this beside each
 //! other.
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::Control;
-use store::{housekeeping, idempotency};
+use store::{housekeeping, idempotency, people};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +23,7 @@ pub(crate) async fn until_stopped(control: Arc<Control>, metrics: Metrics, stopp
         loop {
             ticks.tick().await;
             forget_keys(&control, &metrics).await;
+            forget_sessions(&control, &metrics).await;
             seal(&control, &metrics).await;
             let replanned = control.replan_stale().await;
             metrics.swept("replan", replanned.is_ok());
@@ -55,5 +56,16 @@ async fn forget_keys(control: &Control, metrics: &Metrics) {
         Ok(0) => {}
         Ok(gone) => tracing::debug!(gone, "idempotency keys of the day before were forgotten"),
         Err(error) => tracing::warn!(%error, "old idempotency keys will be forgotten later"),
+    }
+}
+
+/// Those of people who come back are gone when they do; these are of the others.
+async fn forget_sessions(control: &Control, metrics: &Metrics) {
+    let gone = people::forget_sessions(control.store().pool()).await;
+    metrics.swept("forget_sessions", gone.is_ok());
+    match gone {
+        Ok(0) => {}
+        Ok(gone) => tracing::debug!(gone, "sessions that were over were forgotten"),
+        Err(error) => tracing::warn!(%error, "sessions that are over will be forgotten later"),
     }
 }

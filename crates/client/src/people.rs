@@ -1,5 +1,6 @@
 //! People, service accounts, sessions and tokens. What lets somebody in is printed once, when it is made, and kept nowhere here.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 
 use clap::{Args, Subcommand};
@@ -44,12 +45,12 @@ pub(crate) enum Person {
         #[command(flatten)]
         grants: Grants,
     },
-    /// Say what somebody may, in the place of all that they might before
+    /// Say what somebody may, in the place of all that they might before: name all that they keep
     Grant {
         /// Their name
         name: String,
         #[command(flatten)]
-        grants: Grants,
+        grants: AllGrants,
     },
     /// Keep somebody out from now on
     Disable {
@@ -77,12 +78,60 @@ pub(crate) struct Grants {
 
 impl Grants {
     fn json(&self) -> Value {
-        let grant = |text: &String| match text.split_once('@') {
-            Some((permission, deployment)) => json!({"permission": permission, "deployment": deployment}),
-            None => json!({"permission": text}),
-        };
-        self.may.iter().map(grant).collect()
+        grants_of(&self.may)
     }
+}
+
+/// What comes in the place of everything before. That it is nothing has to be said: a forgotten option would say it, too.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct AllGrants {
+    /// viewer, operator, reviewer or admin; with @DEPLOYMENT only there and below; may be given again
+    #[arg(long = "may", value_name = "PERMISSION[@DEPLOYMENT]")]
+    may: Vec<String>,
+    /// They may nothing from now on, not even look
+    #[arg(long)]
+    nothing: bool,
+}
+
+fn grants_of(may: &[String]) -> Value {
+    let grant = |text: &String| match text.split_once('@') {
+        Some((permission, deployment)) => json!({"permission": permission, "deployment": deployment}),
+        None => json!({"permission": text}),
+    };
+    may.iter().map(grant).collect()
+}
+
+/// What a person may, each as it is typed.
+fn granted(person: &Value) -> BTreeSet<String> {
+    let typed = |grant: &Value| match grant["deployment"].as_str() {
+        Some(deployment) => format!("{}@{deployment}", said(&grant["permission"])),
+        None => said(&grant["permission"]),
+    };
+    person["grants"].as_array().into_iter().flatten().map(typed).collect()
+}
+
+/// What somebody may now, and what is new about it.
+fn told(name: &str, before: &BTreeSet<String>, now: &BTreeSet<String>) -> String {
+    let listed = |grants: Vec<&str>| grants.join(", ");
+    let of = |grants: &BTreeSet<String>, but: &BTreeSet<String>| {
+        listed(grants.difference(but).map(String::as_str).collect())
+    };
+    let (given, taken) = (of(now, before), of(before, now));
+    let mut lines = vec![match now.is_empty() {
+        true => format!("{name} may nothing."),
+        false => format!("{name} may {}.", listed(now.iter().map(String::as_str).collect())),
+    }];
+    if !given.is_empty() {
+        lines.push(format!("Given: {given}."));
+    }
+    if !taken.is_empty() {
+        lines.push(format!("Taken away: {taken}."));
+    }
+    if lines.len() == 1 {
+        lines.push("That is what it was before.".to_owned());
+    }
+    lines.join("\n")
 }
 
 pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
@@ -103,9 +152,11 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
             link_told(client, name, &answer, &answer["link"])
         }
         Person::Grant { name, grants } => {
-            let with = With { body: Some(json!({"grants": grants.json()})), ..With::default() };
-            let answer: Value = server.ask(&Method::PATCH, &format!("{}/grants", place(name)?), &with)?.read()?;
-            paper.either(&answer, outline(&answer).trim_end())
+            let place = place(name)?;
+            let before: Value = server.get(&place)?;
+            let with = With { body: Some(json!({"grants": grants_of(&grants.may)})), ..With::default() };
+            let answer: Value = server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
+            paper.either(&answer, &told(name, &granted(&before), &granted(&answer)))
         }
         Person::Disable { name } => {
             let answer = server.post(&format!("{}/disable", place(name)?), json!({}))?;
@@ -299,5 +350,33 @@ mod tests {
     fn a_grant_may_say_where() {
         let grants = Grants { may: vec!["viewer".into(), "operator@web".into()] };
         assert_eq!(grants.json(), json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}]));
+    }
+
+    #[test]
+    fn that_somebody_may_nothing_has_to_be_said() {
+        let program = Person::augment_subcommands(clap::Command::new("person"));
+        let taken = |words: &[&str]| {
+            let words = [&["person", "grant", "dan"][..], words].concat();
+            program.clone().try_get_matches_from(words).is_ok()
+        };
+        assert!(!taken(&[]), "a forgotten option takes nothing away");
+        assert!(!taken(&["--nothing", "--may", "viewer"]), "one of both");
+        assert!(taken(&["--nothing"]));
+        assert!(taken(&["--may", "viewer", "--may", "operator@web"]));
+    }
+
+    #[test]
+    fn what_was_given_and_what_was_taken_away_is_told() {
+        let person = |grants: &[&str]| {
+            let grants: Vec<String> = grants.iter().map(|grant| (*grant).to_owned()).collect();
+            granted(&json!({"grants": grants_of(&grants)}))
+        };
+        let (all, some) = (person(&["viewer", "operator@web", "admin"]), person(&["viewer", "reviewer@edge"]));
+        assert_eq!(
+            told("dan", &all, &some),
+            "dan may reviewer@edge, viewer.\nGiven: reviewer@edge.\nTaken away: admin, operator@web."
+        );
+        assert_eq!(told("dan", &some, &person(&[])), "dan may nothing.\nTaken away: reviewer@edge, viewer.");
+        assert_eq!(told("dan", &some, &some), "dan may reviewer@edge, viewer.\nThat is what it was before.");
     }
 }

@@ -406,6 +406,7 @@ impl People {
     pub async fn sign_out_everywhere(&self, actor: &Actor) -> Result<u64, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        store::accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let ended = people::end_everything_of(&mut transaction, actor.person, None).await.map_err(failed)?;
         let subject = actor.person.to_string();
         people::append_audit(
@@ -609,6 +610,25 @@ mod tests {
         let session = house.session().await;
         house.change("UPDATE session SET expires_at = now() - interval '1 second'").await;
         assert_eq!(house.actor(&session).await, None, "absolute");
+    }
+
+    #[tokio::test]
+    async fn sessions_that_are_over_are_forgotten_although_nobody_comes_back() {
+        let house = House::new().await;
+        let (over, idle, holds) = (house.session().await, house.session().await, house.session().await);
+        for (session, sql) in [
+            (&over, "UPDATE session SET expires_at = now(), idle_expires_at = now() WHERE token_hash = $1"),
+            (&idle, "UPDATE session SET idle_expires_at = now() WHERE token_hash = $1"),
+        ] {
+            let hash = session.hash();
+            sqlx::query(sql).bind(hash.as_slice()).execute(house.db.owner()).await.expect("to end it");
+        }
+        let forgotten = async || people::forget_sessions(house.db.app()).await.expect("a round");
+        assert_eq!((forgotten().await, forgotten().await), (1, 0));
+        let left: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM session").fetch_one(house.db.app()).await.expect("a count");
+        assert_eq!(left, 2);
+        assert!(house.actor(&holds).await.is_some() && house.actor(&idle).await.is_none());
     }
 
     #[tokio::test]

@@ -272,6 +272,25 @@ pub async fn insert_session(
     Ok(())
 }
 
+/// Sessions that one round forgets.
+const SESSIONS: i64 = 1_000;
+
+/// Forgets sessions whose time is over, a batch of them; says how many. One that ended by not being used stays until then: it lets nobody
+/// in, and its person's page says when they were last here.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn forget_sessions(pool: &PgPool) -> Result<u64, StoreError> {
+    let gone = sqlx::query(
+        "DELETE FROM session WHERE token_hash IN (
+           SELECT token_hash FROM session WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)",
+    )
+    .bind(SESSIONS)
+    .execute(pool)
+    .await?;
+    Ok(gone.rows_affected())
+}
+
 /// The session of a token, if it holds.
 ///
 /// # Errors

@@ -33,6 +33,7 @@ pub fn change_grants(id: PersonId, grants: &[Grant]) -> Call {
         .words(["person", "grant"])
         .word(id.to_string())
         .options("may", grants.iter().map(may))
+        .switch("nothing", grants.is_empty())
 }
 
 /// Keeps somebody out.

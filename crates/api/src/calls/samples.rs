@@ -116,6 +116,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         add_person("cy", AccountKind::Human, &grants),
         add_person("ci", AccountKind::Service, &[]),
         change_grants(person, &grants),
+        change_grants(person, &[]),
         disable_person(person),
         enable_person(person),
         make_link(person),

@@ -6,6 +6,9 @@
 //!
 //! Who gets the permission reviewer or admin is signed out everywhere and comes in anew: a session that somebody else may have got hold of
 //! while it was worth little does not become worth more. What is taken away is gone with the next request in any case.
+//!
+//! Whoever ends more than the session that they came with takes their own row alone, too: two sessions that end each other would else
+//! each hold what the other one waits for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -299,6 +302,7 @@ impl People {
     pub async fn end_session(&self, actor: &Actor, session: Uuid) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         if !accounts::end_session_named(&mut transaction, actor.person, session).await.map_err(failed)? {
             return Err(Problem::not_found("You have no such session: it may have ended."));
@@ -317,6 +321,7 @@ impl People {
     pub async fn end_other_sessions(&self, actor: &Actor) -> Result<Ended, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let this = actor.session.as_ref().map(|session| session.hash);
         let sessions =
@@ -381,7 +386,9 @@ impl People {
         };
         let old = old.filter(|old| old.reveal().len() <= 4 * limits::PASSWORD_MOST).ok_or_else(wrong)?;
         self.names.take(actor.name.clone()).map_err(super::too_many_by_name)?;
-        if !self.hasher.verify(old, kept).await? {
+        // Who was not told whether it was right has tried nothing.
+        let right = self.hasher.verify(old, kept).await.inspect_err(|_| self.names.give_back(&actor.name))?;
+        if !right {
             return Err(wrong());
         }
         self.names.give_back(&actor.name);
@@ -408,38 +415,55 @@ impl People {
             self.attempts.give_back(&network);
             return Err(super::too_many_by_name(wait));
         }
-        let wrong = || {
-            tracing::warn!(address = ?visitor.address, "a sign-in by password was refused");
+        let tried = self.try_password(&name, password, visitor, before).await;
+        match &tried {
+            Ok(Some(_)) => {
+                self.attempts.give_back(&network);
+                self.names.forget(&name);
+            }
+            Ok(None) => tracing::warn!(address = ?visitor.address, "a sign-in by password was refused"),
+            // Who was not told whether it was right has tried nothing: else a database that is away for a while locks people out.
+            Err(_) => {
+                self.attempts.give_back(&network);
+                self.names.give_back(&name);
+            }
+        }
+        tried?.ok_or_else(|| {
             Problem::new(
                 401,
                 "sign_in_wrong",
                 "This does not sign you in",
                 "The name or the password is wrong. Whoever forgot theirs asks an admin for a new link.",
             )
-        };
+        })
+    }
+
+    /// None: the name or the password is wrong.
+    async fn try_password(
+        &self,
+        name: &str,
+        password: Password,
+        visitor: &Visitor,
+        before: Option<&str>,
+    ) -> Result<Option<Begun>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let found = accounts::password_of_name(&mut connection, &name).await.map_err(failed)?;
+        let found = accounts::password_of_name(&mut connection, name).await.map_err(failed)?;
         drop(connection);
         let fits = password.reveal().len() <= 4 * limits::PASSWORD_MOST;
         let password = if fits { password } else { Password::default() };
         let kept = found.as_ref().map(|(_, kept)| kept.clone());
-        let right = self.hasher.verify(password, kept).await.inspect_err(|_| {
-            self.attempts.give_back(&network);
-            self.names.give_back(&name);
-        })?;
-        let Some((person, kept)) = found.filter(|_| right) else { return Err(wrong()) };
+        let right = self.hasher.verify(password, kept).await?;
+        let Some((person, kept)) = found.filter(|_| right) else { return Ok(None) };
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         // Nobody disables them or changes the password from here on.
         let row = people::lock_person(&mut transaction, person).await.map_err(failed)?;
         let now = accounts::password(&mut transaction, person).await.map_err(failed)?;
         if row.is_none() || now.as_deref() != Some(&kept) {
-            return Err(wrong());
+            return Ok(None);
         }
         let session = self.begin_session(&mut transaction, person, visitor, before, false).await?;
         transaction.commit().await.map_err(failed)?;
-        self.attempts.give_back(&network);
-        self.names.forget(&name);
-        Ok(Begun { session, asks_password: false })
+        Ok(Some(Begun { session, asks_password: false }))
     }
 }
 

@@ -175,10 +175,16 @@ impl House {
 
     /// Waits until some statement waits for another's lock.
     pub async fn somebody_waits(&self) {
-        let sql = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
-                   WHERE NOT l.granted AND a.datname = current_database())";
+        self.so_many_wait(1).await;
+    }
+
+    /// Waits until so many do.
+    pub async fn so_many_wait(&self, many: i64) {
+        let sql = "SELECT count(DISTINCT pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+                   WHERE NOT l.granted AND a.datname = current_database()";
         for _ in 0..1000 {
-            if sqlx::query_scalar(sql).fetch_one(self.database.owner()).await.unwrap() {
+            let waiting: i64 = sqlx::query_scalar(sql).fetch_one(self.database.owner()).await.unwrap();
+            if waiting >= many {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

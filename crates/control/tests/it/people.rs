@@ -339,6 +339,57 @@ async fn guessing_is_slow_by_name_and_a_link_still_comes_in() {
 }
 
 #[tokio::test]
+async fn of_two_sessions_that_end_each_other_one_is_left() {
+    for all in [true, false] {
+        let house = House::new().await;
+        let root = house.admin().await;
+        let one = house.with(&root, "dan", &[grant("viewer", "")]).await;
+        let link = house.people.new_link(&root, one.person).await.unwrap();
+        let two = house.come_in(&link.link).await;
+        let seen = house.people.sessions(&one).await.unwrap();
+        let named = |this: bool| seen.iter().find(|session| session.this == this).unwrap().id;
+        let end = async |by: &Actor, other: uuid::Uuid| match all {
+            true => house.people.end_other_sessions(by).await.map(drop),
+            false => house.people.end_session(by, other).await,
+        };
+        let mut held = house.database.app().begin().await.unwrap();
+        let lock = "SELECT FROM person WHERE name = 'dan' FOR NO KEY UPDATE";
+        sqlx::query(lock).execute(&mut *held).await.unwrap();
+        let between = async {
+            house.so_many_wait(2).await;
+            held.commit().await.unwrap();
+        };
+        let (first, second, ()) = tokio::join!(end(&one, named(false)), end(&two, named(true)), between);
+        let answers = [first, second];
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
+        let refused = answers.into_iter().find_map(Result::err).unwrap();
+        assert_eq!(refused.code, "signed_out", "its session was ended first");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_answer_is_nobodys_failed_try() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
+    let new = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
+    house.people.set_password(&dan, &new).await.unwrap();
+    let sign_in = async |password: &str| {
+        house.people.sign_in_by_password("dan", Password::typed(password), &Visitor::default(), None).await
+    };
+    let rename = async |sql: &'static str| {
+        sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    };
+    rename("ALTER TABLE account RENAME TO account_away").await;
+    for _ in 0..12 {
+        assert!(sign_in("vague otter lamp").await.unwrap_err().status >= 500);
+    }
+    rename("ALTER TABLE account_away RENAME TO account").await;
+    assert_eq!(code(sign_in("wrong").await), "sign_in_wrong", "neither the name nor the address has to wait");
+    sign_in("vague otter lamp").await.unwrap();
+}
+
+#[tokio::test]
 async fn who_is_worth_more_comes_in_anew_and_the_last_admin_stays() {
     let house = House::new().await;
     let root = house.admin().await;
