@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | session cookie | `gantry_session` | `__Host-gantry`, Secure |
 //! | `Host` that is answered to | loopback names, any port (a tunnel changes the port) | the address's host |
-//! | client's address | the connection's | the last one in `X-Forwarded-For`, which the proxy appended |
+//! | client's address | the connection's | what a trusted proxy says in `X-Forwarded-For`, else the connection's |
 //!
 //! Answering to known hosts only keeps a page elsewhere from reaching a loopback server through a name of its own that it points at
 //! 127.0.0.1. Browsers take a Secure cookie from plain HTTP on some loopback names and not on others, so there it is left out.

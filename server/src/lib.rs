@@ -38,6 +38,7 @@ mod oversight;
 mod pages;
 mod patient;
 mod people_rest;
+mod proxies;
 mod refusal;
 mod rest;
 mod session;
@@ -79,6 +80,7 @@ use live::Rhythm;
 use metrics::Metrics;
 pub use metrics::{MetricsToken, MetricsTokenError};
 use patient::Patience;
+pub use proxies::{ProxiesError, TrustedProxies};
 use refusal::Refusal;
 use site::Site;
 use state::AppState;
@@ -94,6 +96,8 @@ pub struct Config {
     pub site: Option<PathBuf>,
     /// Whoever sends this may collect metrics from anywhere. None: only this machine may.
     pub metrics_token: Option<MetricsToken>,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: TrustedProxies,
 }
 
 /// Why a server can't serve, or not any more.
@@ -125,6 +129,7 @@ pub async fn serve(
     };
     let mut state = state(address, site, control, stopping.clone());
     state.metrics_token = config.metrics_token.map(MetricsToken::hash);
+    state.proxies = Arc::new(config.trusted_proxies);
     tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), state.metrics.clone(), stopping.clone()));
     let service = router(state).into_make_service_with_connect_info::<SocketAddr>();
     let (stop, stopped) = (stopping.clone(), stopping.clone());
@@ -154,6 +159,7 @@ fn state(address: PublicAddress, site: Site, control: Control, stopping: Cancell
         feed: Feed::start(control.store().clone(), stopping.clone()),
         control: Arc::new(control),
         address: Arc::new(address),
+        proxies: Arc::default(),
         site: Arc::new(site),
         streams: Arc::new(Semaphore::new(limits::STREAMS)),
         waiting: Arc::new(Semaphore::new(limits::WAITING)),

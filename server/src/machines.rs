@@ -230,7 +230,7 @@ impl FromRequestParts<AppState> for AsItself {
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
         let token = session::bearer(&parts.headers).unwrap_or_default();
-        let visitor = session::visitor(&state.address, parts);
+        let visitor = session::visitor(state, parts);
         Ok(Self(state.control.itself(token, &visitor).await?))
     }
 }

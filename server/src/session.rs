@@ -4,7 +4,7 @@
 //! does another page's script without leave, so such a request needs no other proof of whose idea it was ([`crate::guard`]). Tokens are for
 //! programs: REST, the live stream, downloads. Pages and their calls take the cookie only.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
 use axum::http::HeaderMap;
@@ -142,16 +142,16 @@ pub(crate) async fn sign_in_first(request: Request, next: Next) -> Response {
     }
 }
 
-/// Where a request comes from, for the audit and for slowing down those who guess.
-pub(crate) fn visitor(address: &PublicAddress, parts: &Parts) -> Visitor {
+/// Where a request comes from, for the audit and for slowing down those who guess. Where people come by HTTPS a proxy stands in front, and says
+/// it ([`crate::proxies`]); a server for this machine alone has none.
+pub(crate) fn visitor(state: &AppState, parts: &Parts) -> Visitor {
     let connected = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
-    let forwarded = || -> Option<IpAddr> {
-        let last = parts.headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?;
-        last.rsplit(',').next()?.trim().parse().ok()
-    };
     let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
     Visitor {
-        address: address.is_secure().then(forwarded).flatten().or(connected),
+        address: match state.address.is_secure() {
+            true => state.proxies.behind(connected, &parts.headers),
+            false => connected,
+        },
         user_agent: agent.unwrap_or_default().to_owned(),
     }
 }

@@ -50,7 +50,7 @@ struct SigningIn {
 pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> Response {
     let browser = wants_page(&request);
     let (parts, body) = request.into_parts();
-    let visitor = session::visitor(&state.address, &parts);
+    let visitor = session::visitor(&state, &parts);
     let before = session::cookie(&state, &parts.headers);
     let form: Result<Form<SigningIn>, FormRejection> =
         Form::from_request(Request::from_parts(parts, body), &state).await;

@@ -15,6 +15,7 @@ use crate::feed::Feed;
 use crate::live::Rhythm;
 use crate::metrics::Metrics;
 use crate::patient::Patience;
+use crate::proxies::TrustedProxies;
 use crate::site::Site;
 
 /// What every handler can reach. Cheap to clone.
@@ -23,6 +24,8 @@ pub(crate) struct AppState {
     pub control: Arc<Control>,
     pub people: People,
     pub address: Arc<PublicAddress>,
+    /// Whose word counts about where a request comes from.
+    pub proxies: Arc<TrustedProxies>,
     /// Where the site's files are.
     pub site: Arc<Site>,
     pub feed: Feed,

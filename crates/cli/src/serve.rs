@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command};
 use control::{Control, Demo};
 use engine::gate::Policy;
-use server::{MetricsToken, PublicAddress};
+use server::{MetricsToken, PublicAddress, TrustedProxies};
 use tokio::net::TcpListener;
 
 use crate::{database, signals};
@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Whoever sends this as a bearer may collect /metrics; without it only this machine may
     #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = Unsaid)]
     metrics_token: Option<MetricsToken>,
+    /// Proxies whose X-Forwarded-For is believed: addresses and networks, with commas between them
+    #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = TrustedProxies::LOOPBACK)]
+    trusted_proxies: TrustedProxies,
 }
 
 /// Reads the token for metrics. What was given is a secret, so a refusal does not repeat it.
@@ -57,8 +60,12 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let listener = listener.with_context(|| format!("{} can't be listened on", arguments.listen))?;
     let address = public_address(arguments.public_address, &listener)?;
     println!("{address}");
-    let config =
-        server::Config { address: Some(address), site: arguments.site, metrics_token: arguments.metrics_token };
+    let config = server::Config {
+        address: Some(address),
+        site: arguments.site,
+        metrics_token: arguments.metrics_token,
+        trusted_proxies: arguments.trusted_proxies,
+    };
     serve(listener, config, control, signals::stopped()).await
 }
 

@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Whoever sends this as a bearer may collect /metrics; without it only this machine may
     #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = serve::Unsaid)]
     metrics_token: Option<server::MetricsToken>,
+    /// Proxies whose X-Forwarded-For is believed: addresses and networks, with commas between them
+    #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = server::TrustedProxies::LOOPBACK)]
+    trusted_proxies: server::TrustedProxies,
     /// Start an empty database without the demo's nodes and deployments
     #[arg(long)]
     no_demo: bool,
@@ -140,7 +143,12 @@ async fn serve_and_work(
 ) -> Result<()> {
     let site = arguments.site.as_ref().map(|site| site.canonicalize().unwrap_or_else(|_| site.clone()));
     let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
-    let config = server::Config { address: Some(address.clone()), site, metrics_token: arguments.metrics_token };
+    let config = server::Config {
+        address: Some(address.clone()),
+        site,
+        metrics_token: arguments.metrics_token,
+        trusted_proxies: arguments.trusted_proxies.clone(),
+    };
     let server = tokio::spawn(serve::serve(listener, config, control.clone(), async {
         let _ = server_stops.await;
     }));

@@ -1,6 +1,7 @@
 //! Importing barclamps. It adds to the catalog and changes nothing that is meant: using a version is an edit.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api::live::{Live, Topic};
 use api::{Problem, problem};
@@ -17,10 +18,16 @@ use store::intent::{self, ImportOutcome};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::words::{capital, sentence, some_of};
-use crate::{Control, done};
+use crate::{Control, aside, done};
 
 /// Most bytes of all files of one import; a request may not be larger either.
 pub const MAX_IMPORT: usize = 16 * 1024 * 1024;
+
+/// How often files are read because what they build on has changed meanwhile.
+const READ_AGAIN: usize = 3;
+
+/// Files by their paths.
+type Files = BTreeMap<String, Vec<u8>>;
 
 /// What an import brought.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -201,76 +208,110 @@ fn there(all: &Catalog, both: &Catalog, new: &ImportedBarclamp) -> Result<There,
     Ok(if same { There::Same(hash) } else { There::Other(hash) })
 }
 
+/// What files bring to a catalog.
+struct Brought {
+    imported: Imported,
+    /// The versions that it has not yet.
+    new: Vec<ImportedBarclamp>,
+    /// All that those are made of.
+    objects: Vec<Object>,
+}
+
+/// Reads files and holds them against all that there is.
+fn brought(all: &Catalog, files: &Files) -> Result<Brought, Problem> {
+    let read = read_files(files, &base(all)?)?;
+    let both = with(all, &read)?;
+    let (mut barclamps, mut new, mut clashes) = (Vec::new(), Vec::new(), Vec::new());
+    for imported in &read.barclamps {
+        let barclamp = &imported.barclamp;
+        let (hash, is_new) = match there(all, &both, imported)? {
+            There::New => (imported.hash, true),
+            There::Same(hash) => (hash, false),
+            There::Other(known) => {
+                clashes.push(clash(barclamp, known, imported.hash));
+                continue;
+            }
+        };
+        barclamps.push((barclamp.name.clone(), barclamp.version.clone(), hash, is_new));
+        if is_new {
+            new.push(imported.clone());
+        }
+    }
+    if !clashes.is_empty() {
+        return Err(other_content(clashes));
+    }
+    // A version that is there has its objects, and never gets a second content beside the first.
+    let fresh = |object: &&Object| object.kind != ObjectKind::Barclamp || new.iter().any(|n| n.hash == object.hash);
+    let objects: Vec<Object> = read.objects.iter().filter(fresh).cloned().collect();
+    let disappeared = lacking(all, &read, |barclamp| {
+        let is_new = new.iter().any(|new| new.barclamp.name == barclamp.name);
+        before(all, &barclamp.name, &barclamp.version).filter(|_| is_new).map(|barclamp| &**barclamp)
+    })?;
+    let findings: Vec<String> = read.findings.0.iter().map(ToString::to_string).collect();
+    Ok(Brought { imported: Imported { barclamps, disappeared, findings }, new, objects })
+}
+
 impl Control {
     /// Imports barclamps, all or none. `actor` is None for Gantry itself, which brings what it ships.
     ///
     /// # Errors
     /// Findings with file, line and column; a version that is there with other content.
-    pub async fn import_barclamps(
-        &self,
-        actor: Option<&Actor>,
-        files: &BTreeMap<String, Vec<u8>>,
-    ) -> Result<Imported, Problem> {
+    pub async fn import_barclamps(&self, actor: Option<&Actor>, files: &Files) -> Result<Imported, Problem> {
         if let Some(actor) = actor {
             actor.require(Permission::Operator)?;
         }
-        let mut transaction = self.begin().await?;
-        let all = self.kept.catalog(&mut transaction).await.map_err(from_store)?;
-        let read = read_files(files, &base(&all)?)?;
-        let (by, both) = (actor.map(|a| a.person), with(&all, &read)?);
-        let (mut barclamps, mut new, mut clashes) = (Vec::new(), Vec::new(), Vec::new());
-        for imported in &read.barclamps {
-            let barclamp = &imported.barclamp;
-            let (hash, is_new) = match there(&all, &both, imported)? {
-                There::New => (imported.hash, true),
-                There::Same(hash) => (hash, false),
-                There::Other(known) => {
-                    clashes.push(clash(barclamp, known, imported.hash));
-                    continue;
-                }
-            };
-            barclamps.push((barclamp.name.clone(), barclamp.version.clone(), hash, is_new));
-            if is_new {
-                new.push(imported);
+        let files = Arc::new(files.clone());
+        for _ in 0..READ_AGAIN {
+            if let Some(imported) = self.try_import(actor, &files).await? {
+                return Ok(imported);
             }
         }
-        if !clashes.is_empty() {
-            return Err(other_content(clashes));
+        Err(Problem::conflict(
+            "catalog_moves",
+            "Others import barclamps at this moment, and what yours build on changed while they were read. Nothing was imported; do it again.",
+        ))
+    }
+
+    /// Reads the files beside the requests and outside of any transaction, and imports what they bring; None: what they build on has
+    /// changed meanwhile.
+    async fn try_import(&self, actor: Option<&Actor>, files: &Arc<Files>) -> Result<Option<Imported>, Problem> {
+        let mut connection = self.connection().await?;
+        let all = self.kept.catalog(&mut connection).await.map_err(from_store)?;
+        drop(connection);
+        let Brought { imported, new, objects } = {
+            let (all, files) = (Arc::clone(&all), Arc::clone(files));
+            aside(move || brought(&all, &files)).await??
+        };
+        let by = actor.map(|a| a.person);
+        let mut transaction = self.begin().await?;
+        // The catalog is kept as it is for as long as nothing is new in it.
+        if !Arc::ptr_eq(&all, &self.kept.catalog(&mut transaction).await.map_err(from_store)?) {
+            return Ok(None);
         }
-        // A version that is there has its objects, and never gets a second content beside the first.
-        let fresh = |object: &&Object| object.kind != ObjectKind::Barclamp || new.iter().any(|n| n.hash == object.hash);
-        let objects: Vec<Object> = read.objects.iter().filter(fresh).cloned().collect();
-        for imported in &new {
-            let (barclamp, hash) = (&imported.barclamp, imported.hash);
-            let outcome =
-                intent::import_barclamp(&mut transaction, barclamp, hash, &objects, by).await.map_err(from_store)?;
+        if !new.is_empty() {
+            intent::put_objects(&mut transaction, &objects).await.map_err(from_store)?;
+        }
+        for ImportedBarclamp { barclamp, hash, .. } in &new {
+            let outcome = intent::import_barclamp(&mut transaction, barclamp, *hash, by).await.map_err(from_store)?;
             match outcome {
                 ImportOutcome::Added | ImportOutcome::Known => {}
                 // Somebody imported it meanwhile.
-                ImportOutcome::OtherContent(known) => return Err(other_content(vec![clash(barclamp, known, hash)])),
+                ImportOutcome::OtherContent(known) => return Err(other_content(vec![clash(barclamp, known, *hash)])),
                 ImportOutcome::Full => return Err(full()),
             }
         }
         if let Some(actor) = actor {
             actor.still(&mut transaction).await?.require(Permission::Operator)?;
         }
-        let disappeared = lacking(&all, &read, |barclamp| {
-            let is_new = new.iter().any(|new| new.barclamp.name == barclamp.name);
-            before(&all, &barclamp.name, &barclamp.version).filter(|_| is_new).map(|barclamp| &**barclamp)
-        })?;
-        let detail = json!({"barclamps": barclamps});
-        intent::append_audit(&mut transaction, actor.map(|a| a.person), "catalog.import", "", &detail)
-            .await
-            .map_err(from_store)?;
-        let findings: Vec<String> = read.findings.0.iter().map(ToString::to_string).collect();
-        let imported = Imported { barclamps, disappeared, findings };
+        let detail = json!({"barclamps": imported.barclamps});
+        intent::append_audit(&mut transaction, by, "catalog.import", "", &detail).await.map_err(from_store)?;
         // What Gantry ships is looked at with every start.
         if by.is_some() || !new.is_empty() {
             intent::keep_import(&mut transaction, by, &imported.kept()).await.map_err(from_store)?;
             intent::append_live(&mut transaction, &[Topic::Targets], &Live::Catalog).await.map_err(from_store)?;
         }
         done(transaction).await?;
-        Ok(imported)
+        Ok(Some(imported))
     }
 }
 

@@ -171,3 +171,30 @@ async fn secrets_never_reach_the_log() {
         assert!(!log.contains(secret));
     }
 }
+
+/// Where people come by HTTPS a header says from where, and whoever is no proxy of ours can write that too.
+#[tokio::test]
+async fn a_made_up_address_gives_no_more_tries() {
+    let host = "gantry.example.com";
+    let house = House::at("https://gantry.example.com", host, |_| {}).await;
+    let attempt = async |connected: &str, forwarded: String| {
+        let connected: std::net::SocketAddr = connected.parse().expect("an address");
+        let form = house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let form = form.header("x-forwarded-for", forwarded).extension(axum::extract::ConnectInfo(connected));
+        house.ask(form.body(Body::from("token=nonsense")).expect("a request")).await.status.as_u16()
+    };
+    let mut strangers = Vec::new();
+    for number in 0..11 {
+        strangers.push(attempt("198.51.100.4:4000", format!("203.0.113.{number}")).await);
+    }
+    assert!(strangers[..10].iter().all(|status| *status == 401) && strangers[10] == 429, "{strangers:?}");
+    let mut through_the_proxy = Vec::new();
+    for number in 0..11 {
+        through_the_proxy.push(attempt("127.0.0.1:4000", format!("10.9.9.9, 203.0.113.{number}")).await);
+    }
+    assert!(through_the_proxy.iter().all(|status| *status == 401), "each is somebody else: {through_the_proxy:?}");
+    for _ in 0..9 {
+        attempt("127.0.0.1:4000", "203.0.113.7".to_owned()).await;
+    }
+    assert_eq!(attempt("127.0.0.1:4000", "203.0.113.7".to_owned()).await, 429);
+}

@@ -133,6 +133,30 @@ async fn an_older_version_that_is_imported_later_stays_the_older_one() {
     assert_eq!(done.findings, [""; 0]);
 }
 
+/// Files are read outside of the transaction that imports them, on a catalog that another import may change meanwhile.
+#[tokio::test]
+async fn imports_at_the_same_moment_each_bring_all_of_theirs() {
+    let house = House::new().await;
+    let of = |name: &str| {
+        let mut files = barclamp(name, "1", &format!("roles:\n  - {{name: {name}-saw, jig: noop}}\n"));
+        files.extend(barclamp(&format!("{name}2"), "1", &format!("roles:\n  - {{name: {name}-axe, jig: noop}}\n")));
+        files
+    };
+    let (one, two) = (of("one"), of("two"));
+    let (first, second) = tokio::join!(
+        house.control.import_barclamps(Some(&house.ada), &one),
+        house.control.import_barclamps(Some(&house.ada), &two),
+    );
+    for imported in [first.unwrap(), second.unwrap()] {
+        assert!(imported.barclamps.len() == 2 && imported.barclamps.iter().all(|(.., new)| *new), "{imported:?}");
+    }
+    let again = house.control.import_barclamps(Some(&house.ada), &one).await.unwrap();
+    assert!(again.barclamps.iter().all(|(.., new)| !new), "{again:?}");
+    // Whoever builds on both finds the objects of both.
+    let builds = barclamp("work", "1", "roles:\n  - {name: bench, jig: noop, requires: [one-axe, two-saw]}\n");
+    assert_eq!(house.control.import_barclamps(Some(&house.ada), &builds).await.unwrap().findings, [""; 0]);
+}
+
 /// The jig that the files don't declare comes into the catalog between two imports of the same files.
 #[tokio::test]
 async fn the_same_files_are_the_same_version_whatever_came_between() {

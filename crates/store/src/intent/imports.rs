@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use api::catalog::Findings;
 use engine::Hash;
-use engine::canonical::Object;
 use engine::catalog::{Barclamp, Jig};
 use engine::ids::{BarclampName, JigName, PersonId};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use time::OffsetDateTime;
 
-use super::{hash, put_objects};
+use super::hash;
 use crate::StoreError;
 
 /// Most versions of barclamps that a catalog has. Who would import one more is refused, so that those who read them all read them all.
@@ -48,15 +47,14 @@ pub enum ImportOutcome {
     Full,
 }
 
-/// Adds a version of a barclamp, its objects and its jigs.
+/// Adds a version of a barclamp and its jigs. Its objects are there already: those of an import are put once, for all its barclamps
+/// ([`super::put_objects`]).
 pub async fn import_barclamp(
     on: &mut PgConnection,
     barclamp: &Barclamp,
     content: Hash,
-    objects: &[Object],
     by: Option<PersonId>,
 ) -> Result<ImportOutcome, StoreError> {
-    put_objects(on, objects).await?;
     let added = sqlx::query(
         "INSERT INTO barclamp (name, version, hash, imported_by) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
     )
