@@ -96,18 +96,63 @@ pub(crate) fn run(tree: &Tree, parts: &[Part]) -> anyhow::Result<()> {
         }
     }
     println!("\n{times}");
-    if times.0.contains_key(&Part::Native) {
-        let corpus = env::var_os("GANTRY_CORPUS").map_or_else(|| tree.path("../shared/corpus"), PathBuf::from);
-        let skipped = [without_files(&corpus), without_namespace("unshare"), without_systemd("systemd-analyze")];
-        for skipped in skipped.into_iter().flatten() {
-            println!("{skipped}");
-        }
+    for skipped in skipped(tree, &times) {
+        println!("{skipped}");
     }
     done
 }
 
-/// What tests of other systems' files do without those files: nothing, and they pass. A test's own word on that is not shown, so that
-/// it is said here, where the run is read.
+/// What the parts that ran passed without having tried it: a test's own word on that is not shown, so that it is said here, where the
+/// run is read.
+fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
+    let mut skipped = Vec::new();
+    if ran.0.contains_key(&Part::Lint) {
+        let cache = tree.cache().unwrap_or_default();
+        skipped.push(without_hadolint("hadolint", &tree.path("scripts/hadolint"), &cache));
+    }
+    if ran.0.contains_key(&Part::Native) {
+        let corpus = env::var_os("GANTRY_CORPUS").map_or_else(|| tree.path("../shared/corpus"), PathBuf::from);
+        skipped.extend([without_files(&corpus), without_namespace("unshare"), without_systemd("systemd-analyze")]);
+    }
+    if ran.0.contains_key(&Part::Browser) {
+        let chromium = env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
+        skipped.push(without_looks(&chromium, &tree.path("end2end/looks/chromium.txt")));
+    }
+    skipped.into_iter().flatten().collect()
+}
+
+/// What lint does about the container file where there is no hadolint and pip brings none: nothing, and it passes.
+fn without_hadolint(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
+    if Command::new(in_path).arg("--version").output().is_ok() {
+        return None;
+    }
+    let script = fs::read_to_string(script).unwrap_or_default();
+    let version = script.lines().find_map(|line| line.strip_prefix("version=")).unwrap_or_default();
+    let brought = cache.join(format!("hadolint-{version}/bin/hadolint"));
+    (!brought.is_file()).then(|| {
+        "skipped: the container file was not linted (hadolint is not here, and pip did not bring it)".to_owned()
+    })
+}
+
+/// What the pictures of pages are compared with where another major version of Chromium drew them: nothing, and the test passes.
+fn without_looks(chromium: &str, drawn_by: &Path) -> Option<String> {
+    let noted = fs::read_to_string(drawn_by).unwrap_or_default();
+    let said = Command::new(chromium).arg("--version").output();
+    let said =
+        said.map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).into_owned());
+    // "Chromium 148.0.1.2 built on Debian": the first word that begins with a digit.
+    let version = said.split_whitespace().find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
+    let major = version.and_then(|version| version.split('.').next());
+    (major != Some(noted.trim())).then(|| {
+        format!(
+            "skipped: how pages look was not compared ({chromium}: {}; baselines in end2end/looks are of Chromium {})",
+            said.trim(),
+            noted.trim()
+        )
+    })
+}
+
+/// What tests of other systems' files do without those files: nothing, and they pass.
 fn without_files(corpus: &Path) -> Option<String> {
     let files = corpus.join("opencrowbar");
     (!files.is_dir()).then(|| {
@@ -234,6 +279,8 @@ fn minutes(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -271,6 +318,37 @@ mod tests {
         let skipped = without_systemd("/no/such/systemd-analyze").expect("a line");
         assert!(skipped.starts_with("skipped: whether systemd understands the packaged units"), "{skipped}");
         assert_eq!(without_systemd("true"), None);
+    }
+
+    #[test]
+    fn that_no_container_file_was_linted_is_said() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = folder.path().join("script");
+        fs::write(&script, "set -e\nversion=1.2\n").expect("a file");
+        let skipped = without_hadolint("/no/such/hadolint", &script, folder.path()).expect("a line");
+        assert!(skipped.starts_with("skipped: the container file was not linted"), "{skipped}");
+        fs::create_dir_all(folder.path().join("hadolint-1.2/bin")).expect("a folder");
+        fs::write(folder.path().join("hadolint-1.2/bin/hadolint"), "").expect("a file");
+        assert_eq!(without_hadolint("/no/such/hadolint", &script, folder.path()), None);
+        assert_eq!(without_hadolint("true", &script, Path::new("/no/such/cache")), None);
+    }
+
+    #[test]
+    fn that_no_picture_was_compared_is_said() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let drawn_by = folder.path().join("chromium.txt");
+        fs::write(&drawn_by, "148\n").expect("a file");
+        let browser = |version: &str| {
+            let program = folder.path().join(format!("chromium-{version}"));
+            fs::write(&program, format!("#!/bin/sh\necho Chromium {version} built on Debian\n")).expect("a file");
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+            without_looks(&program.to_string_lossy(), &drawn_by)
+        };
+        assert_eq!(browser("148.0.1.2"), None);
+        let skipped = browser("149.0.1.2").expect("a line");
+        assert!(skipped.starts_with("skipped: how pages look was not compared"), "{skipped}");
+        assert!(skipped.contains("Chromium 149.0.1.2") && skipped.ends_with("are of Chromium 148)"), "{skipped}");
+        assert!(without_looks("/no/such/chromium", &drawn_by).is_some());
     }
 
     #[test]

@@ -93,16 +93,16 @@ const WRITING: &[Row] = &[
     ("change-node", Takes::Operate, "node=$node&version=1&description=x"),
     ("set-available", Takes::Operate, "node=$node&available=false&reason=because"),
     ("mint-node-token", Takes::OperateOrAdmin, "node=$node&name=x"),
-    ("revoke-node-token", Takes::OperateOrAdmin, "node=$node&token=$uuid"),
+    ("revoke-node-token", Takes::OperateOrAdmin, "node=$node&token=$its_token"),
     ("take-out-node", Takes::OperateAll, "node=$node"),
     ("add-person", Takes::Admins, "name=someone-new&kind=human&viewer=on"),
     ("change-grants", Takes::Admins, "person=$victim&viewer=on"),
     ("set-disabled", Takes::Admins, "person=$victim&disabled=true"),
     ("new-link", Takes::Admins, "person=$victim"),
     ("set-password", Takes::InPerson, "new=short&again=short"),
-    ("end-session", Takes::InPerson, "session=$uuid"),
+    ("end-session", Takes::InPerson, "session=$session"),
     ("make-token", Takes::Admins, "name=x&admin=on"),
-    ("revoke-token", Takes::InPerson, "token=$uuid"),
+    ("revoke-token", Takes::InPerson, "token=$api_token"),
     ("end-other-sessions", Takes::InPerson, ""),
     ("sign-out", Takes::InPerson, ""),
 ];
@@ -122,7 +122,9 @@ impl World {
             ("$thread", "thread"),
             ("$worker", "worker"),
             ("$victim", "victim"),
-            ("$uuid", "uuid"),
+            ("$its_token", "node_token"),
+            ("$session", "victim_session"),
+            ("$api_token", "victim_token"),
         ] {
             sent = sent.replace(word, &places[of]);
         }
