@@ -322,7 +322,7 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_admins BEFORE UPDATE OF disabled, permissions ON person FOR EACH ROW EXECUTE FUNCTION guard_admins();
 
--- What Gantry did by itself is told under its own name. Whoever had that name before stays as they are.
+-- What Gantry did by itself is told under its own name, the engine's OWN_NAME (a test of control compares them). Whoever had that name before stays as they are.
 CREATE OR REPLACE FUNCTION guard_name() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NEW.name = 'gantry' AND (TG_OP = 'INSERT' OR OLD.name <> NEW.name) THEN

@@ -99,7 +99,7 @@ impl ListPage for Entries {
     fn row(self, entry: Memo<AuditEntry>, with: With<Self>) -> AnyView {
         // What was written stays as it is; only its seal comes later.
         let AuditEntry { id, at, name, action, subject, detail, .. } = entry.get_untracked();
-        let who = name.unwrap_or_else(|| "gantry".to_owned());
+        let who = name.unwrap_or_else(|| engine::ids::OWN_NAME.to_owned());
         let link =
             |word: &str, value: &str| with.listed.with_value(|listed| self.asking(listed, word, value).address());
         let (by, of_action) = (link("who", &who), link("action", &action));

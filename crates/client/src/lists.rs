@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use engine::ids::OWN_NAME;
 use serde_json::{Map, Value, json};
 
 use crate::address::Query;
@@ -419,7 +420,7 @@ pub(crate) fn imports() -> List {
         columns: &[
             ("ID", |v| word(v, "id")),
             ("AT", |v| moment(&v["at"])),
-            ("BY", |v| if v["by"].is_null() { "gantry".to_owned() } else { word(v, "by") }),
+            ("BY", |v| if v["by"].is_null() { OWN_NAME.to_owned() } else { word(v, "by") }),
             ("BROUGHT", |v| {
                 let brought = v["barclamps"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let named = brought.iter().map(|one| {
@@ -481,7 +482,7 @@ pub(crate) fn audit() -> List {
         columns: &[
             ("ID", |v| word(v, "id")),
             ("AT", |v| moment(&v["at"])),
-            ("WHO", |v| if v["who"].is_null() { "gantry".to_owned() } else { word(v, "name") }),
+            ("WHO", |v| if v["who"].is_null() { OWN_NAME.to_owned() } else { word(v, "name") }),
             ("ACTION", |v| word(v, "action")),
             ("SUBJECT", |v| word(v, "subject")),
             ("SEALED", |v| word(v, "sealed")),

@@ -9,7 +9,7 @@ use api::audit::{AuditEntry, AuditPage, AuditWanted, CHECKED, ChainView, ChainWa
 use api::console::PAGE_SIZE;
 use api::listing::{Cursor, Key};
 use engine::audit::{Chain, End, Sealed};
-use engine::ids::PersonId;
+use engine::ids::{OWN_NAME, PersonId};
 use store::reading::{self, AuditActor, AuditFilter, AuditRow};
 use time::OffsetDateTime;
 
@@ -22,8 +22,6 @@ use crate::{Control, paging};
 const PART: i64 = 500;
 /// Entries that are not sealed yet are counted so far.
 const UNSEALED: i64 = 1_000;
-/// What stands for Gantry itself where a person may be named.
-const GANTRY: &str = "gantry";
 
 /// Who may read the audit.
 fn may_read(actor: &Actor) -> Result<(), Problem> {
@@ -57,12 +55,14 @@ impl Control {
 
     async fn actor_named(&self, name: Option<&str>) -> Result<Option<AuditActor>, Problem> {
         let Some(name) = name else { return Ok(None) };
-        if name == GANTRY {
+        if name == OWN_NAME {
             return Ok(Some(AuditActor::Gantry));
         }
         let row = store::people::person_by_name(self.store.pool(), name).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
-            Problem::not_found(format!("who: there is nobody of the name {name:?}; {GANTRY} stands for Gantry itself."))
+            Problem::not_found(format!(
+                "who: there is nobody of the name {name:?}; {OWN_NAME} stands for Gantry itself."
+            ))
         })?;
         Ok(Some(AuditActor::Person(row.id)))
     }

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use api::Problem;
 use api::names::TOKEN_PREFIX;
-use engine::ids::PersonId;
+use engine::ids::{OWN_NAME, PersonId};
 use rand::TryRngCore as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -462,14 +462,11 @@ fn require_admin(by: Option<&Actor>) -> Result<(), Problem> {
     by.map_or(Ok(()), |actor| actor.require(Permission::Admin))
 }
 
-/// The name under which the audit and pages tell what Gantry did by itself.
-pub const OWN_NAME: &str = "gantry";
-
 fn check_name(name: &str) -> Result<(), Problem> {
     if name == OWN_NAME {
-        return Err(Problem::invalid(
-            "gantry is how Gantry itself is called where it says who did what: nobody else can have that name. Choose another one.",
-        ));
+        return Err(Problem::invalid(format!(
+            "{OWN_NAME} is how Gantry itself is called where it says who did what: nobody else can have that name. Choose another one."
+        )));
     }
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let fits = name.len() <= 96
@@ -720,6 +717,11 @@ mod tests {
         let problem = house.people.create_person(None, &taken).await.expect_err("a refusal");
         assert_eq!(problem.status, 400);
         assert!(problem.detail.contains("Choose another"), "{problem}");
+        // The database's copy of the name is the same one.
+        let by_hand = sqlx::query("INSERT INTO person (name) VALUES ($1)").bind(OWN_NAME).execute(house.db.app()).await;
+        let refused = by_hand.expect_err("a refusal");
+        assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::OwnName));
+        assert!(refused.to_string().contains(&format!("be called {OWN_NAME}")), "{refused}");
         house.people.create_person(None, &NewPerson::human("gantry-ci", [])).await.expect("a name of its own");
     }
 

@@ -16,6 +16,9 @@ use uuid::Uuid;
 pub const MAX_NAME: usize = 96;
 /// Longest fully qualified domain name (RFC 1035), in bytes.
 pub const MAX_FQDN: usize = 253;
+/// The name under which Gantry itself stands where it is told who did what. No person gets it; the database has a copy of it, and refuses
+/// it, too (`guard_name`).
+pub const OWN_NAME: &str = "gantry";
 
 /// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
