@@ -89,6 +89,7 @@ mod m0029_orders;
 mod m0030_imports;
 mod m0031_forgotten_workers;
 mod m0032_runs_of_workers;
+mod m0033_grants_version;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -179,6 +180,7 @@ migrations! {
     m0030_imports,
     m0031_forgotten_workers,
     m0032_runs_of_workers,
+    m0033_grants_version,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

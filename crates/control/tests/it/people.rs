@@ -3,7 +3,7 @@
 use api::Problem;
 use api::people::{AccountKind, Grant, Password, PasswordWish, PersonWish, TokenWish, TokensWanted};
 use api::reviews::{Fate, ReviewsWanted, Whose};
-use control::people::{Actor, NewPerson, Permission, Visitor};
+use control::people::{Actor, NewPerson, Permission, SeenPerson, Visitor};
 use engine::gate::VerdictKind;
 use engine::plan::Edit;
 use serde_json::Value;
@@ -399,6 +399,15 @@ async fn who_is_worth_more_comes_in_anew_and_the_last_admin_stays() {
         assert_eq!(code(house.people.change_grants(&root, dan.person, &[more_than_meant]).await), "invalid");
         assert_eq!(code(house.token(&root, &["viewer"], Some(empty)).await), "invalid");
     }
+    let version = async || house.people.one(&root, dan.person).await.unwrap().version;
+    let before = version().await;
+    let on = |version| SeenPerson { person: dan.person, version: Some(version) };
+    let inside = [grant("operator", ""), grant("reviewer", "edge")];
+    let view = house.people.change_grants(&root, on(before), &inside).await.unwrap();
+    assert_eq!((view.version, version().await), (before + 1, before + 1), "in a part of the tree, too");
+    assert_eq!(code(house.people.change_grants(&root, on(before), &[]).await), "changed_meanwhile");
+    house.people.change_grants(&root, on(before + 1), &inside).await.unwrap();
+    assert_eq!(version().await, before + 1, "the same is no change");
     let everywhere = house.people.change_grants(&root, dan.person, &[grant("operator", "system")]).await.unwrap();
     assert_eq!(everywhere.grants, [grant("operator", "")], "all of the tree is everywhere");
 
