@@ -212,6 +212,15 @@ async fn who_may_nothing_any_more_looks_no_further() {
     assert_eq!(looks().await, [true, true, false], "that token may operate at most, and nowhere any more");
     house.people.change_grants(&root, dan.person, &[]).await.unwrap();
     assert_eq!(looks().await, [false; 3], "signed in, with a token that holds, and without a permission");
+    let now = house.people.actor_by_name("dan").await.unwrap();
+    let frame = house.control.frame(&now).await.unwrap();
+    assert_eq!(
+        (frame.me.name.as_str(), frame.execution, frame.cursor),
+        ("dan", None, None),
+        "nothing but who they are"
+    );
+    let frame = house.control.frame(&house.ada).await.unwrap();
+    assert!(frame.execution == Some(true) && frame.cursor.is_some(), "{frame:?}");
     house.people.change_grants(&root, dan.person, &[grant("operator", "web")]).await.unwrap();
     assert_eq!(looks().await, [true; 3]);
 }
