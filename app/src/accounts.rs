@@ -20,8 +20,8 @@ pub trait Accounts: Send + Sync {
     async fn one(&self, id: PersonId) -> Result<(PersonView, Vec<TokenView>), Problem>;
     /// Adds a person or a service account.
     async fn add(&self, wish: PersonWish) -> Result<PersonMade, Problem>;
-    /// Says what somebody may from now on.
-    async fn change_grants(&self, id: PersonId, grants: Vec<Grant>) -> Result<PersonView, Problem>;
+    /// Says what somebody may from now on, who looked at this version of it.
+    async fn change_grants(&self, id: PersonId, version: i32, grants: Vec<Grant>) -> Result<PersonView, Problem>;
     /// Keeps somebody out, or lets them in again.
     async fn set_disabled(&self, id: PersonId, disabled: bool) -> Result<(), Problem>;
     /// Makes a link by which somebody comes in once and sets a password.

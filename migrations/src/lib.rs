@@ -89,6 +89,7 @@ mod m0029_orders;
 mod m0030_imports;
 mod m0031_forgotten_workers;
 mod m0032_runs_of_workers;
+mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
 mod refusal;
 
@@ -180,6 +181,7 @@ migrations! {
     m0030_imports,
     m0031_forgotten_workers,
     m0032_runs_of_workers,
+    m0033_grants_version,
     m0034_no_table_of_secrets,
 }
 

@@ -8,7 +8,7 @@ use api::people::{
 use app::accounts::Accounts;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
-use control::people::Permission;
+use control::people::{Permission, SeenPerson};
 use engine::ids::PersonId;
 use uuid::Uuid;
 
@@ -38,8 +38,9 @@ impl Accounts for Bound {
         self.people.add(self.actor()?, &wish).await
     }
 
-    async fn change_grants(&self, id: PersonId, grants: Vec<Grant>) -> Result<PersonView, Problem> {
-        self.people.change_grants(self.actor()?, id, &grants).await
+    async fn change_grants(&self, id: PersonId, version: i32, grants: Vec<Grant>) -> Result<PersonView, Problem> {
+        let seen = SeenPerson { person: id, version: Some(version) };
+        self.people.change_grants(self.actor()?, seen, &grants).await
     }
 
     async fn set_disabled(&self, id: PersonId, disabled: bool) -> Result<(), Problem> {

@@ -4,17 +4,19 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum_extra::extract::CookieJar;
 use uuid::Uuid;
 
+use api::Problem;
 use api::people::{
     Ended, GrantsWish, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView, PersonWish,
     SessionView, TokenMade, TokenView, TokenWish, TokensWanted,
 };
+use control::people::{Permission, SeenPerson};
 use engine::ids::PersonId;
 
-use crate::contract::{Operations, op};
+use crate::contract::{Operations, Versioned, op, version};
 use crate::refusal::{Asked, Given, Place, Refusal};
 use crate::rest::{Answer, Done, Made};
 use crate::session::{self, SignedIn};
@@ -25,7 +27,11 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .post("/people", add, op("addPerson", "Add a person, who gets a one-time link, or a service account").secret())
         .get("/people/me", me, op("getMe", "Who asks: permissions, session, token"))
         .get("/people/{id}", person, op("getPerson", "A person or service account"))
-        .patch("/people/{id}/grants", change_grants, op("changeGrants", "Say what somebody may, and where"))
+        .patch(
+            "/people/{id}/grants",
+            change_grants,
+            op("changeGrants", "Say what somebody may, and where").on_version().also(&[428]),
+        )
         .post("/people/{id}/disable", disable, op("disablePerson", "Keep somebody out from now on"))
         .post("/people/{id}/enable", enable, op("enablePerson", "Let somebody in again"))
         .post("/people/{id}/link", link, op("makeLink", "Make a one-time link for somebody").secret())
@@ -54,17 +60,35 @@ async fn me(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<MyAccou
     Ok(Json(state.people.mine(&actor).await?))
 }
 
-async fn person(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Answer<PersonView> {
-    Ok(Json(state.people.one(&actor, id).await?))
+async fn person(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<PersonId>,
+) -> Result<Versioned<PersonView>, Refusal> {
+    let person = state.people.one(&actor, id).await?;
+    Ok(Versioned(person.version.into(), person))
 }
 
 async fn change_grants(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<PersonId>,
+    headers: HeaderMap,
     Given(wish): Given<GrantsWish>,
 ) -> Answer<PersonView> {
-    Ok(Json(state.people.change_grants(&actor, id, &wish.grants).await?))
+    let Some(on) = version(&headers)? else {
+        // Whoever may not is told that, rather than how.
+        actor.require_in_person()?;
+        actor.require(Permission::Admin)?;
+        return Err(Refusal(Problem::new(
+            428,
+            "version_wanted",
+            "Say which version this is made on",
+            "Send the ETag of the person as you looked at them: If-Match: \"3\". So nothing is given or taken away that another admin decided meanwhile.",
+        )));
+    };
+    let seen = SeenPerson { person: id, version: Some(on) };
+    Ok(Json(state.people.change_grants(&actor, seen, &wish.grants).await?))
 }
 
 async fn disable(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Answer<Done> {

@@ -106,6 +106,7 @@ pub async fn add_person(
 #[server(name = ChangeGrants, prefix = "/call", endpoint = "change-grants", output = AsJson)]
 pub async fn change_grants(
     person: PersonId,
+    version: i32,
     #[server(default)] viewer: String,
     #[server(default)] operator: String,
     #[server(default)] reviewer: String,
@@ -114,7 +115,7 @@ pub async fn change_grants(
 ) -> Answer<PersonView> {
     let boxes = [("viewer", &*viewer), ("operator", &*operator), ("reviewer", &*reviewer), ("admin", &*admin)];
     let grants = answer(grants(boxes, &inside))?;
-    answer(accounts()?.change_grants(person, grants).await)
+    answer(accounts()?.change_grants(person, version, grants).await)
 }
 
 /// Keeps somebody out, or lets them in again.

@@ -37,7 +37,7 @@ impl FrameState {
     }
 
     fn execution(self) -> Option<bool> {
-        self.seen(|frame| frame.execution)
+        self.seen(|frame| frame.execution).flatten()
     }
 
     /// None: nothing came yet, it is gone, or nobody is signed in.
@@ -97,14 +97,19 @@ fn top(state: FrameState, first: Option<FrameView>) -> AnyView {
 }
 
 #[component]
-fn Top(state: FrameState, me: Me, from: i64, execution: bool) -> impl IntoView {
-    use_live().hear(vec![Topic::Reviews, Topic::Targets], from, move |_| state.0.soon());
-    let on = Memo::new(move |_| state.execution().unwrap_or(execution));
+fn Top(state: FrameState, me: Me, from: Option<i64>, execution: Option<bool>) -> impl IntoView {
+    if let Some(from) = from {
+        use_live().hear(vec![Topic::Reviews, Topic::Targets], from, move |_| state.0.soon());
+    }
+    let execution = execution.map(|execution| {
+        let on = Memo::new(move |_| state.execution().unwrap_or(execution));
+        view! { <execution::Execution on changed=Callback::new(move |()| state.0.now())/> }
+    });
     theme::provide_chosen();
     view! {
         <palette::Palette/>
         <LiveMark/>
-        <execution::Execution on changed=Callback::new(move |()| state.0.now())/>
+        {execution}
         <account::Account me/>
     }
     .into_any()

@@ -52,10 +52,10 @@ pub struct Frame {
     pub me: Me,
     /// Submissions that this person could judge or commit now.
     pub reviews_waiting: Waiting,
-    /// Whether steps are started at all.
-    pub execution: bool,
-    /// The journal's position when this was read: where a live stream begins.
-    pub cursor: i64,
+    /// Whether steps are started at all; None: they may not look.
+    pub execution: Option<bool>,
+    /// The journal's position when this was read: where a live stream begins; None: they may not look.
+    pub cursor: Option<i64>,
 }
 
 /// A step's state as people see it. PROPOSED is what a draft would add; it is never stored.

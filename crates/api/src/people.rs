@@ -91,6 +91,8 @@ pub struct PersonView {
     pub disabled: bool,
     /// What they may. Empty: nothing, not even look.
     pub grants: Vec<Grant>,
+    /// The version of what they may: a change is made on one.
+    pub version: i32,
     /// Whether they have a password.
     pub password: bool,
     /// When they were last here, by a session that has not ended.

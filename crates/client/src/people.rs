@@ -153,8 +153,10 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         }
         Person::Grant { name, grants } => {
             let place = place(name)?;
-            let before: Value = server.get(&place)?;
-            let with = With { body: Some(json!({"grants": grants_of(&grants.may)})), ..With::default() };
+            let seen = server.ask(&Method::GET, &place, &With::default())?;
+            let before: Value = seen.read()?;
+            let body = json!({"grants": grants_of(&grants.may)});
+            let with = With { body: Some(body), if_match: seen.etag, accept: None };
             let answer: Value = server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
             paper.either(&answer, &told(name, &granted(&before), &granted(&answer)))
         }

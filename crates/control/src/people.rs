@@ -45,7 +45,7 @@ use crate::problems;
 use passwords::Hasher;
 use throttle::{MINUTE, MOST_BY_TOKEN, MOST_FAILURES, Throttle, WINDOW, network};
 
-pub use accounts::{LINK_HOLDS, LINK_SETS_PASSWORD};
+pub use accounts::{LINK_HOLDS, LINK_SETS_PASSWORD, SeenPerson};
 pub use actor::{Actor, Bearer, Permission, Session};
 
 /// A session that is not used for so long ends.

@@ -8,6 +8,7 @@ use api::console::{
     PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView, StepState,
 };
 use api::listing::{Cursor, DeploymentSort, DeploymentState, DeploymentsWanted, Key, RunsWanted};
+use api::reviews::Waiting;
 use api::values::VALUES_SHOWN;
 use engine::Hash;
 use engine::anneal::{Reason, why_not};
@@ -60,18 +61,21 @@ impl Control {
         self.cursor(&mut connection).await
     }
 
-    /// What every page has around it.
+    /// What every page has around it. Who may not look is told who they are, so that they can sign out, and nothing else.
     pub async fn frame(&self, actor: &Actor) -> Result<Frame, Problem> {
+        let me = Me { id: actor.person, name: actor.name.clone(), permissions: actor.permission_words() };
+        if !actor.may(Permission::Viewer) {
+            return Ok(Frame { me, reviews_waiting: Waiting::default(), execution: None, cursor: None });
+        }
         let mut connection = self.connection().await?;
         let cursor = self.cursor(&mut connection).await?;
         let present = self.kept.present(&mut connection).await?;
         drop(connection);
-        let me = Me { id: actor.person, name: actor.name.clone(), permissions: actor.permission_words() };
         Ok(Frame {
             me,
             reviews_waiting: self.waiting_for(actor, &present).await?,
-            execution: present.head.enabled,
-            cursor,
+            execution: Some(present.head.enabled),
+            cursor: Some(cursor),
         })
     }
 

@@ -26,6 +26,8 @@ pub struct AccountRow {
     pub disabled: bool,
     /// Words of what they may everywhere.
     pub permissions: Vec<String>,
+    /// The version of what they may, everywhere and in parts of the tree.
+    pub grants_version: i32,
     /// Whether they have a password.
     pub password: bool,
     /// When they were last here, by a session that has not ended.
@@ -49,7 +51,7 @@ pub struct FindAccounts {
     pub after: Option<String>,
 }
 
-const ACCOUNT: &str = "p.id, p.name, p.kind, p.disabled, p.permissions,
+const ACCOUNT: &str = "p.id, p.name, p.kind, p.disabled, p.permissions, p.grants_version,
     EXISTS (SELECT FROM account a WHERE a.person_id = p.id) AS password,
     (SELECT max(s.last_seen_at) FROM session s WHERE s.person_id = p.id) AS seen, p.created_at";
 
@@ -125,7 +127,7 @@ pub async fn lock_to_change(on: &mut PgConnection, ids: &[PersonId]) -> Result<(
     Ok(())
 }
 
-/// Says what a person may: everywhere, and in parts of the tree besides. The caller has their row.
+/// Says what a person may: everywhere, and in parts of the tree besides; that is another version. The caller has their row.
 ///
 /// # Errors
 /// When the database does not answer, nobody would be left who may decide about people, or a deployment is none.
@@ -135,7 +137,8 @@ pub async fn set_grants(
     everywhere: &[&str],
     inside: &BTreeSet<(&str, DeploymentId)>,
 ) -> Result<(), StoreError> {
-    sqlx::query("UPDATE person SET permissions = $2 WHERE id = $1 AND permissions IS DISTINCT FROM $2")
+    // Also where they are the same: this raises the version.
+    sqlx::query("UPDATE person SET permissions = $2 WHERE id = $1")
         .bind(id.0)
         .bind(everywhere)
         .execute(&mut *on)

@@ -96,7 +96,7 @@ const WRITING: &[Row] = &[
     ("revoke-node-token", Takes::OperateOrAdmin, "node=$node&token=$its_token"),
     ("take-out-node", Takes::OperateAll, "node=$node"),
     ("add-person", Takes::Admins, "name=someone-new&kind=human&viewer=on"),
-    ("change-grants", Takes::Admins, "person=$victim&viewer=on"),
+    ("change-grants", Takes::Admins, "person=$victim&version=1&viewer=on"),
     ("set-disabled", Takes::Admins, "person=$victim&disabled=true"),
     ("new-link", Takes::Admins, "person=$victim"),
     ("set-password", Takes::InPerson, "new=short&again=short"),

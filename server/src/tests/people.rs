@@ -77,6 +77,29 @@ async fn a_token_is_proof_enough_and_cookies_beside_it_count_for_nothing() {
 }
 
 #[tokio::test]
+async fn of_two_admins_who_say_what_somebody_may_the_second_is_told() {
+    let house = House::new().await;
+    let root = house.root().await;
+    let place = format!("/api/v1/people/{}", house.ada);
+    let seen = house.ask_get(&place, &root).await;
+    let (tag, version) = (seen.header(header::ETAG).to_owned(), seen.json()["version"].as_i64().expect("a version"));
+    assert!(tag.starts_with(&format!("\"{version}.")), "{tag}");
+    let change = async |permission: &str, on: Option<&str>| {
+        let mut headers = vec![("cookie", root.as_str()), ("x-gantry", "1")];
+        headers.extend(on.map(|tag| ("if-match", tag)));
+        let grants = json!({"grants": [{"permission": permission}]});
+        house.bare(Method::PATCH, &format!("{place}/grants"), &headers, grants).await
+    };
+    assert_eq!(code(&change("viewer", None).await), (428, "version_wanted".into()));
+    let changed = change("viewer", Some(&tag)).await;
+    assert_eq!(changed.status, StatusCode::OK, "{}", changed.text());
+    assert_eq!(changed.json()["version"], version + 1);
+    assert_eq!(code(&change("operator", Some(&tag)).await), (412, "changed_meanwhile".into()));
+    let now = house.ask_get(&place, &root).await.json();
+    assert_eq!(now["grants"], json!([{"permission": "viewer"}]), "nobody's word is lost");
+}
+
+#[tokio::test]
 async fn a_token_that_asks_too_often_waits_and_others_do_not() {
     let house = House::new().await;
     let root = house.root().await;

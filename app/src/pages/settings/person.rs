@@ -143,11 +143,12 @@ fn Grants(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Foun
                 <p class="muted">"Who becomes a reviewer or an admin is signed out everywhere and comes in anew. What is taken away is gone with the next request."</p>
                 <ActionForm action=change attr:class="form">
                     <input type="hidden" name="person" value=id.to_string()/>
+                    <input type="hidden" name="version" value=move || person.read().version.to_string()/>
                     {move || view! { <GrantFields id="change" grants=grants.get() service/> }}
                     <ProblemNotice problem=problem_of(change)/>
                     <Same of=move |typed: Typed| {
                         let grants = if typed.is_on("person") { granted(typed) } else { grants.get() };
-                        vec![api::calls::change_grants(id, &grants)]
+                        vec![api::calls::change_grants(id, person.read().version, &grants)]
                     }/>
                     <div class="buttons">
                         <button class="button primary" type="submit" disabled=move || change.pending().get()>"Change"</button>

@@ -25,9 +25,10 @@ fn may(grant: &Grant) -> String {
     }
 }
 
-/// Says what somebody may from now on, in the place of all before.
-pub fn change_grants(id: PersonId, grants: &[Grant]) -> Call {
+/// Says what somebody may from now on, in the place of all before, as of a version of that.
+pub fn change_grants(id: PersonId, version: i32, grants: &[Grant]) -> Call {
     Call::new(Method::Patch, format!("/people/{id}/grants"))
+        .on(version)
         .json(json!({ "grants": grants }))
         .in_person()
         .words(["person", "grant"])

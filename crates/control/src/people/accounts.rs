@@ -37,6 +37,21 @@ pub const LINK_SETS_PASSWORD: Duration = Duration::from_secs(3600);
 /// People of one page.
 const PAGE: usize = api::console::PAGE_SIZE;
 
+/// Somebody of whom is said what they may, and the version of it that was looked at before, where that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeenPerson {
+    /// Who.
+    pub person: PersonId,
+    /// Done only while what they may is of this version.
+    pub version: Option<i32>,
+}
+
+impl From<PersonId> for SeenPerson {
+    fn from(person: PersonId) -> Self {
+        Self { person, version: None }
+    }
+}
+
 /// What somebody may, as the database has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Given {
@@ -147,9 +162,26 @@ impl People {
     /// Says what somebody may from now on, in the place of all that they might before.
     ///
     /// # Errors
-    /// When a grant is none, it would leave nobody who decides about people, or the actor is no admin.
-    pub async fn change_grants(&self, actor: &Actor, id: PersonId, grants: &[Grant]) -> Result<PersonView, Problem> {
+    /// When a grant is none, it would leave nobody who decides about people, the actor is no admin, or it was changed meanwhile (412).
+    pub async fn change_grants(
+        &self,
+        actor: &Actor,
+        whom: impl Into<SeenPerson>,
+        grants: &[Grant],
+    ) -> Result<PersonView, Problem> {
+        let SeenPerson { person: id, version } = whom.into();
         let (mut transaction, actor, row) = self.to_change(actor, id).await?;
+        if version.is_some_and(|seen| seen != row.grants_version) {
+            return Err(Problem::new(
+                412,
+                "changed_meanwhile",
+                "Somebody changed it meanwhile",
+                format!(
+                    "What {} may is not what you looked at any more: look at it again, then say what you want.",
+                    row.name
+                ),
+            ));
+        }
         let kind = if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service };
         let after = self.given(&mut transaction, grants, kind).await?;
         let was = accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
@@ -518,6 +550,7 @@ async fn views(on: &mut PgConnection, rows: Vec<AccountRow>) -> Result<Vec<Perso
         kind: if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service },
         disabled: row.disabled,
         grants: grant_views(&row, &grants),
+        version: row.grants_version,
         password: row.password,
         seen: row.seen.map(at),
         created: at(row.created_at),

@@ -3,7 +3,7 @@
 use api::Problem;
 use api::people::{AccountKind, Grant, Password, PasswordWish, PersonWish, TokenWish, TokensWanted};
 use api::reviews::{Fate, ReviewsWanted, Whose};
-use control::people::{Actor, NewPerson, Permission, Visitor};
+use control::people::{Actor, NewPerson, Permission, SeenPerson, Visitor};
 use engine::gate::VerdictKind;
 use engine::plan::Edit;
 use serde_json::Value;
@@ -219,6 +219,15 @@ async fn who_may_nothing_any_more_looks_no_further() {
     assert_eq!(looks().await, [true, true, false], "that token may operate at most, and nowhere any more");
     house.people.change_grants(&root, dan.person, &[]).await.unwrap();
     assert_eq!(looks().await, [false; 3], "signed in, with a token that holds, and without a permission");
+    let now = house.people.actor_by_name("dan").await.unwrap();
+    let frame = house.control.frame(&now).await.unwrap();
+    assert_eq!(
+        (frame.me.name.as_str(), frame.execution, frame.cursor),
+        ("dan", None, None),
+        "nothing but who they are"
+    );
+    let frame = house.control.frame(&house.ada).await.unwrap();
+    assert!(frame.execution == Some(true) && frame.cursor.is_some(), "{frame:?}");
     house.people.change_grants(&root, dan.person, &[grant("operator", "web")]).await.unwrap();
     assert_eq!(looks().await, [true; 3]);
 }
@@ -406,6 +415,15 @@ async fn who_is_worth_more_comes_in_anew_and_the_last_admin_stays() {
         assert_eq!(code(house.people.change_grants(&root, dan.person, &[more_than_meant]).await), "invalid");
         assert_eq!(code(house.token(&root, &["viewer"], Some(empty)).await), "invalid");
     }
+    let version = async || house.people.one(&root, dan.person).await.unwrap().version;
+    let before = version().await;
+    let on = |version| SeenPerson { person: dan.person, version: Some(version) };
+    let inside = [grant("operator", ""), grant("reviewer", "edge")];
+    let view = house.people.change_grants(&root, on(before), &inside).await.unwrap();
+    assert_eq!((view.version, version().await), (before + 1, before + 1), "in a part of the tree, too");
+    assert_eq!(code(house.people.change_grants(&root, on(before), &[]).await), "changed_meanwhile");
+    house.people.change_grants(&root, on(before + 1), &inside).await.unwrap();
+    assert_eq!(version().await, before + 1, "the same is no change");
     let everywhere = house.people.change_grants(&root, dan.person, &[grant("operator", "system")]).await.unwrap();
     assert_eq!(everywhere.grants, [grant("operator", "")], "all of the tree is everywhere");
 

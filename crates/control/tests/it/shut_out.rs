@@ -269,7 +269,7 @@ const BY_NOBODY: [(&str, &str); 16] = [
     ("link", "whoever starts Gantry's processes; who is signed in uses `new_link`"),
     ("disable", "whoever starts Gantry's processes; who is signed in uses `set_disabled`"),
     ("sign_in", "nobody is signed in yet"),
-    ("sign_in_by_password", "nobody is signed in yet; it locks the person itself"),
+    ("try_password", "nobody is signed in yet; it locks the person itself"),
     ("sign_out", "ends what is one's own, if it is there"),
     ("sign_out_everywhere", "ends what is one's own, if it is there"),
 ];

@@ -1,0 +1,7 @@
+-- Of two admins who change what somebody may from the same page, the second one is told.
+ALTER TABLE person ADD COLUMN grants_version int NOT NULL DEFAULT 1;
+COMMENT ON COLUMN person.grants_version IS
+  'Of what they may, everywhere and in parts of the tree: a change names the version that somebody looked at.';
+
+COMMENT ON COLUMN session.fresh_at IS
+  'Since when the session has the token that it has: it began then, or its password was set. For an hour from there by_link counts.';
