@@ -171,7 +171,7 @@ test('while an answer takes its time the page says that it is loading, to eyes a
   await page.route('**/call/nodes', hold);
   const busy = page.locator('main [aria-busy="true"]');
   try {
-    await page.locator('nav a[href="/nodes"]').first().click();
+    await page.getByRole('navigation').getByRole('link', { name: 'Nodes' }).first().click();
     await page.getByRole('heading', { name: 'Nodes', level: 1 }).waitFor();
     await busy.waitFor();
     assert.equal(await busy.getByRole('status').textContent(), 'Loading');
