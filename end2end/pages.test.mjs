@@ -163,6 +163,29 @@ async function answers(page) {
   await page.keyboard.press('Escape');
 }
 
+test('while an answer takes its time the page says that it is loading, to eyes and ears', { timeout: 60_000 }, async () => {
+  await visit(page, '/');
+  let letGo;
+  const held = new Promise((resolve) => { letGo = resolve; });
+  const hold = async (route) => { await held; await route.continue(); };
+  await page.route('**/call/nodes', hold);
+  const busy = page.locator('main [aria-busy="true"]');
+  try {
+    await page.getByRole('navigation').getByRole('link', { name: 'Nodes' }).first().click();
+    await page.getByRole('heading', { name: 'Nodes', level: 1 }).waitFor();
+    await busy.waitFor();
+    assert.equal(await busy.getByRole('status').textContent(), 'Loading');
+    assert.equal(await page.locator('main tbody tr').count(), 0, 'what is not there yet is not shown');
+    await assertAccessible(page);
+  } finally {
+    letGo();
+  }
+  await page.locator('main tbody tr').first().waitFor();
+  assert.equal(await busy.count(), 0);
+  await page.unroute('**/call/nodes', hold);
+  assertQuiet(page);
+});
+
 async function theWaitingReview() {
   await visit(page, '/reviews');
   const link = page.locator('main a[href^="/reviews/"]').first();

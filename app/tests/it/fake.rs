@@ -110,6 +110,7 @@ pub struct World {
     pub policy: PolicyView,
     pub node_proposal: NodeProposal,
     pub overseen: crate::oversight::Overseen,
+    pub people: Vec<api::people::PersonView>,
     /// What every read answers instead.
     pub problem: Option<Problem>,
     /// Commands that were given.
@@ -965,6 +966,7 @@ impl Default for World {
             },
             node_proposal: node_proposal(),
             overseen: crate::oversight::Overseen::default(),
+            people: crate::accounts::some(),
             problem: None,
             opened: Opened::default(),
             told: Vec::new(),

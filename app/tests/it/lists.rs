@@ -121,6 +121,26 @@ const LISTS: &[List] = &[
         heads: &["Deployment", "Steps", "Nodes", "Under way", "Changed by"],
         many: "deployments",
     },
+    List {
+        path: "/settings/people",
+        words: &[("filter", "a"), ("disabled", "true")],
+        sort: "-name",
+        place: Some(("after", "x")),
+        odd: Some("disabled=maybe"),
+        same: &["/people?", "filter=a", "kind=human", "disabled=true", "sort=-name"],
+        heads: &["Name", "May", "Comes in", "Last here"],
+        many: "accounts",
+    },
+    List {
+        path: "/settings/services",
+        words: &[("filter", "a"), ("disabled", "true")],
+        sort: "-name",
+        place: Some(("after", "x")),
+        odd: Some("disabled=maybe"),
+        same: &["/people?", "filter=a", "kind=service", "disabled=true", "sort=-name"],
+        heads: &["Name", "May", "Comes in", "Last here"],
+        many: "accounts",
+    },
 ];
 
 impl List {
@@ -151,6 +171,7 @@ fn without_rows(world: &mut World) {
     world.catalog.clear();
     world.reviews.clear();
     world.deployments.clear();
+    world.people.clear();
     world.overseen.workers.clear();
     world.overseen.entries.clear();
 }

@@ -1,5 +1,6 @@
 //! The pages as the server renders them, with a console in memory behind them: what they say, in which states, with which status.
 
+mod accounts;
 mod differing;
 mod edits;
 mod fake;

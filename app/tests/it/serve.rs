@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use app::accounts::Accounts;
 use app::console::Console;
 use app::oversight::Oversight;
 use axum::Router;
@@ -42,9 +43,11 @@ pub fn router(fake: &Fake) -> Router {
     let options = LeptosOptions::builder().output_name("gantry").site_root("target/site").build();
     let console: Arc<dyn Console> = Arc::new(fake.clone());
     let oversight: Arc<dyn Oversight> = Arc::new(fake.clone());
+    let accounts: Arc<dyn Accounts> = Arc::new(fake.clone());
     let provide = move || {
         provide_context(console.clone());
         provide_context(oversight.clone());
+        provide_context(accounts.clone());
     };
     let shell_options = options.clone();
     let missing = leptos_axum::file_and_error_handler_with_context(provide.clone(), app::shell);

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use control::people::{NewPerson, People, Permission};
@@ -61,6 +61,11 @@ pub struct Said {
 }
 
 impl Said {
+    fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
@@ -190,9 +195,23 @@ impl House {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // Whoever reads nothing of it hears nothing.
         let _ = child.stdin.take().unwrap().write_all(given.as_bytes());
-        let output = child.wait_with_output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        Said::of(child.wait_with_output().unwrap())
+    }
+
+    /// The owner's address of the database.
+    pub fn owner(&self) -> String {
+        self.postgres.owner_url(DATABASE)
+    }
+
+    /// What a command does that has the owner's address.
+    pub fn as_owner(&self, words: &[&str]) -> Said {
+        Said::of(self.program(words).env("GANTRY_OWNER_URL", self.owner()).output().unwrap())
+    }
+
+    /// What a command does that has the application's address.
+    pub fn as_application(&self, words: &[&str]) -> Said {
+        let url = self.postgres.app_url(DATABASE);
+        Said::of(self.program(words).env("DATABASE_URL", url).output().unwrap())
     }
 
     /// As ada, unless another context is named.

@@ -5,3 +5,4 @@
 
 mod canary;
 mod house;
+mod restoring;

@@ -1,0 +1,100 @@
+//! The settings' accounts in memory. It lists, and says of everything else that there is no such thing.
+
+use api::people::{
+    AccountKind, Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView,
+    PersonWish, TokenMade, TokenView, TokenWish,
+};
+use api::{At, Problem};
+use app::accounts::Accounts;
+use async_trait::async_trait;
+use engine::ids::PersonId;
+use uuid::Uuid;
+
+use crate::fake::Fake;
+use crate::serve::get;
+
+/// Two people, one of whom is kept out, and a program.
+pub fn some() -> Vec<PersonView> {
+    let account = |n: u128, name: &str, kind: AccountKind, disabled: bool| PersonView {
+        id: PersonId(Uuid::from_u128(n)),
+        name: name.into(),
+        kind,
+        disabled,
+        grants: vec![Grant { permission: "operator".into(), deployment: Some("web".into()) }],
+        password: kind == AccountKind::Human,
+        seen: None,
+        created: At(1_795_248_902_000),
+    };
+    vec![
+        account(1, "ada", AccountKind::Human, false),
+        account(2, "bo", AccountKind::Human, true),
+        account(3, "ci", AccountKind::Service, false),
+    ]
+}
+
+fn none() -> Problem {
+    Problem::not_found("There is no such thing in this test.")
+}
+
+#[async_trait]
+impl Accounts for Fake {
+    async fn mine(&self) -> Result<(MyAccount, Vec<TokenView>), Problem> {
+        Err(none())
+    }
+    async fn list(&self, wanted: PeopleWanted) -> Result<PersonPage, Problem> {
+        self.read(|world| {
+            let fits = |person: &&PersonView| {
+                person.name.contains(&wanted.filter)
+                    && wanted.kind.is_none_or(|kind| kind == person.kind)
+                    && wanted.disabled.is_none_or(|disabled| disabled == person.disabled)
+            };
+            PersonPage { people: world.people.iter().filter(fits).cloned().collect(), next: None }
+        })
+    }
+    async fn one(&self, _: PersonId) -> Result<(PersonView, Vec<TokenView>), Problem> {
+        Err(none())
+    }
+    async fn add(&self, _: PersonWish) -> Result<PersonMade, Problem> {
+        Err(none())
+    }
+    async fn change_grants(&self, _: PersonId, _: Vec<Grant>) -> Result<PersonView, Problem> {
+        Err(none())
+    }
+    async fn set_disabled(&self, _: PersonId, _: bool) -> Result<(), Problem> {
+        Err(none())
+    }
+    async fn new_link(&self, _: PersonId) -> Result<LinkMade, Problem> {
+        Err(none())
+    }
+    async fn set_password(&self, _: PasswordWish) -> Result<(), Problem> {
+        Err(none())
+    }
+    async fn end_session(&self, _: Uuid) -> Result<(), Problem> {
+        Err(none())
+    }
+    async fn end_other_sessions(&self) -> Result<Ended, Problem> {
+        Err(none())
+    }
+    async fn make_token(&self, _: TokenWish) -> Result<TokenMade, Problem> {
+        Err(none())
+    }
+    async fn revoke_token(&self, _: Uuid) -> Result<(), Problem> {
+        Err(none())
+    }
+}
+
+#[tokio::test]
+async fn people_and_programs_are_two_lists_of_one_kind_each() {
+    let fake = Fake::new(|_| {});
+    let people = get(&fake, "/settings/people").await;
+    people.says(&["<b>ada</b>", "<b>bo</b>", "disabled", "operator in web", "by a password", "kind=human"]);
+    people.says_not(&["<b>ci</b>"]);
+    let programs = get(&fake, "/settings/services").await;
+    programs.says(&["<b>ci</b>", "by tokens", "kind=service"]);
+    programs.says_not(&["<b>ada</b>"]);
+    let out = get(&fake, "/settings/people?disabled=true").await;
+    out.says(&["<b>bo</b>"]);
+    out.says_not(&["<b>ada</b>"]);
+    let fresh = Fake::new(|world| world.people.clear());
+    get(&fresh, "/settings/services").await.says(&["Nobody yet", "Add a service account"]);
+}
