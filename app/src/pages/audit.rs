@@ -16,7 +16,7 @@ use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Feed, Icon, icon, load};
+use crate::parts::{Empty, Feed, Icon, Same, Typed, icon, load};
 use crate::places;
 
 columns_of!(Part {
@@ -137,6 +137,7 @@ impl ListPage for Entries {
                     </div>
                     <p class="muted">"The export is checked without any server, by who keeps it:"</p>
                     <p><code>"gantry audit verify gantry-audit.jsonl"</code></p>
+                    <Same of=move |_: Typed| vec![api::calls::check_audit(), api::calls::export_audit()]/>
                 </div>
             </section>
         }

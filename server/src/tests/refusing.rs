@@ -306,7 +306,7 @@ fn limits_are_documented_as_they_are() {
         format!("| {}; {} | the answer is how it is now", limits::WAITING, limits::WAITING_EACH),
         format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
         format!("| requests that are worked on at once, by one server | {} |", limits::REQUESTS),
-        format!("| until a request's body is there | {} seconds | 408 |", limits::BODY_TIME.as_secs()),
+        format!("| until a request's body is there | {} seconds | 408;", limits::BODY_TIME.as_secs()),
         format!("| until an answer begins | {} seconds |", limits::REQUEST.as_secs()),
         format!("| open answers after the order to stop | {} seconds |", limits::GRACE.as_secs()),
         format!("| {} hours; 7 days | sign in again |", control::people::SESSION_IDLE.as_secs() / 3600),
