@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use api::catalog::Findings;
 use engine::Hash;
-use engine::canonical::Object;
 use engine::catalog::{Barclamp, Jig};
 use engine::ids::{BarclampName, JigName, PersonId};
 use sqlx::PgConnection;
