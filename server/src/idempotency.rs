@@ -8,13 +8,16 @@
 //!
 //! * Only what was done is kept (2xx). A refusal did nothing and frees the key; so does an error, after which nobody knows.
 //! * An answer that shows a secret is never stored, and one that is too large isn't either. That it was done is kept, and told (409).
-//! * Keys are each person's own. What is the same is told by a digest of method, address and body.
+//! * Keys are each person's own. What is the same is told by a digest of method, address, `If-Match`, the token that it came by (none: a
+//!   session) and body.
+//! * A claim is renewed for as long as its request is carried out, so nothing is begun a second time beside it, however long it takes.
 //!
 //! The answer is kept behind the work, in a transaction of its own. So a server that dies between the two leaves a claim without an
 //! answer: for two minutes the key is under way, and then the same request is carried out again. What it is about usually refuses that by
 //! itself (a proposal's version, a submission that was committed, a name that is taken); what has no such rule (a comment, a token) is
 //! there twice then. `docs/api.md` says so.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
@@ -22,10 +25,12 @@ use axum::extract::{FromRequest as _, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use control::Control;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use store::StoreError;
-use store::idempotency::{Claimed, Kept, Key, Withheld, claim_key, free_key, keep_answer};
+use store::idempotency::{Claimed, Kept, Key, LEASE, Withheld, claim_key, free_key, keep_answer, renew_key};
+use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use api::Problem;
@@ -49,7 +54,9 @@ pub(crate) async fn once(state: &AppState, request: Request, next: Next, secret:
     match claim(state, request).await {
         Ok(Turn::Run(request, None)) => next.run(request).await,
         Ok(Turn::Run(request, Some((key, claim)))) => {
+            let renewed = AbortOnDropHandle::new(tokio::spawn(renew(state.control.clone(), key.clone(), claim)));
             let answer = next.run(request).await;
+            drop(renewed);
             note(state, &key, claim, answer, secret).await
         }
         Ok(Turn::Answer(answer)) => answer,
@@ -63,16 +70,32 @@ enum Turn {
     Answer(Response),
 }
 
+/// Holds a claim until it is stopped or the claim is another's.
+async fn renew(control: Arc<Control>, key: Key, claim: Uuid) {
+    loop {
+        tokio::time::sleep(LEASE / 4).await;
+        match renew_key(control.store().pool(), &key, claim).await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => tracing::warn!(%error, "the claim of an idempotency key can't be renewed"),
+        }
+    }
+}
+
 async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
     let word = word(request.headers())?;
     let actor = request.extensions().get::<Who>().and_then(|who| who.0.as_ref());
     // Nobody: it is refused further in.
-    let Some(person) = actor.map(|actor| actor.person) else { return Ok(Turn::Run(request, None)) };
+    let Some(actor) = actor else { return Ok(Turn::Run(request, None)) };
+    let person = actor.person;
+    let token = actor.token.as_ref().map(|token| token.id.into_bytes()).unwrap_or_default();
     let (parts, body) = request.into_parts();
     let bytes = Bytes::from_request(Request::from_parts(parts.clone(), body), state).await?;
     let place = parts.uri.path_and_query().map_or(parts.uri.path(), |place| place.as_str());
     let mut digest = Sha256::new();
-    for part in [parts.method.as_str().as_bytes(), place.as_bytes(), &bytes] {
+    let versions = parts.headers.get_all(header::IF_MATCH).iter().map(HeaderValue::as_bytes);
+    let versions = versions.collect::<Vec<_>>().join(&b","[..]);
+    for part in [parts.method.as_str().as_bytes(), place.as_bytes(), &versions, &token, &bytes] {
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part);
     }

@@ -38,6 +38,7 @@ mod oversight;
 mod pages;
 mod patient;
 mod people_rest;
+mod places;
 mod proxies;
 mod refusal;
 mod rest;
@@ -80,6 +81,7 @@ use live::Rhythm;
 use metrics::Metrics;
 pub use metrics::{MetricsToken, MetricsTokenError};
 use patient::Patience;
+use places::Places;
 pub use proxies::{ProxiesError, TrustedProxies};
 use refusal::Refusal;
 use site::Site;
@@ -161,8 +163,8 @@ fn state(address: PublicAddress, site: Site, control: Control, stopping: Cancell
         address: Arc::new(address),
         proxies: Arc::default(),
         site: Arc::new(site),
-        streams: Arc::new(Semaphore::new(limits::STREAMS)),
-        waiting: Arc::new(Semaphore::new(limits::WAITING)),
+        streams: Places::new(limits::STREAMS, limits::STREAMS_EACH),
+        waiting: Places::new(limits::WAITING, limits::WAITING_EACH),
         requests: Arc::new(Semaphore::new(limits::REQUESTS)),
         patience: Patience::default(),
         metrics: Metrics::default(),

@@ -17,6 +17,8 @@ pub const BODY_TIME: Duration = Duration::from_secs(25);
 pub const REQUESTS: usize = 256;
 /// Live streams at once. Each costs a task and a place in the feed's ring.
 pub const STREAMS: usize = 1024;
+/// Those of one person: a page has one for each tab, a program one for each thing that it follows.
+pub const STREAMS_EACH: usize = 32;
 /// How long open answers may go on after the order to stop.
 pub const GRACE: Duration = Duration::from_secs(5);
 /// How long a request may wait for a target, at most, as it is asked for.
@@ -25,5 +27,7 @@ pub const WAIT: Duration = Duration::from_secs(30);
 pub const ROOM: Duration = Duration::from_secs(2);
 /// Requests that wait for something to happen at once, of all that are answered; the next one is answered at once.
 pub const WAITING: usize = 64;
+/// Those of one person.
+pub const WAITING_EACH: usize = 8;
 /// Fewest characters of the token that shows metrics.
 pub const METRICS_TOKEN: usize = 16;

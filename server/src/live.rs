@@ -27,11 +27,14 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use api::Problem;
 use api::console::RunState;
 use api::live::{Live, MAX_TOPICS, NotATopic, Topic};
+use api::problem::MOMENT;
 use control::people::{Actor, Permission};
 use engine::ids::{NoderoleId, RunId};
 use store::journal::{self, Entry, NoPosition, Position};
 
 use crate::feed::{FeedError, Grown, Joined, Told};
+use crate::limits;
+use crate::places::Full;
 use crate::refusal::{Asked, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
@@ -71,9 +74,7 @@ pub(crate) async fn events(
     actor.require(Permission::Viewer)?;
     let topics = Topics::parse(&wanted.topics)?;
     let after = place(&headers, &wanted.after)?;
-    let permit = state.streams.clone().try_acquire_owned().map_err(|_| {
-        Problem::unavailable("This server has as many live streams open as it takes. Close a tab, or try again later.")
-    })?;
+    let permit = state.streams.take(actor.person).map_err(full)?;
     let joined = state.feed.listen(after).await.map_err(|error| {
         tracing::warn!(%error, "a stream can't begin");
         Problem::unavailable("The journal can't be read at the moment. Try again in a moment.")
@@ -89,6 +90,24 @@ pub(crate) async fn events(
     // For proxies that would wait for more before they pass something on.
     answer.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     Ok(answer)
+}
+
+fn full(full: Full) -> Problem {
+    match full {
+        Full::ForAll => Problem::unavailable(
+            "This server has as many live streams open as it takes. Close a tab, or try again later.",
+        ),
+        Full::ForOne => Problem::new(
+            429,
+            "too_many_streams",
+            "Too many live streams",
+            format!(
+                "You have {} live streams open, in tabs and by programs. Close one, then open this one.",
+                limits::STREAMS_EACH
+            ),
+        )
+        .again_after(MOMENT),
+    }
 }
 
 fn place(headers: &HeaderMap, after: &str) -> Result<Option<Position>, Problem> {

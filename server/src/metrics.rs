@@ -217,7 +217,7 @@ pub(crate) async fn collect(State(state): State<AppState>, request: Request) -> 
     inner.pool.get_or_create(&InState { state: "idle" }).set(idle);
     inner.pool.get_or_create(&InState { state: "used" }).set((i64::from(pool.size()) - idle).max(0));
     inner.pool_most.set(pool.options().get_max_connections().into());
-    let free = state.streams.available_permits();
+    let free = state.streams.free();
     inner.streams.set(i64::try_from(limits::STREAMS.saturating_sub(free)).unwrap_or(i64::MAX));
     inner.up.set(i64::from(numbers.is_some()));
     let mut text = String::new();

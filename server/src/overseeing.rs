@@ -150,8 +150,8 @@ async fn target(
     }
     // The answer has to begin before the request's own time is over.
     let wait = wait.min(limits::REQUEST.saturating_sub(limits::ROOM));
-    let view = match state.waiting.clone().try_acquire_owned() {
-        Ok(_permit) if !wait.is_zero() => state.control.target_settled(&actor, number, wait).await?,
+    let view = match state.waiting.take(actor.person) {
+        Ok(_place) if !wait.is_zero() => state.control.target_settled(&actor, number, wait).await?,
         _ => state.control.target(&actor, number).await?,
     };
     Ok(Json(view))

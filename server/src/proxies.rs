@@ -66,7 +66,7 @@ pub enum ProxiesError {
     #[error("{0:?} is no address and no network: write 10.0.0.7, 10.0.0.0/24 or fd00::/8, with commas between them")]
     Form(String),
     /// There are too many.
-    #[error("these are more than {MOST} proxies: name their network")]
+    #[error("these are more than {} proxies: name their network", MOST)]
     TooMany,
 }
 

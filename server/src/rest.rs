@@ -55,7 +55,7 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
         .get("/waiting", waiting, op("listWaiting", "What waits, and who or what frees it"))
         .post("/execution", switch, op("switchExecution", "Turn execution off or on for all"))
         .get("/barclamps", catalog, op("listBarclamps", "Barclamps that were imported, by content"))
-        .post("/barclamps", import, op("importBarclamps", "Import barclamps").body(limits::IMPORT_BODY).about(
+        .post("/barclamps", import, op("importBarclamps", "Import barclamps").body(limits::IMPORT_BODY).also(&[422]).about(
             "Adds what the files bring and changes nothing that runs. Names are paths; scripts lie beside the file of their barclamp.",
         ))
         .get("/roles", roles, op("listRoles", "Roles of the newest versions, by name, 50 a page"))
@@ -116,7 +116,7 @@ fn about_proposals(all: Operations) -> Operations {
             drafted,
             op("getDraftedNoderole", "A noderole's data as an open proposal would have it").also(&[409]),
         )
-        .post("/proposals/{id}/edits", edit, op("editProposal", "Append edits, all or none").on_version())
+        .post("/proposals/{id}/edits", edit, op("editProposal", "Append edits, all or none").on_version().also(&[422]))
         .post("/proposals/{id}/undo", undo, op("undoEdit", "Take back the last edit").on_version())
         .post("/proposals/{id}/redo", redo, op("redoEdit", "Bring back the last edit that was taken back").on_version())
         .post(
@@ -128,7 +128,7 @@ fn about_proposals(all: Operations) -> Operations {
         .post(
             "/proposals/{id}/foresee",
             foresee,
-            op("foreseeEdits", "What further edits would come to, without making them"),
+            op("foreseeEdits", "What further edits would come to, without making them").also(&[422]),
         )
         .get(
             "/proposals/{id}/report",
@@ -145,7 +145,7 @@ fn about_submissions(all: Operations) -> Operations {
         .get("/submissions/{id}/consequences", consequences, op("getConsequences", "What would start, stop and wait once it is committed"))
         .get("/submissions/{id}/report", review_report, op("getSubmissionReport", "How it was planned").also(&[409]))
         .post("/submissions/{id}/verdicts", judge, op("giveVerdict", "Approve, ask for changes, or reject"))
-        .post("/submissions/{id}/commit", commit, op("commitSubmission", "Make it the target").about(
+        .post("/submissions/{id}/commit", commit, op("commitSubmission", "Make it the target").also(&[422]).about(
             "The gate has to be open. The answer names the target and its `Location`, where its way to reality is followed.",
         ))
         .get("/submissions/{id}/discussion", discussion, op("getDiscussion", "What was said about it"))

@@ -15,6 +15,7 @@ use crate::feed::Feed;
 use crate::live::Rhythm;
 use crate::metrics::Metrics;
 use crate::patient::Patience;
+use crate::places::Places;
 use crate::proxies::TrustedProxies;
 use crate::site::Site;
 
@@ -30,11 +31,11 @@ pub(crate) struct AppState {
     pub site: Arc<Site>,
     pub feed: Feed,
     /// Live streams that may still be opened.
-    pub streams: Arc<Semaphore>,
+    pub streams: Places,
     /// What those do by the clock.
     pub rhythm: Rhythm,
     /// Requests that may still wait for something to happen.
-    pub waiting: Arc<Semaphore>,
+    pub waiting: Places,
     /// Requests that may still be begun. One holds its place until its work is over, answered or not.
     pub requests: Arc<Semaphore>,
     /// How long those may take.

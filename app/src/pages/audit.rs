@@ -17,7 +17,7 @@ use crate::live::{NOW, use_live};
 use crate::parts::list::{Listed, columns_of, refused};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Empty, Feed, Icon, icon, load_or};
+use crate::parts::{Empty, Feed, Icon, Same, Typed, icon, load_or};
 use crate::places;
 
 columns_of!(Part {
@@ -145,6 +145,7 @@ impl ListPage for Entries {
                     </div>
                     <p class="muted">"The export is checked without any server, by who keeps it:"</p>
                     <p><code>"gantry audit verify gantry-audit.jsonl"</code></p>
+                    <Same of=move |_: Typed| vec![api::calls::check_audit(), api::calls::export_audit()]/>
                 </div>
             </section>
         }

@@ -150,6 +150,17 @@ async fn a_node_s_page_says_each_change_on_the_version_that_is_shown() {
     says(&fake, &format!("/nodes/{name}"), &lines.each_ref().map(String::as_str)).await;
 }
 
+#[tokio::test]
+async fn the_audit_says_how_its_chain_is_checked_and_taken_along() {
+    let lines = [
+        "gantry audit chain",
+        "\"$GANTRY_SERVER/api/v1/audit/chain\"",
+        "gantry audit export --output gantry-audit.jsonl",
+        "\"$GANTRY_SERVER/api/v1/audit/export\"",
+    ];
+    says(&Fake::new(|_| {}), "/audit", &lines).await;
+}
+
 #[test]
 fn no_command_has_a_secret_in_it() {
     for call in samples().expect("names") {

@@ -43,7 +43,7 @@ use uuid::Uuid;
 
 use crate::problems;
 use passwords::Hasher;
-use throttle::{MINUTE, MOST_BY_TOKEN, MOST_FAILURES, Throttle, WINDOW, network};
+use throttle::{MINUTE, MOST_BY_SESSION, MOST_BY_TOKEN, MOST_FAILURES, Throttle, WINDOW, network};
 
 pub use accounts::{LINK_HOLDS, LINK_SETS_PASSWORD, SeenPerson};
 pub use actor::{Actor, Bearer, Permission, Session};
@@ -52,6 +52,8 @@ pub use actor::{Actor, Bearer, Permission, Session};
 pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
 /// A session ends so long after it began, however much it is used.
 pub const SESSION_ABSOLUTE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Requests of a session within a minute.
+pub const SESSION_REQUESTS: u32 = MOST_BY_SESSION;
 /// A session's last visit is this exact.
 pub const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// How long the one-time sign-ins hold that a start prints: a working day, for whoever comes back to that terminal.
@@ -180,6 +182,8 @@ pub struct People {
     names: Arc<Throttle<String>>,
     /// Requests, by the token that they came with.
     requests: Arc<Throttle<Uuid>>,
+    /// Requests, by the session that they came in.
+    visits: Arc<Throttle<TokenHash>>,
     hasher: Hasher,
 }
 
@@ -200,6 +204,7 @@ impl People {
             attempts: Arc::new(Throttle::of(MOST_FAILURES, WINDOW)),
             names: Arc::new(Throttle::of(MOST_FAILURES, WINDOW)),
             requests: Arc::new(Throttle::of(MOST_BY_TOKEN, MINUTE)),
+            visits: Arc::new(Throttle::of(MOST_BY_SESSION, MINUTE)),
             hasher: Hasher::default(),
         }
     }
@@ -344,6 +349,13 @@ impl People {
         let Some((actor, note_due)) = self.look_up(token).await? else {
             return Ok(None);
         };
+        self.visits.take(hash_of(token)).map_err(|wait| {
+            let detail = format!(
+                "A session may ask {SESSION_REQUESTS} times a minute, in all its tabs. Try again in {} seconds.",
+                wait.as_secs().max(1)
+            );
+            Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
+        })?;
         if note_due {
             people::note_visit(self.store.pool(), &hash_of(token), TIMES).await.map_err(failed)?;
         }
@@ -626,6 +638,20 @@ mod tests {
             sqlx::query_scalar("SELECT count(*) FROM session").fetch_one(house.db.app()).await.expect("a count");
         assert_eq!(left, 2);
         assert!(house.actor(&holds).await.is_some() && house.actor(&idle).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_session_asks_so_often_and_another_one_is_not_slowed_by_it() {
+        let house = House::new().await;
+        let (one, other) = (house.session().await, house.session().await);
+        for _ in 1..SESSION_REQUESTS {
+            house.people.visits.note(hash_of(one.reveal()));
+        }
+        assert!(house.actor(&one).await.is_some(), "the last one");
+        let problem = house.people.actor_of_session(one.reveal()).await.expect_err("too many");
+        assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_requests"));
+        assert!(problem.again_after.is_some_and(|seconds| (1..=60).contains(&seconds)), "{problem:?}");
+        assert!(house.actor(&other).await.is_some());
     }
 
     #[tokio::test]

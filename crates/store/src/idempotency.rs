@@ -3,7 +3,7 @@
 //! # Theory
 //!
 //! A key is claimed before its request is carried out, and the answer is kept behind it. The claim ends by itself ([`LEASE`]): who died in
-//! between blocks nobody for ever, and who comes later under the same key carries the request out. A claim has an id of its own, so a
+//! between blocks nobody for ever (who is alive renews it: [`renew_key`]), and who comes later under the same key carries the request out. A claim has an id of its own, so a
 //! late one keeps nothing in the place of another. Every moment is the database's own.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// How long a claim holds without an answer: longer than any request may take.
+/// How long a claim holds without an answer and without being renewed. A request may take longer than this, so it renews its own.
 pub const LEASE: Duration = Duration::from_secs(120);
 /// How long answers are kept.
 pub const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -144,6 +144,24 @@ async fn without_row(on: &mut PgConnection, person: PersonId) -> Result<Claimed,
     .await?;
     let left = left.unwrap_or_default().clamp(1.0, KEPT.as_secs_f64()).ceil() as u64;
     Ok(if count < MOST_KEYS { Claimed::UnderWay(1) } else { Claimed::TooMany(left) })
+}
+
+/// Holds a claim for another [`LEASE`] from now, as its request is still carried out; false: it is not there any more.
+///
+/// # Errors
+/// What the database refused.
+pub async fn renew_key(pool: &PgPool, key: &Key, claim: Uuid) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE idempotency SET claimed_until = now() + make_interval(secs => $4) \
+         WHERE person_id = $1 AND key = $2 AND claim = $3 AND status IS NULL",
+    )
+    .bind(key.person.0)
+    .bind(&key.key)
+    .bind(claim)
+    .bind(LEASE.as_secs_f64())
+    .execute(pool)
+    .await?;
+    Ok(done.rows_affected() == 1)
 }
 
 /// Keeps the answer to a request that was carried out under this claim; false: the claim is not there any more.

@@ -30,7 +30,11 @@ const REFUSALS: &[(u16, &str)] = &[
     (415, "The body is no JSON, or not said to be."),
     (416, "There is nothing at those bytes."),
     (421, "The request is for a server of another name."),
-    (422, "The idempotency key was used for another request."),
+    (
+        422,
+        "It can be read, and can't be done: an edit can't take effect (`edit_refused`), data does not fit its role (`data_unfit`), a barclamp \
+         is none (`barclamp`), a name was not typed (`name_not_typed`); or the idempotency key was used for another request (`key_of_another`).",
+    ),
     (428, "Name the version that this is made on (`If-Match`)."),
     (429, "Too often; `Retry-After` says when to come back."),
     (500, "Something failed that is nobody's input; the server's log has the cause."),

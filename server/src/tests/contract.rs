@@ -25,6 +25,25 @@ async fn the_committed_document_is_the_served_one() {
     );
 }
 
+/// What can be read and not done is refused with 422 as well as a key that stood for something else.
+#[test]
+fn what_422_says_is_described() {
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
+    let said = document["components"]["responses"]["UnprocessableEntity"]["description"].as_str().expect("a text");
+    for code in ["edit_refused", "data_unfit", "barclamp", "name_not_typed", "key_of_another"] {
+        assert!(said.contains(&format!("`{code}`")), "{code}: {said}");
+    }
+    for (path, method) in [
+        ("/api/v1/proposals/{id}/edits", "post"),
+        ("/api/v1/proposals/{id}/foresee", "post"),
+        ("/api/v1/submissions/{id}/commit", "post"),
+        ("/api/v1/barclamps", "post"),
+    ] {
+        let answers = &document["paths"][path][method]["responses"];
+        assert!(answers.get("422").is_some() && answers.get("408").is_some(), "{path}: {answers}");
+    }
+}
+
 /// Methods and paths below `/api/v1` as the router has them, by its own account of itself.
 fn routed(router: &Router) -> BTreeSet<String> {
     let text = format!("{router:?}");

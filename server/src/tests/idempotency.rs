@@ -96,6 +96,51 @@ async fn what_is_under_way_is_not_begun_again_and_who_died_blocks_nobody() {
     assert_eq!((made, seen), (1, 7));
 }
 
+/// The version that a request is made on is part of it, and so is the token that it comes by.
+#[tokio::test]
+async fn another_version_or_another_token_is_another_request() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let send = async |version: Option<&str>, token: Option<&str>| {
+        let mut request =
+            house.post_json("/api/v1/deployments/web/hold", &ada, r#"{"held": true, "reason": "a while"}"#);
+        let headers = request.headers_mut();
+        headers.insert("idempotency-key", "one".parse().expect("a value"));
+        if let Some(version) = version {
+            headers.insert(header::IF_MATCH, version.parse().expect("a value"));
+        }
+        if let Some(token) = token {
+            headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().expect("a value"));
+        }
+        house.ask(request).await
+    };
+    send(None, None).await.json();
+    assert_eq!(send(None, None).await.header("idempotency-replayed"), "true");
+    let other = send(Some("\"3\""), None).await;
+    assert_eq!((other.status.as_u16(), other.problem()["code"].as_str()), (422, Some("key_of_another")));
+    let made = house.tell("/api/v1/tokens", &ada, json!({"name": "ci", "scopes": ["operator"]})).await.json();
+    let by_token = send(None, made["token"].as_str()).await;
+    assert_eq!((by_token.status.as_u16(), by_token.problem()["code"].as_str()), (422, Some("key_of_another")));
+}
+
+/// What takes longer than a claim holds is not begun a second time beside it.
+#[tokio::test]
+async fn a_claim_is_renewed_by_who_has_it() {
+    use store::idempotency::{Claimed, Key, claim_key, renew_key};
+    let house = House::new().await;
+    let mut on = house.db.app().acquire().await.expect("a connection");
+    let key = Key { person: house.ada, key: "long".into(), request: [7; 32] };
+    let Claimed::Yours(claim) = claim_key(&mut on, &key).await.expect("a claim") else { panic!("it is new") };
+    house.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
+    assert!(renew_key(house.db.app(), &key, claim).await.expect("renewed"));
+    assert!(matches!(claim_key(&mut on, &key).await.expect("an answer"), Claimed::UnderWay(_)));
+    assert!(!renew_key(house.db.app(), &key, uuid::Uuid::new_v4()).await.expect("an answer"), "it is another's");
+    house.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
+    assert!(matches!(claim_key(&mut on, &key).await.expect("an answer"), Claimed::Yours(_)), "whose bearer is dead");
+    assert!(!renew_key(house.db.app(), &key, claim).await.expect("an answer"), "it was taken over");
+}
+
 #[tokio::test]
 async fn what_is_shown_once_is_kept_nowhere() {
     let house = House::new().await;

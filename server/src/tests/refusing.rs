@@ -95,7 +95,7 @@ async fn what_an_address_takes_is_told_and_stands_in_the_header() {
 #[tokio::test]
 async fn who_is_to_come_back_is_told_when() {
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.streams = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+        state.streams = crate::places::Places::new(0, 1);
     })
     .await;
     let cookie = house.cookie().await;
@@ -297,9 +297,16 @@ fn limits_are_documented_as_they_are() {
         format!("| a password | {} to 1,024 characters |", api::limits::PASSWORD_LEAST),
         format!("| grants of a person | {} |", api::limits::GRANTS),
         format!("| {}; {} | 409 |", store::api_tokens::MOST_TOKENS, store::node_tokens::MOST_TOKENS),
+        format!("| {} a minute | 429 |", control::people::SESSION_REQUESTS),
+        format!(
+            "| live streams at once, by one server; of one person | {}; {} |",
+            limits::STREAMS,
+            limits::STREAMS_EACH
+        ),
+        format!("| {}; {} | the answer is how it is now", limits::WAITING, limits::WAITING_EACH),
         format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
         format!("| requests that are worked on at once, by one server | {} |", limits::REQUESTS),
-        format!("| until a request's body is there | {} seconds | 408 |", limits::BODY_TIME.as_secs()),
+        format!("| until a request's body is there | {} seconds | 408;", limits::BODY_TIME.as_secs()),
         format!("| until an answer begins | {} seconds |", limits::REQUEST.as_secs()),
         format!("| open answers after the order to stop | {} seconds |", limits::GRACE.as_secs()),
         format!("| {} hours; 7 days | sign in again |", control::people::SESSION_IDLE.as_secs() / 3600),

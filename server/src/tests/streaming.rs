@@ -316,12 +316,17 @@ async fn streams_outlive_a_database_that_is_away() {
 #[tokio::test]
 async fn there_are_only_so_many_streams() {
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.streams = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
+        state.streams = crate::places::Places::new(1, 1);
     })
     .await;
     let cookie = house.cookie().await;
     let first = Tab::open(&house, &cookie, "", "").await;
-    assert_eq!(house.ask_get("/events", &cookie).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let more = house.ask_get("/events", &cookie).await;
+    assert_eq!((more.status.as_u16(), more.problem()["code"].as_str()), (429, Some("too_many_streams")));
+    assert_eq!(more.header(header::RETRY_AFTER), "5");
+    let bo = NewPerson::human("bo", [Permission::Viewer]);
+    let bo = house.cookie_of(house.people.create_person(None, &bo).await.expect("bo")).await;
+    assert_eq!(house.ask_get("/events", &bo).await.status, StatusCode::SERVICE_UNAVAILABLE);
     drop(first);
     Tab::open(&house, &cookie, "", "").await;
 }

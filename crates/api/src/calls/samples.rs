@@ -95,6 +95,8 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         run_log(run),
         show_role(&role, ""),
         show_role(&role, "demo"),
+        check_audit(),
+        export_audit(),
         role_graph("", ""),
         role_graph("demo", ""),
         role_graph("", "proxy"),

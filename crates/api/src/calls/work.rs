@@ -158,6 +158,16 @@ pub fn import() -> Call {
     Call { body: Body::File("barclamps.json"), ..Call::post("/barclamps") }.words(["barclamp", "import", "barclamps/"])
 }
 
+/// Checks the audit's chain, all of it: the command asks part by part, a request for the first part.
+pub fn check_audit() -> Call {
+    Call::get("/audit/chain").words(["audit", "chain"])
+}
+
+/// Takes the sealed audit along.
+pub fn export_audit() -> Call {
+    Call::get("/audit/export").words(["audit", "export"]).option("output", "gantry-audit.jsonl")
+}
+
 /// Shows the gate's policy.
 pub fn policy() -> Call {
     Call::get("/policy").words(["policy"])

@@ -17,7 +17,9 @@ pub(super) const MOST_FAILURES: u32 = 10;
 pub(super) const WINDOW: Duration = Duration::from_secs(10 * 60);
 /// Requests by one token within [`MINUTE`].
 pub(super) const MOST_BY_TOKEN: u32 = 600;
-/// What a token's requests are counted in.
+/// Requests of one session within [`MINUTE`]. A page asks for a few parts and again for what changes under it, in each tab.
+pub(super) const MOST_BY_SESSION: u32 = 1_200;
+/// What requests are counted in.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// Those that are remembered.
 const MOST_REMEMBERED: usize = 4096;
