@@ -171,3 +171,13 @@ async fn secrets_never_reach_the_log() {
         assert!(!log.contains(secret));
     }
 }
+
+#[tokio::test]
+async fn a_name_that_nobody_can_have_is_a_wrong_one() {
+    let house = House::new().await;
+    for name in ["nobody", "a%00b", "%00", "ada%00"] {
+        let form = house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let answer = house.ask(form.body(Body::from(format!("name={name}&password=x"))).expect("a request")).await;
+        assert_eq!((answer.status.as_u16(), answer.problem()["code"].as_str()), (401, Some("sign_in_wrong")), "{name}");
+    }
+}

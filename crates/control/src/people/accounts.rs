@@ -402,7 +402,8 @@ impl People {
         before: Option<&str>,
     ) -> Result<Begun, Problem> {
         let network = throttle::network(visitor.address);
-        let name: String = name.trim().to_lowercase().chars().take(97).collect();
+        // A text with a NUL can't be looked for, and nobody has such a name: nor one with what stands here for it.
+        let name: String = name.trim().to_lowercase().replace('\0', "\u{fffd}").chars().take(97).collect();
         self.attempts.take(network).map_err(super::too_many_from_there)?;
         if let Err(wait) = self.names.take(name.clone()) {
             self.attempts.give_back(&network);
