@@ -258,16 +258,19 @@ fn settings(command: &Command) -> Vec<Setting> {
 fn collect(command: &Command, path: &str, all: &mut BTreeMap<String, Setting>) {
     for arg in command.get_arguments().filter(|arg| !arg.is_global_set() || path.is_empty()) {
         let (Some(key), Some(variable)) = (value_key(arg), arg.get_env()) else { continue };
+        let built_in = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
         let setting = all.entry(key.clone()).or_insert_with(|| Setting {
             variable: variable.to_string_lossy().into_owned(),
             option: arg.get_long().map(|long| format!("--{long}")).unwrap_or_default(),
             commands: Vec::new(),
             about: arg.get_help().map(ToString::to_string).unwrap_or_default(),
-            built_in: arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned()),
+            built_in: None,
             secret: arg.is_hide_env_values_set(),
             arg: arg.clone(),
             key,
         });
+        // A command that asks whether something was said at all has nothing built in.
+        setting.built_in = setting.built_in.take().or(built_in);
         if !path.is_empty() {
             setting.commands.push(path.to_owned());
         }
