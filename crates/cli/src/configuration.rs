@@ -410,6 +410,11 @@ mod tests {
     fn a_wrong_value_is_refused_as_on_the_command_line() {
         let said = |text: &str| format!("{:#}", file(text).expect_err(text));
         assert!(said("worker_capacity = 'many'").starts_with("worker_capacity can't be taken: \"many\": "));
+        let idle = said("worker_capacity = 0");
+        assert!(idle.starts_with("worker_capacity can't be taken: \"0\": ") && idle.contains("1.."), "{idle}");
+        assert!(said("max_running = 0").starts_with("max_running can't be taken: "));
+        let line = command().try_get_matches_from(["gantry", "worker", "--database-url", "x", "--capacity", "0"]);
+        assert!(line.expect_err("a worker that never works").to_string().contains("'--capacity <CAPACITY>'"));
         assert!(said("listen = 'nonsense'").starts_with("listen can't be taken: \"nonsense\": "));
         assert!(said("log_json = 'perhaps'").contains("true, false"), "{}", said("log_json = 'perhaps'"));
         let secret = said("metrics_token = 'hunter22'");
