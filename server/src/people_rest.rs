@@ -32,7 +32,11 @@ pub(crate) fn operations(all: Operations) -> Operations {
             change_grants,
             op("changeGrants", "Say what somebody may, and where").on_version().also(&[428]),
         )
-        .post("/people/{id}/disable", disable, op("disablePerson", "Keep somebody out from now on"))
+        .post(
+            "/people/{id}/disable",
+            disable,
+            op("disablePerson", "Keep somebody out from now on, and take their tokens back"),
+        )
         .post("/people/{id}/enable", enable, op("enablePerson", "Let somebody in again"))
         .post("/people/{id}/link", link, op("makeLink", "Make a one-time link for somebody").secret())
         .get("/me/sessions", sessions, op("listSessions", "Where one is signed in"))

@@ -258,16 +258,19 @@ fn settings(command: &Command) -> Vec<Setting> {
 fn collect(command: &Command, path: &str, all: &mut BTreeMap<String, Setting>) {
     for arg in command.get_arguments().filter(|arg| !arg.is_global_set() || path.is_empty()) {
         let (Some(key), Some(variable)) = (value_key(arg), arg.get_env()) else { continue };
+        let built_in = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
         let setting = all.entry(key.clone()).or_insert_with(|| Setting {
             variable: variable.to_string_lossy().into_owned(),
             option: arg.get_long().map(|long| format!("--{long}")).unwrap_or_default(),
             commands: Vec::new(),
             about: arg.get_help().map(ToString::to_string).unwrap_or_default(),
-            built_in: arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned()),
+            built_in: None,
             secret: arg.is_hide_env_values_set(),
             arg: arg.clone(),
             key,
         });
+        // A command that asks whether something was said at all has nothing built in.
+        setting.built_in = setting.built_in.take().or(built_in);
         if !path.is_empty() {
             setting.commands.push(path.to_owned());
         }
@@ -407,6 +410,11 @@ mod tests {
     fn a_wrong_value_is_refused_as_on_the_command_line() {
         let said = |text: &str| format!("{:#}", file(text).expect_err(text));
         assert!(said("worker_capacity = 'many'").starts_with("worker_capacity can't be taken: \"many\": "));
+        let idle = said("worker_capacity = 0");
+        assert!(idle.starts_with("worker_capacity can't be taken: \"0\": ") && idle.contains("1.."), "{idle}");
+        assert!(said("max_running = 0").starts_with("max_running can't be taken: "));
+        let line = command().try_get_matches_from(["gantry", "worker", "--database-url", "x", "--capacity", "0"]);
+        assert!(line.expect_err("a worker that never works").to_string().contains("'--capacity <CAPACITY>'"));
         assert!(said("listen = 'nonsense'").starts_with("listen can't be taken: \"nonsense\": "));
         assert!(said("log_json = 'perhaps'").contains("true, false"), "{}", said("log_json = 'perhaps'"));
         let secret = said("metrics_token = 'hunter22'");

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -16,13 +16,16 @@ use tokio::net::TcpListener;
 
 use crate::{database, signals};
 
+/// Where it listens unless somebody says otherwise.
+pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7780);
+
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The database as the application's role, `postgres://...`
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
     /// Where to listen
-    #[arg(long, env = "GANTRY_LISTEN", default_value = "127.0.0.1:7780")]
+    #[arg(long, env = "GANTRY_LISTEN", default_value_t = USUAL)]
     listen: SocketAddr,
     /// Under which address people come, when a proxy with HTTPS stands in front: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]

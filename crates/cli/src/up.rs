@@ -42,12 +42,9 @@ pub struct Arguments {
     /// The folder for everything that is kept [default: /var/lib/gantry for root, else ~/.local/share/gantry]
     #[arg(long, env = "GANTRY_DATA")]
     data: Option<PathBuf>,
-    /// Where to listen; port 0 takes any free one
-    #[arg(long, env = "GANTRY_LISTEN", default_value = "127.0.0.1:7780")]
-    listen: SocketAddr,
-    /// Take any free port when the wanted one is taken
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
-    any_port: bool,
+    /// Where to listen; port 0 takes any free one [default: 127.0.0.1:7780; `gantry up`: a free port when that one is taken]
+    #[arg(long, env = "GANTRY_LISTEN")]
+    listen: Option<SocketAddr>,
     /// Under which address people come, when a proxy with HTTPS stands in front: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]
     public_address: Option<server::PublicAddress>,
@@ -108,7 +105,7 @@ async fn run_on(
     let control = Control::new(store.clone()).keeping(data);
     let people = People::over(store.clone());
     seed(arguments, data, &control, &people).await?;
-    let listener = listen(arguments.listen, arguments.any_port).await?;
+    let listener = listen(arguments.listen).await?;
     let address = serve::public_address(arguments.public_address.clone(), &listener)?;
     let nodes = demo_nodes(&store, data).await?;
     let booted = tokio::select! {
@@ -297,10 +294,13 @@ fn spawn_worker(url: &str, folder: &Path, secrets: &Path, configuration: Option<
         .context("the worker can't be started")
 }
 
-async fn listen(wanted: SocketAddr, any_port: bool) -> Result<TcpListener> {
+/// An address that was asked for is taken or refused: a bookmark or a proxy would look for it in vain elsewhere. Only where nobody asked
+/// for one may a free port stand in.
+async fn listen(asked: Option<SocketAddr>) -> Result<TcpListener> {
+    let wanted = asked.unwrap_or(serve::USUAL);
     match TcpListener::bind(wanted).await {
         Ok(listener) => Ok(listener),
-        Err(error) if any_port && error.kind() == std::io::ErrorKind::AddrInUse => {
+        Err(error) if asked.is_none() && error.kind() == std::io::ErrorKind::AddrInUse => {
             tracing::info!(port = wanted.port(), "the port is taken; a free one is used instead");
             TcpListener::bind(SocketAddr::new(wanted.ip(), 0)).await.context("no port is free")
         }
@@ -449,4 +449,25 @@ async fn announce(as_json: bool, address: &str, people: &People, adds_admin: &st
         _ => println!("\nCtrl-C stops everything."),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_was_asked_for_is_taken_or_refused() {
+        let other = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let taken = other.local_addr().expect("an address");
+        let refused = listen(Some(taken)).await.expect_err("another program has it");
+        let said = format!("{refused:#}");
+        assert!(said.starts_with(&format!("{taken} can't be listened on: choose another with --listen")), "{said}");
+        drop(other);
+        assert_eq!(listen(Some(taken)).await.expect("it is free").local_addr().expect("an address"), taken);
+        // Whoever has the usual one, this test or another program.
+        let _usual = TcpListener::bind(serve::USUAL).await;
+        let moved = listen(None).await.expect("some port is free").local_addr().expect("an address");
+        assert_eq!(moved.ip(), serve::USUAL.ip());
+        assert_ne!(moved.port(), serve::USUAL.port());
+    }
 }

@@ -18,8 +18,8 @@ pub struct Arguments {
     /// Its name, for people
     #[arg(long, env = "GANTRY_WORKER_NAME", default_value = "worker")]
     name: String,
-    /// Runs that it carries at once
-    #[arg(long, env = "GANTRY_WORKER_CAPACITY", default_value_t = 10)]
+    /// Runs that it carries at once, 1 or more
+    #[arg(long, env = "GANTRY_WORKER_CAPACITY", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     capacity: u32,
     /// The folder with the secrets that runs and connections name [default: secrets in the data folder; `gantry worker`: none]
     #[arg(long, env = "GANTRY_SECRETS")]

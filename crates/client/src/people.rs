@@ -162,11 +162,11 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         }
         Person::Disable { name } => {
             let answer = server.post(&format!("{}/disable", place(name)?), json!({}))?;
-            paper.either(&answer, &format!("{name} is kept out."))
+            paper.either(&answer, &format!("{name} is kept out, and their tokens are taken back."))
         }
         Person::Enable { name } => {
             let answer = server.post(&format!("{}/enable", place(name)?), json!({}))?;
-            paper.either(&answer, &format!("{name} can come in."))
+            paper.either(&answer, &format!("{name} can come in. Tokens from before stay taken back."))
         }
         Person::Link { name } => {
             let answer = server.post(&format!("{}/link", place(name)?), json!({}))?;

@@ -152,7 +152,8 @@ impl Control {
     /// A page of the list of reviews.
     pub async fn reviews(&self, actor: &Actor, wanted: &ReviewsWanted) -> Result<ReviewPage, Problem> {
         actor.require(Permission::Viewer)?;
-        if wanted.text.chars().count() > LONGEST_TEXT {
+        let text = words::plain(&wanted.text)?;
+        if text.chars().count() > LONGEST_TEXT {
             return Err(Problem::invalid(format!("Search for at most {LONGEST_TEXT} characters.")));
         }
         let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
@@ -167,7 +168,7 @@ impl Control {
             },
             author: (wanted.whose == Whose::Mine).then_some(actor.person),
             deployment: deployment.map(|name| present.named(name)).transpose()?,
-            text: Some(wanted.text.trim()).filter(|text| !text.is_empty()),
+            text: Some(text).filter(|text| !text.is_empty()),
             order: wanted.sort,
             behind: behind.as_deref(),
         };

@@ -12,6 +12,8 @@
 //! * a sign-in is spent once, whoever comes first; only who has it learns whether it was used or has expired;
 //! * a session ends [`SESSION_IDLE`] after the last visit, [`SESSION_ABSOLUTE`] after it began, when it is signed out, and at once when
 //!   its person is disabled: it is looked up anew for every request and kept in no memory;
+//! * who is disabled loses their tokens with their sessions, in the same transaction: letting them in again brings none of them back,
+//!   so whoever else may have had one is out for good;
 //! * a visit is written down at most once in [`NOTE_EVERY`], so that looking costs one read;
 //! * whoever signs in gets a session of its own, and the one that their browser had ends with that: nobody is handed a session that
 //!   somebody else knows;
@@ -434,7 +436,7 @@ impl People {
         Ok(ended)
     }
 
-    /// Keeps a person out from now on: their sessions end, their unused sign-ins are void.
+    /// Keeps a person out from now on: their sessions end, their unused sign-ins are void, their tokens are taken back.
     ///
     /// # Errors
     /// When there is no such person, or `by` is no admin or that person.
@@ -457,13 +459,20 @@ impl People {
                 None => Err(Problem::not_found(format!("There is no person {person}."))),
             };
         }
-        let ended = people::end_everything_of(&mut transaction, person, None).await.map_err(failed)?;
-        let detail = json!({"sessions": ended});
+        let (sessions, tokens) = shut_out(&mut transaction, person).await?;
+        let detail = json!({"sessions": sessions, "tokens": tokens});
         people::append_audit(&mut transaction, id_of(by), "person.disable", &person.to_string(), &detail)
             .await
             .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
+}
+
+/// Ends all that somebody comes in by who is kept out; hands back how many sessions ended and how many tokens were taken back.
+async fn shut_out(on: &mut PgConnection, person: PersonId) -> Result<(u64, u64), Problem> {
+    let sessions = people::end_everything_of(on, person, None).await.map_err(failed)?;
+    let tokens = store::api_tokens::revoke_all_of(on, person).await.map_err(failed)?;
+    Ok((sessions, tokens))
 }
 
 fn id_of(actor: Option<&Actor>) -> Option<PersonId> {

@@ -1,4 +1,8 @@
 //! From what the lower floors say to what people read.
+//!
+//! Texts are looked at where they come in, and what somebody says there names the field. A NUL that comes by all the same is refused
+//! here: the database keeps none and looks for none, in a text as in JSON, so whatever statement it was in changed nothing and is the
+//! asker's to write otherwise.
 
 use api::Problem;
 use migrations::Refusal;
@@ -10,6 +14,10 @@ pub(crate) fn from_store(error: StoreError) -> Problem {
         && let Some(refusal) = Refusal::of(inner)
     {
         return refused(refusal, inner);
+    }
+    if has_nul(&error) {
+        tracing::warn!(%error, "a text with a NUL was refused by the database");
+        return Problem::invalid("A text has the character U+0000, which can't be kept or looked for: leave it out.");
     }
     if is_away(&error) {
         tracing::warn!(%error, "the database is away");
@@ -33,22 +41,33 @@ pub(crate) fn from_commit(error: sqlx::Error) -> Problem {
     )
 }
 
+/// Whether it is the database's no to a NUL, in a text or in JSON.
+fn has_nul(error: &StoreError) -> bool {
+    is_of_sqlx(error, |inner| match inner {
+        sqlx::Error::Database(e) => e.code().is_some_and(|c| c == "22021" || c == "22P05"),
+        _ => false,
+    })
+}
+
 fn is_away(error: &StoreError) -> bool {
-    let sqlx_is_away = |inner: &sqlx::Error| match inner {
+    is_of_sqlx(error, |inner| match inner {
         sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => true,
         // Connections lost, refused for now, or too many; the server shutting down or starting up.
         sqlx::Error::Database(e) => {
             e.code().is_some_and(|c| c.starts_with("08") || c.starts_with("57P") || c == "55000" || c == "53300")
         }
         _ => false,
-    };
+    }) || matches!(error, StoreError::Orm(sea_orm::DbErr::ConnectionAcquire(_) | sea_orm::DbErr::Conn(_)))
+}
+
+/// Whether it is a failed statement of which something is so, by whichever way the statement was made.
+fn is_of_sqlx(error: &StoreError, is_so: impl Fn(&sqlx::Error) -> bool) -> bool {
     match error {
-        StoreError::Database(inner) => sqlx_is_away(inner),
-        StoreError::Orm(sea_orm::DbErr::ConnectionAcquire(_) | sea_orm::DbErr::Conn(_)) => true,
+        StoreError::Database(inner) => is_so(inner),
         StoreError::Orm(
             sea_orm::DbErr::Query(sea_orm::RuntimeErr::SqlxError(inner))
             | sea_orm::DbErr::Exec(sea_orm::RuntimeErr::SqlxError(inner)),
-        ) => sqlx_is_away(inner),
+        ) => is_so(inner),
         _ => false,
     }
 }
@@ -82,5 +101,24 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
             Problem { code: code.into(), ..Problem::forbidden(text) }
         }
         _ => Problem::conflict(code, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testdb::TestDatabase;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_nul_is_the_askers_to_leave_out() {
+        let db = TestDatabase::new().await;
+        for (sql, text) in [("SELECT $1::text", "a\0b"), ("SELECT $1::text::jsonb", "{\"a\": \"\\u0000\"}")] {
+            let failed = sqlx::query(sql).bind(text).execute(db.app()).await.expect_err("a refusal");
+            let problem = from_store(failed.into());
+            assert_eq!((problem.status, problem.code.as_str()), (400, "invalid"), "{sql}: {problem:?}");
+        }
+        let failed = sqlx::query("SELECT 1 / $1").bind(0).execute(db.app()).await.expect_err("a refusal");
+        assert_eq!(from_store(failed.into()).status, 500, "any other statement that fails is ours to mend");
     }
 }

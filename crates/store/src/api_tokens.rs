@@ -231,3 +231,13 @@ pub async fn revoke(on: &mut PgConnection, id: Uuid) -> Result<bool, StoreError>
     let sql = "UPDATE token SET revoked_at = now() WHERE id = $1 AND kind = 'api' AND revoked_at IS NULL";
     Ok(sqlx::query(sql).bind(id).execute(on).await?.rows_affected() == 1)
 }
+
+/// Takes back all tokens of a person that hold; hands back how many these were. The caller has the person's row.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn revoke_all_of(on: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
+    let sql = "UPDATE token SET revoked_at = now()
+               WHERE person_id = $1 AND kind = 'api' AND revoked_at IS NULL AND expires_at > now()";
+    Ok(sqlx::query(sql).bind(person.0).execute(on).await?.rows_affected())
+}

@@ -198,3 +198,13 @@ async fn a_made_up_address_gives_no_more_tries() {
     }
     assert_eq!(attempt("127.0.0.1:4000", "203.0.113.7".to_owned()).await, 429);
 }
+
+#[tokio::test]
+async fn a_name_that_nobody_can_have_is_a_wrong_one() {
+    let house = House::new().await;
+    for name in ["nobody", "a%00b", "%00", "ada%00"] {
+        let form = house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let answer = house.ask(form.body(Body::from(format!("name={name}&password=x"))).expect("a request")).await;
+        assert_eq!((answer.status.as_u16(), answer.problem()["code"].as_str()), (401, Some("sign_in_wrong")), "{name}");
+    }
+}

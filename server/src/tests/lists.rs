@@ -85,3 +85,41 @@ async fn a_role_and_how_roles_hang_together_are_told() {
     let imports = house.ask_get("/api/v1/imports", &ada).await.json();
     assert_eq!(imports["imports"][0]["barclamps"][0]["new"], true);
 }
+
+/// The database can't look for a NUL. Wherever somebody sends one, that is no fault of the server.
+#[tokio::test]
+async fn a_nul_is_refused_or_finds_nothing_wherever_it_is_sent() {
+    let house = House::new().await;
+    committed(&house).await;
+    let root = house.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
+    let document: Value = serde_json::from_str(crate::rest::described()).expect("JSON");
+    let mut asked = 0;
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        // A stream has no end to wait for, and what it is asked by never reaches a statement.
+        let Some(get) = item.get("get").filter(|_| path.as_str() != "/api/v1/watch") else { continue };
+        let parameters = get["parameters"].as_array().cloned().unwrap_or_default();
+        let names = |place: &str| -> Vec<String> {
+            let there = parameters.iter().filter(|parameter| parameter["in"] == place);
+            there.filter_map(|parameter| Some(parameter["name"].as_str()?.to_owned())).collect()
+        };
+        let with = |value: &str| names("path").iter().fold(path.clone(), |p, n| p.replace(&format!("{{{n}}}"), value));
+        let mut addresses: Vec<String> = if path.contains('{') { vec![with("a%00b")] } else { Vec::new() };
+        for query in names("query") {
+            let there = if path.contains("/deployments/") { with("web") } else { with("1") };
+            addresses.push(format!("{there}?{query}=%00"));
+            addresses.push(format!("{there}?{query}=a%00b"));
+        }
+        for address in addresses {
+            let status = house.ask_get(&address, &root).await.status;
+            assert!(!status.is_server_error(), "{address}: {status}");
+            asked += 1;
+        }
+    }
+    assert!(asked > 100, "{asked}");
+    for page in ["/reviews?text=%00", "/nodes?filter=%00", "/runs?node=%00", "/audit?subject=%00"] {
+        assert!(!house.visit(page, &root).await.status.is_server_error(), "{page}");
+    }
+    let refused = house.ask_get("/api/v1/submissions?text=%00", &root).await;
+    assert_eq!(refused.problem()["status"], 400, "the field is looked at before the database is: {}", refused.text());
+    assert!(refused.problem()["detail"].as_str().is_some_and(|said| said.contains("U+0000")));
+}

@@ -102,7 +102,7 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
     let made = move || link.value().get().and_then(Result::ok).map(|made| link_notice(made.link, made.minutes));
     let word = move || if person.read().disabled { "Let them in again" } else { "Disable" };
     view! {
-        <p class="muted">"Who is disabled is out with the next request: sessions end, links are void, tokens let nobody in, approvals count no more."</p>
+        <p class="muted">"Who is disabled is out with the next request: sessions end, links are void, tokens are taken back for good, approvals count no more."</p>
         <div class="buttons">
             <ActionForm action=disable>
                 <input type="hidden" name="person" value=id.to_string()/>

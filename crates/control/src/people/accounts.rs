@@ -26,7 +26,7 @@ use store::accounts::{self, AccountRow, FindAccounts, GrantRow};
 use store::people::{self, ASKS_PASSWORD, append_audit};
 use uuid::Uuid;
 
-use super::{Actor, Begun, People, Permission, Token, Visitor, check_name, failed, passwords, throttle};
+use super::{Actor, Begun, People, Permission, Token, Visitor, check_name, failed, passwords, shut_out, throttle};
 use crate::paging;
 use crate::words::{self, at};
 
@@ -205,7 +205,8 @@ impl People {
         Ok(view)
     }
 
-    /// Keeps somebody out from now on: their sessions end, their unused links are void, their tokens let nobody in.
+    /// Keeps somebody out from now on: their sessions end, their unused links are void, their tokens are taken back. Or lets them in
+    /// again, without any of these.
     ///
     /// # Errors
     /// When there is none, it would leave nobody who decides about people, or the actor is no admin or that person.
@@ -220,12 +221,13 @@ impl People {
         if !people::set_disabled(&mut transaction, id, disabled).await.map_err(failed)? {
             return Ok(());
         }
-        let ended = match disabled {
-            true => people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?,
-            false => 0,
+        let (action, detail) = match disabled {
+            true => {
+                let (sessions, tokens) = shut_out(&mut transaction, id).await?;
+                ("person.disable", json!({"name": row.name, "sessions": sessions, "tokens": tokens}))
+            }
+            false => ("person.enable", json!({"name": row.name})),
         };
-        let action = if disabled { "person.disable" } else { "person.enable" };
-        let detail = json!({"name": row.name, "sessions": ended});
         append_audit(&mut transaction, Some(actor.person), action, &id.to_string(), &detail).await.map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
@@ -441,7 +443,8 @@ impl People {
         before: Option<&str>,
     ) -> Result<Begun, Problem> {
         let network = throttle::network(visitor.address);
-        let name: String = name.trim().to_lowercase().chars().take(97).collect();
+        // A text with a NUL can't be looked for, and nobody has such a name: nor one with what stands here for it.
+        let name: String = name.trim().to_lowercase().replace('\0', "\u{fffd}").chars().take(97).collect();
         self.attempts.take(network).map_err(super::too_many_from_there)?;
         if let Err(wait) = self.names.take(name.clone()) {
             self.attempts.give_back(&network);

@@ -194,10 +194,37 @@ async fn a_token_does_what_its_person_may_and_never_reviews() {
     assert_eq!(house.people.actor_of_token(&text).await.unwrap(), None, "dead at once");
     assert_eq!(house.people.still_looks(&now).await, Ok(false), "and so are its streams");
     house.people.set_disabled(&root, dan.person, false).await.unwrap();
-    assert!(house.people.actor_of_token(&text).await.unwrap().is_some());
-    assert_eq!(code(house.people.revoke_token(&house.ada, now.token.as_ref().unwrap().id).await), "not_found");
-    house.people.revoke_token(&root, now.token.unwrap().id).await.unwrap();
+    assert_eq!(house.people.actor_of_token(&text).await.unwrap(), None, "it does not come back with its person");
+    assert_eq!(house.people.still_looks(&of_root).await, Ok(true), "another's goes on");
+    let disabled = house.audit("person.disable").await;
+    assert_eq!(disabled[0]["name"], "dan");
+    assert_eq!(disabled[0]["tokens"], 1, "{disabled:?}");
+    assert_eq!(house.audit("person.enable").await, [serde_json::json!({"name": "dan"})]);
+
+    let dan = house.come_in(&house.people.new_link(&root, dan.person).await.unwrap().link).await;
+    let (text, again) = house.token(&dan, &["viewer"], None).await.expect("they make another one");
+    let again = again.token.unwrap().id;
+    assert_eq!(code(house.people.revoke_token(&house.ada, again).await), "not_found");
+    house.people.revoke_token(&root, again).await.unwrap();
     assert_eq!(house.people.actor_of_token(&text).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_service_account_that_is_kept_out_loses_its_tokens_for_good() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let wish = PersonWish { name: "robot".into(), kind: AccountKind::Service, grants: vec![grant("viewer", "")] };
+    let robot = house.people.add(&root, &wish).await.unwrap().id;
+    let wish =
+        TokenWish { name: "x".into(), days: 1, scopes: vec!["viewer".into()], deployment: None, person: Some(robot) };
+    let token = house.people.make_token(&root, &wish).await.unwrap().token;
+    assert!(house.people.actor_of_token(&token).await.unwrap().is_some());
+    house.people.disable(None, robot).await.unwrap();
+    house.people.set_disabled(&root, robot, false).await.unwrap();
+    assert_eq!(house.people.actor_of_token(&token).await.unwrap(), None);
+    assert_eq!(house.audit("person.disable").await[0]["tokens"], 1);
+    let wanted = TokensWanted { person: Some(robot) };
+    assert!(house.people.tokens(&root, &wanted).await.unwrap()[0].revoked.is_some(), "and the list says so");
 }
 
 #[tokio::test]
