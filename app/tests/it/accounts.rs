@@ -24,6 +24,7 @@ pub fn some() -> Vec<PersonView> {
         password: kind == AccountKind::Human,
         seen: None,
         created: At(1_795_248_902_000),
+        version: 1,
     };
     vec![
         account(1, "ada", AccountKind::Human, false),
@@ -57,7 +58,7 @@ impl Accounts for Fake {
     async fn add(&self, _: PersonWish) -> Result<PersonMade, Problem> {
         Err(none())
     }
-    async fn change_grants(&self, _: PersonId, _: Vec<Grant>) -> Result<PersonView, Problem> {
+    async fn change_grants(&self, _: PersonId, _: i32, _: Vec<Grant>) -> Result<PersonView, Problem> {
         Err(none())
     }
     async fn set_disabled(&self, _: PersonId, _: bool) -> Result<(), Problem> {

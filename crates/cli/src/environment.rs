@@ -14,7 +14,7 @@ use crate::configuration;
 /// How the names of all variables of Gantry begin; one setting has another name, as it has in other programs.
 const PREFIX: &str = "GANTRY_";
 /// What is read by who asks a server, by scripts on nodes, by builds and by tests, and is no setting.
-const OTHERS: [&str; 18] = [
+const OTHERS: [&str; 19] = [
     api::calls::SERVER,
     api::calls::TOKEN,
     api::calls::SESSION,
@@ -31,6 +31,7 @@ const OTHERS: [&str; 18] = [
     "GANTRY_CARRIED_SITE",
     "GANTRY_CORPUS",
     "GANTRY_MAKE_BEGAN",
+    "GANTRY_ONE_FILE",
     "GANTRY_WRITE",
     configuration::VARIABLE,
 ];
