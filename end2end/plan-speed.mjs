@@ -6,6 +6,7 @@
 // the drop may do and what it comes to. `GANTRY_BENCH_NODES` makes it smaller. No test: figures depend on the machine.
 
 import assert from 'node:assert/strict';
+import { ask } from './lib/ask.mjs';
 import { openBrowser, openPage, visit } from './lib/browser.mjs';
 import { propose, row, signIn } from './lib/console.mjs';
 import { start } from './lib/gantry.mjs';
@@ -17,16 +18,6 @@ const GOAL = 16; // milliseconds: a frame
 
 const role = (n) => `bench-${n}`;
 const last = role(ROLES - 1);
-
-/** Asks the API as the person whose page it is. */
-async function ask(page, path, data) {
-  const headers = { 'X-Gantry': '1' };
-  const answer = data
-    ? await page.request.post(`/api/v1${path}`, { headers, data, timeout: 300_000 })
-    : await page.request.get(`/api/v1${path}`, { headers, timeout: 300_000 });
-  assert.ok(answer.ok(), `${path}: ${answer.status()} ${await answer.text().then((text) => text.slice(0, 500))}`);
-  return answer.json();
-}
 
 /** A node of its own; its id. */
 async function register(page, name) {
