@@ -5,7 +5,7 @@
 //! and fills it in (`app::parts::Refused`). Only fields that are named here are carried: there is no password among them, no token and no
 //! secret's value, and a form that is not named carries nothing. So many bytes that no address grows too long ([`MOST`]).
 
-use axum::body::{Body, HttpBody as _, to_bytes};
+use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
@@ -57,8 +57,8 @@ fn kept_of(request: &Request) -> Option<&'static [&'static str]> {
     let (_, names) = KEPT.into_iter().find(|(call, _)| *call == path)?;
     let text = |name: header::HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
     let wants_page = text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
-    let said = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
-    let is_short = said.or_else(|| request.body().size_hint().upper()).is_some_and(|length| length <= MOST as u64);
+    let said = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
+    let is_short = said.is_some_and(|length| length <= MOST);
     (request.method() == Method::POST && wants_page && is_short).then_some(names)
 }
 

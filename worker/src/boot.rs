@@ -186,7 +186,6 @@ async fn services(folder: &Path) -> Vec<Service> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     fn node(folder: &Path) -> LocalNode {
         for sub in ["etc/boot.d", "run"] {
@@ -197,8 +196,13 @@ mod tests {
 
     fn script(node: &LocalNode, name: &str, text: &str) {
         let path = node.root.join("etc/boot.d").join(name);
-        std::fs::write(&path, text).expect("the folder is ours");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("the file is ours");
+        // Another program writes it: what this one has open for writing, a test beside this one may hand on to a program that it starts, and
+        // a file that somebody writes can't be run.
+        let written = std::process::Command::new("sh")
+            .args(["-c", r#"printf %s "$2" >"$1" && chmod 755 "$1""#, "sh"])
+            .args([path.as_os_str(), text.as_ref()])
+            .status();
+        assert!(written.expect("a shell").success(), "the folder is ours");
     }
 
     const SERVICE: &str = r#"#!/bin/sh

@@ -176,7 +176,8 @@ async fn nothing_that_lets_somebody_in_is_found_anywhere() {
         let request = cage.house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         let request = request.header(header::ACCEPT, "text/html").body(Body::from(form)).expect("a request");
         let answer = cage.house.ask(request).await;
-        assert_eq!(answer.cookie(), "");
+        let kept = answer.cookie();
+        assert!(kept.is_empty() || kept.starts_with("gantry_name="), "the name for the next attempt alone: {kept}");
         cage.check("a refused sign-in", &format!("{:?} {}", answer.headers, answer.text()));
     }
     let stale = format!("Bearer {}x", of("the token"));

@@ -190,6 +190,7 @@ async fn what_was_typed_comes_back_with_a_refusal_and_no_password_does() {
         let request = house.post(path).header(header::COOKIE, &root).header(header::ACCEPT, "text/html");
         let request = request.header(header::REFERER, format!("http://127.0.0.1{from}"));
         let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request = request.header(header::CONTENT_LENGTH, form.len());
         let answer = house.ask(request.body(Body::from(form.to_owned())).expect("a request")).await;
         answer.header(header::LOCATION).to_owned()
     };
