@@ -95,7 +95,7 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
                         class="input"
                         id="tray-filter"
                         name="nodes"
-                        placeholder="Filter by name or deployment"
+                        placeholder="Filter nodes"
                         autocomplete="off"
                         value=here.read_untracked().nodes.clone()
                         prop:value=move || filter.get()

@@ -97,6 +97,10 @@ fn GrantFields(
         }
     };
     let area = format!("{id}-inside");
+    let inside_hint = match service {
+        true => "One in each line: viewer or operator, then the deployment.",
+        false => "One in each line: viewer, operator or reviewer, then the deployment.",
+    };
     view! {
         <fieldset class="field">
             <legend>"Everywhere"</legend>
@@ -105,7 +109,7 @@ fn GrantFields(
         <div class="field">
             <label for=area.clone()>"In single deployments, and in all below them"</label>
             <textarea class="input mono" id=area name="inside" rows="3" spellcheck="false" placeholder="operator web">{in_area(inside)}</textarea>
-            <span class="hint">"One in each line: viewer, operator or reviewer, then the deployment."</span>
+            <span class="hint">{inside_hint}</span>
         </div>
     }
     .into_any()

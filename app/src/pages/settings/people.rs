@@ -160,7 +160,7 @@ fn Add(kind: AccountKind, added: Callback<()>) -> impl IntoView {
                     <input type="hidden" name="kind" value=kind.as_str()/>
                     <div class="field">
                         <label for="person-name">"Name"</label>
-                        <input class="input" id="person-name" name="name" required maxlength="96" autocomplete="off" spellcheck="false" placeholder="ada" value=refused.typed("name")/>
+                        <input class="input" id="person-name" name="name" required maxlength="96" autocomplete="off" spellcheck="false" placeholder=if service { "nightly-backup" } else { "ada" } value=refused.typed("name")/>
                         <span class="hint">"Lower case letters, digits, '.', '_', '@' and '-'. It stays theirs for ever."</span>
                     </div>
                     <GrantFields id="add" grants=Vec::new() service refused=refused.clone()/>
