@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 use api::Problem;
+use api::names::QUERY_UNREAD;
 use api::problem::{Finding, MOMENT, UNKNOWN_OUTCOME};
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -60,7 +61,7 @@ impl From<QueryRejection> for Refusal {
     fn from(rejection: QueryRejection) -> Self {
         let text = rejection.body_text();
         let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
-        Self(Problem::invalid(format!("What follows the question mark can't be read: {}.", plain_words(text))))
+        Self(Problem::invalid(format!("{QUERY_UNREAD}{}.", plain_words(text))))
     }
 }
 

@@ -11,7 +11,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use api::Problem;
 use api::catalog::{
@@ -30,6 +31,7 @@ use api::waiting::{WaitingPage, WaitingWanted};
 use control::{Imported, ToCommit};
 use engine::Hash;
 use engine::blueprint::{Anchor, Consequences};
+use engine::catalog::read::MAX_PRIORITY;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
@@ -347,9 +349,18 @@ async fn hold(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Prioritising {
+    #[serde(deserialize_with = "priority")]
     priority: i32,
     #[schemars(length(min = 1, max = 1000))]
     reason: String,
+}
+
+/// Whoever sends a number that is far too large is told the bounds of priorities, not of numbers.
+fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    let number = serde_json::Number::deserialize(from)?;
+    let small = number.as_i64().and_then(|number| i32::try_from(number).ok());
+    small
+        .ok_or_else(|| D::Error::custom(format!("a priority is a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")))
 }
 
 async fn prioritise(

@@ -200,6 +200,14 @@ pub struct NotAPlace {
     order: String,
 }
 
+impl NotAPlace {
+    /// Of a place in this order.
+    pub fn new<S: Sort>(place: Option<&Cursor>, order: Order<S>) -> Self {
+        let said = place.map(Cursor::as_str).unwrap_or_default();
+        Self { said: said.chars().take(80).collect(), order: order.to_string() }
+    }
+}
+
 /// Stands between keys. In a key a `~` is written `~0`.
 const BETWEEN: &str = "~-";
 
@@ -218,15 +226,16 @@ impl Cursor {
     pub fn keys<S: Sort>(&self, order: Order<S>) -> Result<Vec<Key>, NotAPlace> {
         let kinds = order.by.keys();
         let said = self.0.strip_prefix(&format!("{order}{BETWEEN}"));
+        let bare = said.is_none();
         let said = said.or_else(|| Some(&*self.0).filter(|_| order.is_usual() && kinds.len() == 1));
         let parts: Vec<&str> = said.map(|said| said.split(BETWEEN).collect()).unwrap_or_default();
         let key = |(part, kind): (&&str, &Kind)| match kind {
             Kind::Text => Some(Key::Text(part.replace("~0", "~"))),
-            Kind::Number => part.parse().ok().map(Key::Number),
+            // A number that stands alone is a row's own, and no row has one below 0.
+            Kind::Number => part.parse().ok().filter(|number: &i64| !bare || *number >= 0).map(Key::Number),
         };
         let keys: Option<Vec<Key>> = parts.iter().zip(kinds).map(key).collect();
-        keys.filter(|_| parts.len() == kinds.len())
-            .ok_or_else(|| NotAPlace { said: self.0.chars().take(80).collect(), order: order.to_string() })
+        keys.filter(|_| parts.len() == kinds.len()).ok_or_else(|| NotAPlace::new(Some(self), order))
     }
 
     /// The text in an address.
@@ -644,7 +653,7 @@ mod tests {
                 assert_eq!(place.keys(to).is_ok(), from == to, "{place} by {to}");
             }
         }
-        for junk in ["", "x", "-queued", "-queued~-", "-queued~-1~-2", "-queued~-1.5"] {
+        for junk in ["", "x", "-5", "-queued", "-queued~-", "-queued~-1~-2", "-queued~-1.5"] {
             assert!(Cursor::from(junk.to_owned()).keys(RunSort::USUAL).is_err(), "{junk:?}");
         }
     }

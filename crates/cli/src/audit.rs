@@ -1,11 +1,14 @@
 //! `gantry audit verify`: whether an export of the audit is what was sealed. It asks no server: what it would say is what is in doubt. The
 //! other commands of `gantry audit` do ask one, and are the client's.
+//!
+//! It ends as those do: with 1 where the chain does not hold, and with 2 where there is nothing to be read, which says nothing of a chain.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use engine::audit::{Chain, Check};
 
 #[derive(Debug, clap::Subcommand)]
@@ -25,12 +28,32 @@ pub struct Verify {
     json: bool,
 }
 
-pub fn run(verify: &Verify) -> Result<()> {
+pub fn run(verify: &Verify) -> ExitCode {
+    match verified(verify) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gantry: {error:#}");
+            if is_unread(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// Whether there was nothing to be read. Bytes that are no text were read, and are not what was sealed.
+fn is_unread(error: &anyhow::Error) -> bool {
+    let io =
+        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    error.chain().filter_map(io).any(|kind| kind != ErrorKind::InvalidData)
+}
+
+fn verified(verify: &Verify) -> Result<()> {
     let chain = match verify.file.as_path() {
         path if path == Path::new("-") => check(std::io::stdin().lock()),
-        path => check(BufReader::new(File::open(path).with_context(|| format!("{} can't be read", path.display()))?)),
+        path => File::open(path).map_err(anyhow::Error::from).and_then(|file| check(BufReader::new(file))),
     };
-    let chain = chain.with_context(|| format!("{} does not hold", verify.file.display()))?;
+    let chain = chain.map_err(|error| {
+        let what = if is_unread(&error) { "can't be read" } else { "does not hold" };
+        error.context(format!("{} {what}", verify.file.display()))
+    })?;
     if verify.json {
         println!("{}", serde_json::to_string_pretty(&chain)?);
     } else {

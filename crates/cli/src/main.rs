@@ -98,12 +98,16 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let matches = file.below(command()).get_matches_from(line);
+    let matches = match file.below(command()).try_get_matches_from(&line) {
+        Ok(matches) => matches,
+        Err(error) => return client::misunderstood(&error, &line),
+    };
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // Whoever asks a server needs neither a log nor a runtime of its own.
     match &arguments.command {
         Command::Client(asked) => return client::run(asked, &matches, command()),
         Command::Audit(audit::Command::Server(asked)) => return client::run_audit(asked, &matches),
+        Command::Audit(audit::Command::Verify(verify)) => return audit::run(verify),
         // Elsewhere the command line reads them, as far as the command has such options.
         Command::Config(_) => {
             if let Err(error) = configuration::check_environment(&command()) {
@@ -137,11 +141,10 @@ fn main() -> ExitCode {
             Command::Migrate(arguments) => migrate::run(arguments).await,
             Command::Admin(arguments) => admin::run(arguments).await,
             Command::Verify(arguments) => verify::run(arguments).await,
-            Command::Audit(audit::Command::Verify(verify)) => audit::run(&verify),
             Command::Testbed(arguments) => testbed::run(arguments).await,
             Command::Config(arguments) => configuration::run(&arguments, &file, &command()),
             Command::Catalog(command) => catalog::run(&command),
-            Command::Client(_) | Command::Audit(audit::Command::Server(_)) => Ok(()),
+            Command::Client(_) | Command::Audit(_) => Ok(()),
         }
     });
     match done {

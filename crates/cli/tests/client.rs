@@ -426,6 +426,16 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     }
     house.gantry(&["person", "list"]).no(6, "");
     house.gantry(&["api", "GET", "nodes"]).no(2, "is no path");
+    let order = house.gantry(&["run", "list", "--sort", "nope"]).no(2, "is no order of this list");
+    assert!(!order.err.contains("question mark"), "nobody wrote an address: {order:?}");
+    let wrong = house.gantry(&["run", "list", "--limit", "0", "--json"]).no(2, "--limit");
+    let wrong: Value = serde_json::from_str(&wrong.err).unwrap();
+    assert_eq!(wrong["exit"], 2, "{wrong}");
+    assert!(house.gantry(&["run", "list", "--help", "--json"]).ok().contains("Usage:"), "help is no error");
+    let nothing = house.home.path().join("nothing").to_string_lossy().into_owned();
+    house.gantry(&["audit", "verify", &nothing]).no(2, "can't be read");
+    let other = house.file("other.jsonl", "{}\n");
+    house.gantry(&["audit", "verify", &other]).no(1, "does not hold");
 
     let mut command = house.command(&["deployment", "list", "--watch", "--json"]);
     let mut child = Worker(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());

@@ -1,11 +1,13 @@
 //! How a command ends: one number for each kind of end, so that a script can tell them apart without reading.
 //!
 //! Invariant: 0 means that what was asked for is so. Nothing to do because it is so already is 0; nothing to do because nothing was
-//! there to do it to is 4, never 0.
+//! there to do it to is 4, never 0. A list asks what there is, and nothing is an answer to that.
 
 use std::fmt;
 
 use api::Problem;
+use api::names::QUERY_UNREAD;
+use engine::ids::SubmissionId;
 
 /// The text of `gantry exit-codes`.
 pub(crate) const CODES: &str = "\
@@ -15,7 +17,8 @@ Commands that ask a server end with one of these:
     1  it is not so: there are differences, reality does not match, a run failed, a check failed
     2  called wrongly: the command line or a file is wrong; nothing was done
     3  the server can't be reached, or can't answer
-    4  nothing matched: there is no such thing, or a selection is empty
+    4  nothing matched: there is no such thing, or nothing to act on or to wait for; a list
+       that is empty ends with 0
     5  refused: the server says why, and what to do
     6  not signed in, or a permission is missing
   124  the time given by --timeout is over
@@ -62,10 +65,26 @@ impl Failure {
         }
     }
 
-    /// The same of a question whose words the server can't take (400): only the command line has said those.
+    /// The same of a question whose words the server can't take (400): only the command line has said those, and by options.
     pub(crate) fn of_words(self) -> Self {
         match self {
-            Self::Refused(problem) if problem.status == 400 => Self::Usage(Self::Refused(problem).to_string()),
+            Self::Refused(mut problem) if problem.status == 400 => {
+                if let Some(words) = problem.detail.strip_prefix(QUERY_UNREAD) {
+                    problem.detail = words.to_owned();
+                }
+                Self::Usage(Self::Refused(problem).to_string())
+            }
+            other => other,
+        }
+    }
+
+    /// With the command that types the name that a commit asks for. For people: programs get the server's words, and the name in them.
+    pub(crate) fn with_name_typed(self, review: SubmissionId) -> Self {
+        match self {
+            Self::Refused(mut problem) if problem.code == "name_not_typed" => {
+                problem.detail = format!("{} Here that is: gantry review commit {review} --name NAME", problem.detail);
+                Self::Refused(problem)
+            }
             other => other,
         }
     }
@@ -132,7 +151,6 @@ fn hint(problem: &Problem) -> &'static str {
             "\nThe session is over. Come in again: gantry context sign-in NAME --link-file FILE, with a link that an admin makes (gantry \
              person link WHO), or by name and password: gantry context sign-in NAME --user WHO"
         }
-        "name_not_typed" => "\nHere that is --name: gantry review commit ID --name NAME",
         "token_refused" => {
             "\nPut a token that holds in its place: where the last one came from, GANTRY_TOKEN, or else gantry context sign-in NAME \
              --token-file FILE"
@@ -165,6 +183,9 @@ mod tests {
         assert_eq!(code(403, "forbidden"), 6, "a permission");
         let of_words = |status| Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because."))).of_words();
         assert_eq!((of_words(400).code(), of_words(400).to_string().as_str()), (2, "No: Because."));
+        let detail = format!("{QUERY_UNREAD}sort: \"nope\" is no order of this list.");
+        let query = Failure::Refused(Box::new(Problem::new(400, "x", "No", detail))).of_words();
+        assert_eq!(query.to_string(), "No: sort: \"nope\" is no order of this list.", "nobody here wrote an address");
         assert_eq!((of_words(409).code(), of_words(404).code()), (5, 4), "nothing else is the command line's");
         assert_eq!((code(401, "signed_out"), code(404, "not_found"), code(409, "stale"), code(503, "x")), (6, 4, 5, 3));
         let text = |text: &str| text.to_owned();
@@ -181,6 +202,14 @@ mod tests {
             assert_eq!(failure.code(), number, "{failure:?}");
             assert!(CODES.contains(&format!("{number}  ")), "{number} is documented");
         }
+    }
+
+    #[test]
+    fn a_name_that_is_to_be_typed_is_asked_for_with_the_command_that_types_it() {
+        let refused = |code: &str| Failure::Refused(Box::new(Problem::new(422, code, "No", "Type it.")));
+        let said = refused("name_not_typed").with_name_typed(SubmissionId(8)).to_string();
+        assert_eq!(said, "No: Type it. Here that is: gantry review commit 8 --name NAME");
+        assert_eq!(refused("stale").with_name_typed(SubmissionId(8)).to_string(), "No: Type it.");
     }
 
     #[test]

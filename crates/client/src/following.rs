@@ -139,6 +139,15 @@ pub(crate) struct Logs {
     any_case: bool,
 }
 
+/// How a bar looks where steps are counted.
+const COUNTED: &str = "{bar:30} {pos}/{len} {elapsed} {wide_msg}";
+/// And where there is nothing to count, or not yet.
+const UNCOUNTED: &str = "{elapsed} {wide_msg}";
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
 /// A clock and a bar, while something is followed. The bar is on a terminal only, and on standard error.
 struct Watch {
     /// The server; nobody is waited for there beyond the end.
@@ -159,8 +168,7 @@ struct Watch {
 impl Watch {
     fn new(client: &Client, most: Most, topics: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_style(style(UNCOUNTED));
         bar.enable_steady_tick(Duration::from_millis(250));
         let end = (!most.timeout.is_zero()).then(|| Instant::now().checked_add(most.timeout)).flatten();
         let (server, news) = (client.server.until(end), News::of(&client.server, topics));
@@ -179,6 +187,8 @@ impl Watch {
 
     fn shows(&self, counts: &StateCounts) {
         let all = counts.blocked + counts.todo + counts.transition + counts.active + counts.error;
+        // How far nothing is of nothing is not said.
+        self.bar.set_style(style(if all > 0 { COUNTED } else { UNCOUNTED }));
         self.bar.set_length(all.unsigned_abs());
         self.bar.set_position(counts.active.unsigned_abs());
         self.bar.set_message(steps(&serde_json::to_value(counts).unwrap_or_default()));
@@ -315,7 +325,6 @@ fn with_reasons(failure: Failure, deployment: Option<&str>, client: &Client) -> 
 fn run(client: &Client, id: RunId, most: Most) -> Outcome {
     let paper = client.paper;
     let mut watch = Watch::new(client, most, &format!("run:{id}"));
-    watch.bar.set_length(1);
     loop {
         if let Some(value) = watch.ask(|server| server.get(&format!("/runs/{id}")))? {
             let view = run_view(&value)?;
@@ -361,7 +370,6 @@ fn ended(view: &RunView) -> Outcome {
 fn review(client: &Client, id: SubmissionId, wanted: ReviewWish, most: Most) -> Outcome {
     let paper = client.paper;
     let mut watch = Watch::new(client, most, &format!("submission:{id},reviews,targets"));
-    watch.bar.set_length(1);
     loop {
         if let Some(value) = watch.ask(|server| server.get(&format!("/submissions/{id}")))? {
             let state: ReviewState = understood(&value["state"], "no review")?;

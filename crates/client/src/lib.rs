@@ -34,6 +34,7 @@ mod plans;
 mod server;
 mod when;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args as _, FromArgMatches as _, Subcommand};
@@ -195,6 +196,20 @@ pub fn run_audit(command: &Audit, matches: &ArgMatches) -> ExitCode {
     let options = Options::of(matches);
     let done = client(&options).and_then(|(client, _)| overseeing::audit(&client, command));
     end(done, options.json)
+}
+
+/// Ends where the line can't be understood, or asks for help. A program that asks for JSON reads this error as every other one.
+pub fn misunderstood(error: &clap::Error, line: &[OsString]) -> ExitCode {
+    if !error.use_stderr() || !asks_json(line) {
+        error.exit()
+    }
+    let text = error.to_string();
+    end(Err(Failure::Usage(text.trim_start_matches("error: ").trim_end().to_owned())), true)
+}
+
+/// Whether a line asks for JSON, as far as that can be told of one that is not understood.
+fn asks_json(line: &[OsString]) -> bool {
+    line.iter().take_while(|word| word.as_os_str() != "--").any(|word| word.as_os_str() == "--json")
 }
 
 fn end(done: Outcome, json: bool) -> ExitCode {

@@ -296,6 +296,15 @@ pub(crate) enum Session {
     Password,
 }
 
+/// What became of the other sessions.
+fn ended(sessions: u64) -> String {
+    match sessions {
+        0 => "There was no other session.".to_owned(),
+        1 => "One session is over.".to_owned(),
+        more => format!("{more} sessions are over."),
+    }
+}
+
 /// `context`: the one whose session asks.
 pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session) -> Outcome {
     let Client { server, paper } = client;
@@ -307,7 +316,7 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
         }
         Session::EndOthers => {
             let answer: Value = server.ask(&Method::DELETE, "/me/sessions", &With::default())?.read()?;
-            paper.either(&answer, &format!("{} sessions are over.", said(&answer["sessions"])))
+            paper.either(&answer, &ended(answer["sessions"].as_u64().unwrap_or_default()))
         }
         Session::Password => {
             let mut text = String::new();
@@ -347,6 +356,12 @@ pub(crate) fn me(client: &Client) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ended_sessions_are_counted_as_people_say_it() {
+        let said = [0, 1, 2].map(ended);
+        assert_eq!(said, ["There was no other session.", "One session is over.", "2 sessions are over."]);
+    }
 
     #[test]
     fn a_grant_may_say_where() {

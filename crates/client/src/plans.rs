@@ -495,7 +495,12 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         }
         Review::Reject { id, because } => verdict(id, "reject", &because.reason, "rejected"),
         Review::Commit { id, name, cancel } => {
-            let answer = server.post(&format!("/submissions/{id}/commit"), json!({"name": name, "cancel": cancel}))?;
+            let body = json!({"name": name, "cancel": cancel});
+            let answer =
+                server.post(&format!("/submissions/{id}/commit"), body).map_err(|failure| match paper.json {
+                    true => failure,
+                    false => failure.with_name_typed(*id),
+                })?;
             let target = said(&answer["target"]);
             paper.either(
                 &answer,

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use api::Problem;
 use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
-use api::listing::{Cursor, NodesWanted};
+use api::listing::{Cursor, Key, NodesWanted};
 use api::live::{Live, Topic};
 use engine::cluster::{Hardware, derived_name, mac_address, phantom};
 use engine::ids::{DeploymentName, Fqdn, NodeId};
@@ -31,6 +31,12 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let name: String = words::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
         let behind = paging::behind(wanted.sort, wanted.after.as_ref())?;
+        // Whatever the order, the last key is the node's name.
+        if let Some(Key::Text(name)) = behind.as_ref().and_then(|keys| keys.last())
+            && Fqdn::parse(name).is_err()
+        {
+            return Err(paging::no_row_has(wanted.sort, wanted.after.as_ref()));
+        }
         let deployment = words::asked(&wanted.deployment)?;
         let deployment = match deployment {
             None => None,

@@ -1,7 +1,7 @@
 //! Pages of lists: where one goes on, and pages of those that are at hand as a whole.
 
 use api::Problem;
-use api::listing::{Cursor, Key, Order, Sort};
+use api::listing::{Cursor, Key, NotAPlace, Order, Sort};
 
 use crate::words::{plain, sentence};
 
@@ -16,7 +16,16 @@ pub(crate) fn behind<S: Sort>(order: Order<S>, place: Option<&Cursor>) -> Result
     if place.as_str().len() > LONGEST {
         return Err(Problem::invalid("That is no place in a list: give what the page before says under next."));
     }
-    place.keys(order).map(Some).map_err(|error| Problem::invalid(sentence(&error.to_string())))
+    place.keys(order).map(Some).map_err(refused)
+}
+
+/// Refuses a place that was read and that no row of the list can have.
+pub(crate) fn no_row_has<S: Sort>(order: Order<S>, place: Option<&Cursor>) -> Problem {
+    refused(NotAPlace::new(place, order))
+}
+
+fn refused(error: NotAPlace) -> Problem {
+    Problem::invalid(sentence(&error.to_string()))
 }
 
 /// A page of a list that is at hand as a whole, and where the next one begins. Keys tell all rows apart.

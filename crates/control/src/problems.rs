@@ -6,6 +6,7 @@
 
 use api::Problem;
 use migrations::Refusal;
+use sqlx::postgres::PgDatabaseError;
 use store::StoreError;
 
 /// The problem that a store's failure is for the caller. The cause goes to the log, not to the answer.
@@ -72,9 +73,20 @@ fn is_of_sqlx(error: &StoreError, is_so: impl Fn(&sqlx::Error) -> bool) -> bool 
     }
 }
 
+/// What to do instead, in the guard's own words, behind the sentence before; nothing where it has none.
+fn hint(error: &sqlx::Error) -> String {
+    let refused = error.as_database_error().and_then(|e| e.try_downcast_ref::<PgDatabaseError>());
+    refused.and_then(PgDatabaseError::hint).map(|hint| format!(" {hint}")).unwrap_or_default()
+}
+
 /// The database's own guards said no. Their texts are written for people.
 fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
     let text = error.as_database_error().map(|e| e.message().to_owned()).unwrap_or_default();
+    let text = match refusal {
+        // What to do instead does not follow from what is wrong.
+        Refusal::LastAdmin => format!("{text}.{}", hint(error)),
+        _ => text,
+    };
     let code = match refusal {
         Refusal::BaseMoved | Refusal::NotTheNext => "base_moved",
         Refusal::ProposalMovedOn => "not_newest",

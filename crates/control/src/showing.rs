@@ -487,7 +487,9 @@ fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
 pub(crate) fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
     let named = |step: &StepId| names.get(step).cloned().unwrap_or_else(|| step.to_string());
     let words = match reason {
-        Reason::Paused => "execution is switched off: switch it on at the top of the page".to_owned(),
+        Reason::Paused => "execution is switched off: an operator switches it on, at the top of each page or with \
+                            `gantry execution on --reason TEXT`"
+            .to_owned(),
         Reason::Room { capacity: 0, .. } => "no worker is there: start one with `gantry worker`".to_owned(),
         Reason::Room { running, capacity, .. } => {
             format!("waits for room: {running} runs are open and workers can carry {capacity}")

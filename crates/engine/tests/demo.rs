@@ -428,3 +428,23 @@ fn a_number_that_another_process_got_is_left_alone() {
     other.kill().expect("our own process");
     other.wait().expect("our own process");
 }
+
+/// Data that no attribute of its role maps would be taken, and do nothing.
+#[test]
+fn the_example_of_a_file_that_declares_gives_data_to_the_roles_that_have_it() {
+    let manual = include_str!("../../../docs/cli.md");
+    let behind = manual.split_once("## Files that declare").expect("the chapter").1;
+    let example = behind.split("```").nth(1).and_then(|block| block.strip_prefix("yaml\n")).expect("an example");
+    let demo = demo();
+    let mut given = 0;
+    for line in example.lines().filter(|line| line.contains(": {")) {
+        let (role, data) = line.trim().split_once(": {").expect("a role and its data");
+        let (part, value) = data.trim_end_matches('}').split_once(": {").expect("a part of its data");
+        let path = format!("{part}/{}", value.split(':').next().expect("a value"));
+        let there = demo.barclamps[0].roles.iter().find(|there| there.name.as_str() == role);
+        let there = there.unwrap_or_else(|| panic!("the demo has no role {role}"));
+        assert!(there.attribs.iter().any(|attrib| attrib.map.join("/") == path), "{role} has nothing at {path}");
+        given += 1;
+    }
+    assert_eq!(given, 2, "{example}");
+}

@@ -50,12 +50,14 @@ async fn a_place_in_one_order_is_refused_in_another() {
     committed(&house).await;
     let ada = house.cookie().await;
     for (good, bad) in [
-        ("nodes?sort=state&after=state~-0~-a", "nodes?sort=-state&after=state~-0~-a"),
+        ("nodes?sort=state&after=state~-0~-a.b.c", "nodes?sort=-state&after=state~-0~-a.b.c"),
+        ("nodes?after=zzz.example.com", "nodes?after=%F0%9F%98%80"),
         ("nodes?after=n1.house.example.com", "nodes?sort=-name&after=n1.house.example.com"),
         ("runs?before=7", "runs?sort=took&before=7"),
         ("submissions?sort=title&before=title~-a~-7", "submissions?before=title~-a~-7"),
         ("roles?after=name~-a~-b", "roles?after=a"),
         ("imports?before=7", "imports?before=x"),
+        ("runs?before=2720000000000000", "runs?before=-5"),
     ] {
         assert_eq!(house.ask_get(&format!("/api/v1/{good}"), &ada).await.status, StatusCode::OK, "{good}");
         let refused = house.ask_get(&format!("/api/v1/{bad}"), &ada).await;

@@ -95,6 +95,12 @@ async fn a_priority_is_set_by_page_and_by_rest_and_read_on_the_board() {
     for wrong in ["x", "", "1.5", "101", "-101", "99999999999"] {
         assert_eq!(by_page(&ada, wrong).await.status, StatusCode::BAD_REQUEST, "{wrong}");
     }
+    for wrong in [json!(101), json!(999_999_999_999_i64), json!(1.5)] {
+        let wish = json!({"priority": wrong, "reason": "because"});
+        let refused = house.tell("/api/v1/deployments/web/priority", &ada, wish).await.problem();
+        let detail = refused["detail"].as_str().expect("a text");
+        assert!(refused["status"] == 400 && detail.contains("from -100 to 100"), "{wrong}: {detail}");
+    }
     assert_eq!(board().await["priority"], 0, "whoever is refused changes nothing");
 
     assert!(by_page(&ada, "-5").await.status.is_success());

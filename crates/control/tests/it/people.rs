@@ -454,7 +454,9 @@ async fn who_is_worth_more_comes_in_anew_and_the_last_admin_stays() {
     let everywhere = house.people.change_grants(&root, dan.person, &[grant("operator", "system")]).await.unwrap();
     assert_eq!(everywhere.grants, [grant("operator", "")], "all of the tree is everywhere");
 
-    assert_eq!(code(house.people.change_grants(&root, root.person, &[grant("viewer", "")]).await), "last_admin");
+    let last = house.people.change_grants(&root, root.person, &[grant("viewer", "")]).await.unwrap_err();
+    assert_eq!((last.code.as_str(), last.status), ("last_admin", 409));
+    assert_eq!(last.detail, "root is the last admin. Make somebody else an admin first.");
     assert_eq!(code(house.people.set_disabled(&root, root.person, true).await), "own_account");
     house.people.change_grants(&root, dan.person, &[grant("admin", "")]).await.unwrap();
     let dan = house.people.actor_by_name("dan").await.unwrap();
