@@ -297,6 +297,8 @@ fn limits_are_documented_as_they_are() {
         format!("| a password | {} to 1,024 characters |", api::limits::PASSWORD_LEAST),
         format!("| grants of a person | {} |", api::limits::GRANTS),
         format!("| {}; {} | 409 |", store::api_tokens::MOST_TOKENS, store::node_tokens::MOST_TOKENS),
+        format!("then the newest of the others) | {} |", api::limits::TOKENS_TOLD),
+        format!("| sessions of a person at once | {} |", store::people::MOST_SESSIONS),
         format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
         format!("| requests that are worked on at once, by one server | {} |", limits::REQUESTS),
         format!("| until a request's body is there | {} seconds | 408 |", limits::BODY_TIME.as_secs()),
