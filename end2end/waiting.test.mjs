@@ -52,6 +52,9 @@ test('what waits says why, until nothing does', { timeout: 600_000 }, async (t) 
     await held.waitFor();
     const told = await ask(ada, `waiting?deployment=${deployment}&reason=held`);
     assert.equal(told.groups.find(({ reason }) => reason === 'held').steps[0].freed_by[0].name, deployment);
+    await held.getByRole('link', { name: 'Waits since' }).click();
+    await ada.waitForURL(/reason=held&sort=-since/);
+    await held.locator('th[aria-sort="descending"]').waitFor();
   });
 
   await t.test('boards, nodes and steps lead there', async () => {

@@ -39,11 +39,17 @@ pub(crate) fn operations(all: Operations) -> Operations {
         )
         .post("/people/{id}/enable", enable, op("enablePerson", "Let somebody in again"))
         .post("/people/{id}/link", link, op("makeLink", "Make a one-time link for somebody").secret())
-        .get("/me/sessions", sessions, op("listSessions", "Where one is signed in"))
+        .get("/me/sessions", sessions, op("listSessions", "Where one is signed in").about(
+            "The whole list, newest first. There are at most 100 sessions of a person: beyond that a sign-in ends the one that was not used \
+             for the longest time.",
+        ))
         .delete("/me/sessions", end_other_sessions, op("endOtherSessions", "Sign out everywhere else"))
         .delete("/me/sessions/{id}", end_session, op("endSession", "Sign out somewhere"))
         .put("/me/password", set_password, op("setPassword", "Set or change one's password"))
-        .get("/tokens", tokens, op("listTokens", "Tokens of one's own, or of a service account"))
+        .get("/tokens", tokens, op("listTokens", "Tokens of one's own, or of a service account").about(
+            "At most 100: all that are neither over nor taken back, of which a person has at most 50, and then the newest of the others. \
+             Whether there was an older one, the audit says: `action=token.make`.",
+        ))
         .post("/tokens", make_token, op("makeToken", "Make a token, which is shown once").secret())
         .delete("/tokens/{id}", revoke_token, op("revokeToken", "Take a token back"))
 }

@@ -54,7 +54,11 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     people_rest::operations(overseeing::operations(machines::operations(graphs::operations(about_runs(all)))))
         .get("/nodes", nodes, op("listNodes", "Nodes, by name or as asked, 50 a page"))
         .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
-        .get("/waiting", waiting, op("listWaiting", "What waits, and who or what frees it"))
+        .get("/waiting", waiting, op("listWaiting", "What waits, and who or what frees it").about(
+            "Within each reason those that wait longest come first; with `sort=-since` those that began to wait last. The order holds for all \
+             that waits. 10,000 steps of each state are looked at for one answer, from the end at which the order begins: `more` says that \
+             a number counts those only, and a reason whose steps are all beyond them is not among `groups`.",
+        ))
         .post("/execution", switch, op("switchExecution", "Turn execution off or on for all"))
         .get("/barclamps", catalog, op("listBarclamps", "Barclamps that were imported, by content"))
         .post("/barclamps", import, op("importBarclamps", "Import barclamps").body(limits::IMPORT_BODY).also(&[422]).about(

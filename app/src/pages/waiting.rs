@@ -1,8 +1,9 @@
 //! Why not yet: what waits, by what it waits for, with who or what frees it.
 
 use api::console::NoderoleRef;
+use api::listing::{Cursor, Order};
 use api::live::Topic;
-use api::waiting::{Behind, Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
+use api::waiting::{Freeing, WaitingGroup, WaitingPage, WaitingSort, WaitingStep, WaitingWanted};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -13,17 +14,32 @@ use crate::clock::{Moment, Span};
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::badge::shape;
-use crate::parts::list::{example_field, refused, strange, text_field, ways};
+use crate::parts::list::{Listed, SORT, example_field, filters, head, refused, strange, text_field, ways};
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Ask, Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_or, rows};
+use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_or, rows};
 use crate::places;
+
+/// The word of the place.
+const PLACE: &str = "after";
+/// What the form sorts by.
+const SORTS: &[(WaitingSort, &str)] = &[(WaitingSort::Since, "waits since")];
+
+/// What waits as a list: its form, and the heads of its columns.
+fn listed(query: &ParamsMap) -> Listed<WaitingSort> {
+    let word = |name: &str| query.get(name).unwrap_or_default();
+    Listed::read(places::WAITING, query, PLACE)
+        .asked("deployment", "deployment is", &word("deployment"))
+        .asked("node", "node is", &word("node"))
+        .kept("reason", &word("reason"))
+}
 
 /// The address of a part of what waits.
 fn address(wanted: &WaitingWanted) -> String {
     let pairs = [("deployment", &wanted.deployment), ("node", &wanted.node), ("reason", &wanted.reason)];
     let given = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     let mut query: Vec<String> = given.map(|(key, value)| format!("{key}={}", places::encoded(value))).collect();
-    query.extend(wanted.after.map(|after| format!("after={after}")));
+    query.extend((!wanted.sort.is_usual()).then(|| format!("{SORT}={}", wanted.sort)));
+    query.extend(wanted.after.as_ref().map(|after| format!("{PLACE}={}", places::encoded(after.as_str()))));
     match query.is_empty() {
         true => places::WAITING.into(),
         false => format!("{}?{}", places::WAITING, query.join("&")),
@@ -36,8 +52,10 @@ type Asked = (WaitingWanted, String, Option<String>);
 fn read(query: &ParamsMap) -> Asked {
     let word = |name: &str| query.get(name).unwrap_or_default();
     let (deployment, node, reason) = (word("deployment"), word("node"), word("reason"));
-    let odd = strange(query, &["deployment", "node", "reason", "after"]);
-    (WaitingWanted { deployment, node, reason, after: None }, word("after"), odd)
+    let sort = word(SORT).parse::<Order<WaitingSort>>();
+    let unsorted = sort.as_ref().err().map(|error| format!("{SORT}: {error}."));
+    let odd = strange(query, &["deployment", "node", "reason", SORT, PLACE]).or(unsorted);
+    (WaitingWanted { deployment, node, reason, sort: sort.unwrap_or_default(), after: None }, word(PLACE), odd)
 }
 
 /// A place that there is not is refused here, before anybody is asked, in words for people.
@@ -48,9 +66,11 @@ fn at_place((wanted, after, odd): Asked) -> Answer<WaitingWanted> {
     if after.is_empty() {
         return Ok(wanted);
     }
+    let after = Cursor::from(after);
     let nowhere =
         |_| refused("after: this address goes on behind a step that can’t be. Begin at its beginning.".to_owned());
-    Ok(WaitingWanted { after: Some(after.parse::<Behind>().map_err(nowhere)?), ..wanted })
+    after.keys(wanted.sort).map_err(nowhere)?;
+    Ok(WaitingWanted { after: Some(after), ..wanted })
 }
 
 /// What waits.
@@ -63,26 +83,19 @@ pub fn Waiting() -> impl IntoView {
         Ok((wanted.clone(), calls::waiting(wanted).await?))
     };
     let waiting = Resource::new(move || asked.get(), fetch);
-    let word = move |of: fn(&WaitingWanted) -> &String| Signal::derive(move || of(&asked.read().0).clone());
-    let (deployment, node) = (word(|wanted| &wanted.deployment), word(|wanted| &wanted.node));
-    let reason = move || {
-        let reason = Some(asked.read().0.reason.clone()).filter(|reason| !reason.is_empty());
-        reason.map(|reason| view! { <input type="hidden" name="reason" value=reason/> })
+    let listed = Memo::new(move |_| listed(&query.read()));
+    let word = move |name: &'static str| Signal::derive(move || listed.read().word(name));
+    let fields = view! {
+        {text_field("waiting-deployment", "deployment", "Deployment", word("deployment"))}
+        {example_field("waiting-node", "node", "Node", "n1.example.com", word("node"))}
     };
-    let is_part = move || asked.with(|(wanted, ..)| !(wanted.deployment.is_empty() && wanted.node.is_empty()));
     view! {
         <Title text="Why not yet"/>
         <div class="head"><h1>"Why not yet"</h1></div>
-        <Ask place=places::WAITING>
-            {reason}
-            {text_field("waiting-deployment", "deployment", "Deployment", deployment)}
-            {example_field("waiting-node", "node", "Node", "n1.example.com", node)}
-            <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
-            {move || is_part().then(|| view! { <a class="button quiet" href=places::WAITING>"Everywhere"</a> })}
-        </Ask>
+        {filters(listed, SORTS, fields)}
         {load_or(
             waiting,
-            |(wanted, first)| view! { <Found first wanted/> },
+            move |(wanted, first)| view! { <Found first wanted listed/> },
             move |problem| problem_in_page(problem, ways_out(&asked.read_untracked())),
         )}
         <SameList of=api::calls::List::Waiting/>
@@ -105,7 +118,7 @@ fn ways_out((wanted, after, odd): &Asked) -> AnyView {
 }
 
 #[component]
-fn Found(first: WaitingPage, wanted: WaitingWanted) -> impl IntoView {
+fn Found(first: WaitingPage, wanted: WaitingWanted, listed: Memo<Listed<WaitingSort>>) -> impl IntoView {
     let asked = wanted.clone();
     let feed = Feed::new(first, move || calls::waiting(asked.clone()));
     use_live().hear(vec![Topic::Runs, Topic::Nodes, Topic::Targets], NOW, move |_| feed.eventually());
@@ -117,12 +130,12 @@ fn Found(first: WaitingPage, wanted: WaitingWanted) -> impl IntoView {
     });
     let is_empty = Memo::new(move |_| shown.read().is_empty());
     let none = move || is_empty.get().then(|| of.with_value(nothing));
-    let groups = rows(shown.into(), |group| group.reason.as_str(), move |group| one(group, of));
+    let groups = rows(shown.into(), |group| group.reason.as_str(), move |group| one(group, of, listed));
     let reasons = {
         let wanted = wanted.clone();
         move || reasons(&page.read().groups, &wanted)
     };
-    let pager = move || pager(page.read().next, &wanted);
+    let pager = move || pager(page.read().next.as_ref(), &wanted);
     view! {
         <ProblemNotice problem=feed.problem()/>
         <nav class="filters" aria-label="What steps wait for">{reasons}</nav>
@@ -157,7 +170,7 @@ fn reasons(all: &[WaitingGroup], wanted: &WaitingWanted) -> impl IntoView + use<
 }
 
 fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
-    let is_all = *wanted == WaitingWanted::default();
+    let is_all = *wanted == WaitingWanted { sort: wanted.sort, ..WaitingWanted::default() };
     let title = if is_all { "Nothing waits" } else { "Nothing waits here" };
     view! {
         <div class="card">
@@ -171,7 +184,7 @@ fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
 }
 
 /// What waits for one reason. Its rows stay where they are as long as they wait.
-fn one(group: Memo<WaitingGroup>, of: StoredValue<WaitingWanted>) -> impl IntoView {
+fn one(group: Memo<WaitingGroup>, of: StoredValue<WaitingWanted>, listed: Memo<Listed<WaitingSort>>) -> impl IntoView {
     let WaitingGroup { reason, heading, frees, .. } = group.get_untracked();
     let steps = Memo::new(move |_| group.read().steps.clone());
     let more = move || {
@@ -190,6 +203,7 @@ fn one(group: Memo<WaitingGroup>, of: StoredValue<WaitingWanted>) -> impl IntoVi
             }
         })
     };
+    let since = head(&listed.get_untracked(), WaitingSort::Since, "Waits since", false, Some("number"));
     view! {
         <section class="card" aria-label=heading.clone() data-reason=reason.as_str()>
             <header>
@@ -202,7 +216,7 @@ fn one(group: Memo<WaitingGroup>, of: StoredValue<WaitingWanted>) -> impl IntoVi
                     <tr>
                         <th scope="col">"Step"</th>
                         <th scope="col">"State"</th>
-                        <th scope="col" class="number">"Waits"</th>
+                        {since}
                         <th scope="col">"For what"</th>
                         <th scope="col">"Freed by"</th>
                     </tr>
@@ -236,7 +250,7 @@ fn row(step: Memo<WaitingStep>) -> impl IntoView {
                 </div>
             </td>
             <td data-label="State">{move || view! { <StatePill state=step.read().state/> }}</td>
-            <td data-label="Waits" class="number">
+            <td data-label="Waits since" class="number">
                 {move || view! { <div><Span from=since.get() to=None/> <div class="muted">"since " <Moment at=since.get()/></div></div> }}
             </td>
             <td data-label="For what"><ul class="whys">{says}</ul></td>
@@ -262,10 +276,11 @@ fn freeing(by: &Freeing) -> AnyView {
     }
 }
 
-fn pager(next: Option<Behind>, wanted: &WaitingWanted) -> impl IntoView + use<> {
-    let later = next.map(|next| address(&WaitingWanted { after: Some(next), ..wanted.clone() }));
-    let first = wanted.after.map(|_| address(&WaitingWanted { after: None, ..wanted.clone() }));
-    ways(first, later, ("Longest waiting", "Next"))
+fn pager(next: Option<&Cursor>, wanted: &WaitingWanted) -> impl IntoView + use<> {
+    let later = next.map(|next| address(&WaitingWanted { after: Some(next.clone()), ..wanted.clone() }));
+    let first = wanted.after.as_ref().map(|_| address(&WaitingWanted { after: None, ..wanted.clone() }));
+    let to_first = if wanted.sort.falling { "Shortest waiting" } else { "Longest waiting" };
+    ways(first, later, (to_first, "Next"))
 }
 
 #[cfg(test)]
@@ -279,5 +294,8 @@ mod tests {
         wanted.reason = "node_dead".into();
         wanted.node = "n1.example.com".into();
         assert_eq!(address(&wanted), "/waiting?node=n1.example.com&reason=node_dead");
+        wanted.sort = Order::falling(WaitingSort::Since);
+        wanted.after = Some(Cursor::from("-since~-7~-x".to_owned()));
+        assert_eq!(address(&wanted), "/waiting?node=n1.example.com&reason=node_dead&sort=-since&after=-since~-7~-x");
     }
 }

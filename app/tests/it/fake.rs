@@ -19,7 +19,7 @@ use api::nodes::{
 use api::overview::PolicyView;
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
 use api::values::{ResultLine, ResultLines, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
-use api::waiting::{Behind, Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
+use api::waiting::{Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
 use api::{At, Problem};
 use app::console::Console;
 use async_trait::async_trait;
@@ -1247,7 +1247,7 @@ impl Console for Fake {
         self.read(|world| WaitingPage {
             groups: world.waits.iter().filter(fits).cloned().collect(),
             next: (!wanted.reason.is_empty() && world.long)
-                .then(|| Behind { since: 7, step: StepId(Uuid::from_u128(7)) }),
+                .then(|| Cursor::from(format!("{}~-7~-{}", wanted.sort, Uuid::from_u128(7)))),
         })
     }
     async fn run(&self, _: RunId) -> Result<RunView, Problem> {

@@ -85,6 +85,7 @@ async fn lists_say_how_to_get_what_they_show() {
         .await;
     says(&fake, "/deployments", &["gantry deployment list", "\"$GANTRY_SERVER/api/v1/deployments\""]).await;
     says(&fake, "/waiting?reason=held&node=n1", &["/api/v1/waiting?node=n1&reason=held\""]).await;
+    says(&fake, "/waiting?sort=-since", &["gantry waiting --sort=-since", "/api/v1/waiting?sort=-since\""]).await;
     says(&fake, "/blueprints?deployment=web", &["/api/v1/targets?deployment=web\""]).await;
     says(&fake, "/reviews?whose=mine&text=it's", &["gantry review list --whose mine --fate open --text 'it'\\''s'"])
         .await;

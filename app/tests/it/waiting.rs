@@ -30,16 +30,35 @@ async fn what_waits_stands_by_reason_with_its_number_and_what_frees_it() {
 #[tokio::test]
 async fn a_reason_has_pages_of_its_own_and_keeps_the_filter() {
     let fake = Fake::new(|world| world.long = true);
-    let page = get(&fake, "/waiting?deployment=web&reason=held&after=1.00000000-0000-0000-0000-000000000001").await;
+    let page =
+        get(&fake, "/waiting?deployment=web&reason=held&after=since~-1~-00000000-0000-0000-0000-000000000001").await;
     page.says(&[
         "Deployment web is held by ada.",
         "Longest waiting",
-        "/waiting?deployment=web&amp;reason=held&amp;after=7.00000000-0000-0000-0000-000000000007",
+        "/waiting?deployment=web&amp;reason=held&amp;after=since~-7~-00000000-0000-0000-0000-000000000007",
         "value=\"web\"",
-        "Everywhere",
+        "href=\"/waiting?reason=held\" class=\"button quiet\"",
         "name=\"reason\" value=\"held\"",
     ]);
     page.says_not(&["exit 1 in 20-realm.sh", "All 1"]);
+}
+
+#[tokio::test]
+async fn what_waits_is_turned_round_by_its_head_and_stays_so_from_page_to_page() {
+    let fake = Fake::new(|world| world.long = true);
+    let usual = get(&fake, "/waiting?deployment=web&reason=held").await;
+    usual.says(&["aria-sort=\"ascending\"", "href=\"/waiting?deployment=web&amp;reason=held&amp;sort=-since\""]);
+    let page = get(&fake, "/waiting?deployment=web&reason=held&sort=-since&after=-since~-1~-x").await;
+    page.says(&[
+        "aria-sort=\"descending\"",
+        "Shortest waiting",
+        "&amp;reason=held&amp;sort=-since&amp;after=-since~-7~-00000000-0000-0000-0000-000000000007",
+    ]);
+    let other = get(&fake, "/waiting?reason=held&after=-since~-1~-x").await;
+    assert_eq!(other.status, 400, "a place of the other order");
+    let odd = get(&fake, "/waiting?sort=colour").await;
+    assert_eq!(odd.status, 400);
+    odd.says(&["is no order of this list. There are: since, -since"]);
 }
 
 #[tokio::test]

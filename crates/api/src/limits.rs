@@ -32,5 +32,7 @@ pub const PASSWORD_LEAST: usize = 12;
 pub const PASSWORD_MOST: usize = 1024;
 /// Days that a token of the API may hold.
 pub const API_TOKEN_DAYS: u32 = 365;
+/// Tokens of a person that a list has: those that hold, and then the newest of the others.
+pub const TOKENS_TOLD: usize = 100;
 /// Permissions that one person may be given, each deployment counting.
 pub const GRANTS: usize = 200;

@@ -405,6 +405,7 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
         &["overview"][..],
         &["policy"],
         &["waiting"],
+        &["waiting", "--sort", "-since"],
         &["workers"],
         &["run", "list", "--since", "1h"],
         &["target", "list"],
@@ -483,6 +484,7 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     house.gantry(&["logs", &run, "--find", ""]).no(2, "--find");
     house.gantry(&["node", "list", "--sort", "colour"]).no(2, "is no order of this list");
     house.gantry(&["waiting", "--reason", "zzz"]).no(2, "zzz");
+    house.gantry(&["waiting", "--sort", "colour"]).no(2, "is no order of this list");
     house.gantry(&["run", "list", "--since", "99999999h"]).no(2, "before the year 1");
     let page = house.gantry(&["run", "show", &run]).ok();
     assert!(page.starts_with(&format!("Run {run}: succeeded of hello on n2.house.example.com\n")), "{page}");

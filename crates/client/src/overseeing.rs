@@ -64,6 +64,9 @@ pub(crate) struct Waiting {
     /// For this reason, by its word (failed, held, ...), and then all of it
     #[arg(long, value_name = "WORD")]
     reason: Option<String>,
+    /// In this order, within each reason: since, those that wait longest first, or -since, those that began to wait last
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    sort: Option<String>,
     #[command(flatten)]
     again: Again,
 }
@@ -71,8 +74,11 @@ pub(crate) struct Waiting {
 pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
     let server = &client.server;
     let node = wanted.node.as_deref().map(|node| names::node(server, node)).transpose()?.map(|node| node.fqdn);
-    let query =
-        Query::default().with("deployment", &wanted.deployment).with("node", &node).with("reason", &wanted.reason);
+    let query = Query::default()
+        .with("deployment", &wanted.deployment)
+        .with("node", &node)
+        .with("reason", &wanted.reason)
+        .with("sort", &wanted.sort);
     // Of one reason the pages are one list.
     let ask = || {
         let mut whole = server.get(&query.behind("/waiting")).map_err(Failure::of_words)?;

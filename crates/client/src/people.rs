@@ -226,7 +226,7 @@ pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
-    /// Your own tokens, or those of a service account
+    /// Your own tokens, or those of a service account: all that hold, then the newest of the others, at most 100
     List {
         /// Whose
         #[arg(long = "for", value_name = "NAME")]

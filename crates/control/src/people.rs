@@ -664,6 +664,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn beyond_the_most_sessions_the_one_that_was_not_used_longest_ends() {
+        let house = House::new().await;
+        let first = house.session().await;
+        let many = "INSERT INTO session (token_hash, person_id, last_seen_at, idle_expires_at, expires_at)
+             SELECT sha256(('s' || g)::bytea), person_id, now() - make_interval(mins => g), idle_expires_at, expires_at
+             FROM session, generate_series(1, 120) g";
+        house.change(many).await;
+        let last = house.session().await;
+        let (left, oldest): (i64, f64) =
+            sqlx::query_as("SELECT count(*), max(extract(epoch FROM now() - last_seen_at))::float8 / 60 FROM session")
+                .fetch_one(house.db.app())
+                .await
+                .expect("a count");
+        assert_eq!(left, people::MOST_SESSIONS);
+        assert!((97.5..99.5).contains(&oldest), "{oldest}");
+        let actor = house.actor(&last).await.expect("who came last is in");
+        assert!(house.actor(&first).await.is_some(), "used since");
+        assert_eq!(house.people.sessions(&actor).await.expect("a list").len(), 100, "all of them are told");
+    }
+
+    #[tokio::test]
     async fn visits_are_noted_once_a_minute_and_lengthen_the_idle_time_only() {
         let house = House::new().await;
         let session = house.session().await;

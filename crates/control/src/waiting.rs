@@ -7,13 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{NoderoleRef, StepState};
-use api::waiting::{Behind, FIRST, Freeing, PAGE, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
+use api::listing::{Cursor, Key};
+use api::waiting::{FIRST, Freeing, PAGE, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
 use engine::anneal::{AdmissionView, LaneKey, Limits, Reason, StepState as State, Wait, why_not};
 use engine::ids::{DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
 use sqlx::PgConnection;
 use store::reading::{self, AboveRow, PlaceRow, WaitingFilter, WaitingRow};
 use time::OffsetDateTime;
 
+use crate::paging;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
@@ -68,7 +70,8 @@ impl Control {
                 group.steps.push(facts.step(row, wait)?);
             }
         }
-        let next = found.next.map(|(since, step)| Behind { since: micros(since), step });
+        let place = |(since, step): (OffsetDateTime, StepId)| [Key::Number(micros(since)), Key::Text(step.to_string())];
+        let next = found.next.map(|last| Cursor::behind(wanted.sort, &place(last)));
         Ok(WaitingPage { groups: groups.into_values().collect(), next })
     }
 }
@@ -81,21 +84,28 @@ fn filter_of(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter,
         let words: Vec<&str> = Wait::ALL.iter().map(|wait| wait.as_str()).collect();
         Problem::invalid(format!("{error}. There are: {}.", words.join(", ")))
     })?;
-    if wanted.after.is_some() && wait.is_none() {
+    let after = paging::behind(wanted.sort, wanted.after.as_ref())?;
+    if after.is_some() && wait.is_none() {
         return Err(Problem::invalid("A list goes on behind a step only for one reason: say which."));
     }
-    let after = wanted.after.map(|behind| {
-        let since = OffsetDateTime::from_unix_timestamp_nanos(i128::from(behind.since) * 1_000);
-        since
-            .map(|since| (since, behind.step))
-            .map_err(|_| Problem::invalid("The place to go on from is in no calendar."))
-    });
     Ok(WaitingFilter {
         deployment: deployment.map(|name| present.named(name)).transpose()?,
         node: node.map(|name| node_named(present, name)).transpose()?,
         wait,
-        after: after.transpose()?,
+        falling: wanted.sort.falling,
+        after: after.as_deref().map(step_at).transpose()?,
     })
+}
+
+/// The step behind which a page goes on: since when it waits, and which it is.
+fn step_at(keys: &[Key]) -> Result<(OffsetDateTime, StepId), Problem> {
+    let [Key::Number(since), Key::Text(step)] = keys else {
+        return Err(Problem::invalid("The place to go on from is none of this list."));
+    };
+    let since = OffsetDateTime::from_unix_timestamp_nanos(i128::from(*since) * 1_000)
+        .map_err(|_| Problem::invalid("The place to go on from is in no calendar."))?;
+    let step = step.parse().map_err(|_| Problem::invalid("The place to go on from names no step."))?;
+    Ok((since, step))
 }
 
 pub(crate) fn node_named(present: &Present, name: &str) -> Result<NodeId, Problem> {

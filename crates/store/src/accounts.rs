@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::people::TokenHash;
+use crate::people::{MOST_SESSIONS, TokenHash};
 
 /// A person as a list shows them.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -243,16 +243,17 @@ pub struct OwnSessionRow {
     pub address: String,
 }
 
-/// A person's sessions that hold, newest first; at most 100.
+/// A person's sessions that hold, newest first; no more than there may be at once.
 ///
 /// # Errors
 /// When the database does not answer.
 pub async fn sessions(on: &mut PgConnection, person: PersonId) -> Result<Vec<OwnSessionRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT id, token_hash, created_at, last_seen_at, expires_at, user_agent, address FROM session
-         WHERE person_id = $1 AND expires_at > now() AND idle_expires_at > now() ORDER BY created_at DESC, id LIMIT 100",
+         WHERE person_id = $1 AND expires_at > now() AND idle_expires_at > now() ORDER BY created_at DESC, id LIMIT $2",
     )
     .bind(person.0)
+    .bind(MOST_SESSIONS)
     .fetch_all(on)
     .await?;
     Ok(rows)

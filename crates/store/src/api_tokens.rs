@@ -16,8 +16,9 @@ use crate::people::{PERSON, PersonRow, RawPerson, TokenHash};
 
 /// Most tokens of a person that hold at once.
 pub const MOST_TOKENS: i64 = 50;
-/// Tokens of a person that are told of, the newest first: those that hold are among them.
-const TOLD: i64 = 100;
+/// Tokens of a person that are told of: those that are neither over nor taken back, of which there are no more than [`MOST_TOKENS`], and
+/// the newest of the others.
+const TOLD: i64 = api::limits::TOKENS_TOLD as i64;
 
 /// What a token stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,14 +203,14 @@ const TOKEN: &str =
 const FROM: &str = "token t JOIN person p ON p.id = t.person_id LEFT JOIN deployment d ON d.id = t.deployment_id
     LEFT JOIN person by ON by.id = t.created_by";
 
-/// A person's tokens, those that hold first.
+/// A person's tokens, those first that hold, or will again when their person is let in again.
 ///
 /// # Errors
 /// When the database does not answer.
 pub async fn tokens_of(on: &mut PgConnection, person: PersonId) -> Result<Vec<ApiTokenRow>, StoreError> {
     let sql = format!(
         "SELECT {TOKEN} FROM {FROM} WHERE t.person_id = $1 AND t.kind = 'api'
-         ORDER BY holds DESC, t.created_at DESC, t.id LIMIT $2"
+         ORDER BY t.revoked_at IS NULL AND t.expires_at > now() DESC, t.created_at DESC, t.id LIMIT $2"
     );
     Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).bind(TOLD).fetch_all(on).await?)
 }

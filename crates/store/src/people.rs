@@ -240,7 +240,11 @@ pub async fn unspendable(db: &mut PgConnection, hash: &TokenHash) -> Result<Unsp
     })
 }
 
-/// Begins a session, and forgets those of the same person that have ended.
+/// Most sessions of a person at once.
+pub const MOST_SESSIONS: i64 = 100;
+
+/// Begins a session, and forgets those of the same person that have ended. Where there are as many as there may be, the one that was
+/// not used for the longest time ends: who signs in is never kept out by where they once were.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -256,6 +260,14 @@ pub async fn insert_session(
         .bind(person.0)
         .execute(&mut *db)
         .await?;
+    sqlx::query(
+        "DELETE FROM session WHERE token_hash IN (
+           SELECT token_hash FROM session WHERE person_id = $1 ORDER BY last_seen_at DESC, created_at DESC, id OFFSET $2)",
+    )
+    .bind(person.0)
+    .bind(MOST_SESSIONS - 1)
+    .execute(&mut *db)
+    .await?;
     sqlx::query(
         "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, user_agent, address, by_link)
          VALUES ($1, $2, now() + make_interval(secs => $3), now() + make_interval(secs => $4), $5, $6, $7)",

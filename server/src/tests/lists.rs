@@ -16,6 +16,7 @@ async fn orders_are_a_closed_set_for_each_list() {
         ("barclamps", "name, -name, imported, -imported, roles, -roles"),
         ("roles", "name, -name, barclamp, -barclamp, jig, -jig, bound, -bound"),
         ("imports", "imported, -imported"),
+        ("waiting", "since, -since"),
     ] {
         let refused = house.ask_get(&format!("/api/v1/{path}?sort=colour"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
@@ -58,6 +59,10 @@ async fn a_place_in_one_order_is_refused_in_another() {
         ("roles?after=name~-a~-b", "roles?after=a"),
         ("imports?before=7", "imports?before=x"),
         ("runs?before=2720000000000000", "runs?before=-5"),
+        (
+            "waiting?reason=failed&sort=-since&after=-since~-7~-00000000-0000-0000-0000-000000000001",
+            "waiting?reason=failed&after=-since~-7~-00000000-0000-0000-0000-000000000001",
+        ),
     ] {
         assert_eq!(house.ask_get(&format!("/api/v1/{good}"), &ada).await.status, StatusCode::OK, "{good}");
         let refused = house.ask_get(&format!("/api/v1/{bad}"), &ada).await;

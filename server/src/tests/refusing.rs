@@ -304,6 +304,8 @@ fn limits_are_documented_as_they_are() {
             limits::STREAMS_EACH
         ),
         format!("| {}; {} | the answer is how it is now", limits::WAITING, limits::WAITING_EACH),
+        format!("then the newest of the others) | {} |", api::limits::TOKENS_TOLD),
+        format!("| sessions of a person at once | {} |", store::people::MOST_SESSIONS),
         format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
         format!("| requests that are worked on at once, by one server | {} |", limits::REQUESTS),
         format!("| until a request's body is there | {} seconds | 408;", limits::BODY_TIME.as_secs()),

@@ -102,7 +102,9 @@ async fn what_waits_is_asked_for_by_deployment_node_and_reason() {
         ("?node=n9.house.example.com", 404),
         ("?reason=whim", 400),
         ("?after=x", 400),
-        ("?after=1.00000000-0000-0000-0000-000000000000", 400),
+        ("?after=since~-1~-00000000-0000-0000-0000-000000000000", 400),
+        ("?reason=failed&after=since~-1~-x", 400),
+        ("?reason=failed&after=since~-9223372036854775807~-00000000-0000-0000-0000-000000000000", 400),
         ("?of=web", 400),
     ] {
         let problem = house.ask_get(&format!("/api/v1/waiting{query}"), &ada).await.problem();

@@ -8,6 +8,7 @@ use engine::ids::StepId;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 use store::reading::{self, LOOKED, WaitingFilter, WaitingRows};
+use time::OffsetDateTime;
 
 use crate::cluster::{Cluster, bind, role};
 use crate::process::{Running, quick};
@@ -93,6 +94,33 @@ async fn a_great_many_are_counted_up_to_a_bound_and_read_page_by_page_each_once(
     let other = WaitingFilter { node: Some(cluster.nodes[1].id), ..WaitingFilter::default() };
     let there = waiting(&cluster, other, 100).await;
     assert!(there.rows.iter().all(|row| row.node == cluster.nodes[1].id.0), "{there:?}");
+}
+
+#[tokio::test]
+async fn turned_round_those_that_began_to_wait_last_come_first_and_each_once() {
+    let cluster = crowd().await;
+    let falling = WaitingFilter { falling: true, ..WaitingFilter::default() };
+    let all = waiting(&cluster, falling, 5).await;
+    let behind: Vec<_> = all.rows.iter().filter(|row| row.wait == Wait::BehindFailure.as_str()).collect();
+    assert_eq!(behind.len(), 5, "the first of them");
+    assert!(behind.iter().all(|row| row.role == "many"), "what waits longest is not among them: {behind:?}");
+    let last: OffsetDateTime = sqlx::query_scalar("SELECT max(since) FROM step WHERE state = 'blocked'")
+        .fetch_one(cluster.db.owner())
+        .await
+        .expect("a moment");
+    assert_eq!(behind[0].since, last, "of all, and not only of those that wait longest");
+
+    let mut seen = Vec::new();
+    let mut filter = WaitingFilter { wait: Some(Wait::BehindFailure), ..falling };
+    loop {
+        let page = waiting(&cluster, filter, 1_000).await;
+        let ours = page.rows.iter().filter(|row| row.wait == Wait::BehindFailure.as_str());
+        seen.extend(ours.map(|row| (row.since, row.step)));
+        let Some(next) = page.next else { break };
+        filter.after = Some(next);
+    }
+    assert!(seen.is_sorted_by(|before, after| before > after), "from the last to the first, each once");
+    assert_eq!(i64::try_from(seen.len()).expect("small"), MANY + 2, "those of the commit included");
 }
 
 #[tokio::test]

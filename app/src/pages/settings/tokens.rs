@@ -25,6 +25,11 @@ pub(super) fn Tokens(
     let revoke = ServerAction::<RevokeToken>::new();
     when_done(revoke, move |()| changed.run(()));
     let none = move || tokens.read().is_empty().then(|| view! { <p class="muted">"None."</p> });
+    // As many as a list has: what is older and lets nobody in may be missing.
+    let older = move || {
+        let is_full = tokens.read().len() >= limits::TOKENS_TOLD;
+        is_full.then(|| view! { <p class="muted">"Of those that let nobody in, only the newest are shown."</p> })
+    };
     view! {
         <section class="card" aria-label="Tokens">
             <header><h2>"Tokens"</h2></header>
@@ -35,6 +40,7 @@ pub(super) fn Tokens(
                 </p>
                 {none}
                 <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| one(token, revoke)).collect_view()}</ul>
+                {older}
                 <ProblemNotice problem=problem_of(revoke)/>
                 <Same of=move |_: Typed| {
                     let holding = tokens.get().into_iter().filter(|token| token.holds);

@@ -63,7 +63,7 @@ impl List {
             Self::Reviews => ("/submissions", &["whose", "fate", "deployment", "text", "sort"]),
             Self::Proposals => ("/proposals", &["mine", "drafts", "deployment", "text", "sort"]),
             Self::Blueprints => ("/targets", &["deployment", "sort"]),
-            Self::Waiting => ("/waiting", &["deployment", "node", "reason"]),
+            Self::Waiting => ("/waiting", &["deployment", "node", "reason", "sort"]),
             Self::Barclamps => ("/barclamps", &["filter", "sort"]),
             Self::Roles => ("/roles", &["filter", "barclamp", "sort"]),
             Self::Imports => ("/imports", &["barclamp", "sort"]),

@@ -264,6 +264,28 @@ async fn root_in_person(house: &House) -> Actor {
 }
 
 #[tokio::test]
+async fn a_list_of_tokens_has_all_that_hold_and_the_newest_of_the_others() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let dan = house.with(&root, "dan", &[grant("operator", "web")]).await;
+    house.token(&dan, &["viewer"], None).await.unwrap();
+    let over = "INSERT INTO token (kind, hash, name, person_id, scopes, created_by, created_at, expires_at, revoked_at)
+         SELECT kind, sha256(('over' || g)::bytea), 'over ' || g, person_id, scopes, created_by,
+           created_at + make_interval(secs => g), expires_at, now()
+         FROM token, generate_series(1, 150) g WHERE kind = 'api' AND name = 'x'";
+    sqlx::query(over).execute(house.database.owner()).await.unwrap();
+    let names = async |of: &Actor| -> Vec<String> {
+        let wanted = TokensWanted { person: Some(dan.person) };
+        house.people.tokens(of, &wanted).await.unwrap().into_iter().map(|token| token.name).collect()
+    };
+    let told = names(&dan).await;
+    assert_eq!(told.len(), api::limits::TOKENS_TOLD);
+    assert_eq!((told[0].as_str(), told[1].as_str(), told[99].as_str()), ("x", "over 150", "over 52"));
+    house.people.set_disabled(&root, dan.person, true).await.unwrap();
+    assert_eq!(names(&root).await[0], "x", "it holds again with its person, so it stays in sight");
+}
+
+#[tokio::test]
 async fn a_service_account_has_tokens_only() {
     let house = House::new().await;
     let root = house.admin().await;

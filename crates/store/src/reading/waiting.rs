@@ -4,10 +4,15 @@
 //! the two against each other. It looks at [`LOOKED`] steps of each state at most, those that wait longest, so that ten thousand
 //! blocked steps cost what a thousand do; beyond that its numbers say "or more". What a single step's reasons are in full is told by
 //! the engine over [`super::admission_view_of`], for the few that are shown.
+//!
+//! Turned round, it looks from the other end: at those that began to wait last. So the order holds for all that waits and not only for
+//! what was looked at, and the same index gives both.
+
+use std::cmp::Ordering;
 
 use engine::anneal::{ENDING, Limits, StepState, Wait};
 use engine::ids::{DeploymentId, NodeId, StepId, TargetNo};
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -25,6 +30,8 @@ pub struct WaitingFilter {
     pub node: Option<NodeId>,
     /// For this. Without it some of each reason are told.
     pub wait: Option<Wait>,
+    /// Those first that began to wait last, not those that wait longest.
+    pub falling: bool,
     /// Behind this one: since when it waits, and its step.
     pub after: Option<(OffsetDateTime, StepId)>,
 }
@@ -79,7 +86,7 @@ pub struct WaitingRow {
 /// What waits for one reason, or the beginning of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WaitingRows {
-    /// By reason, then longest first.
+    /// By reason, then in the order that was asked for.
     pub rows: Vec<WaitingRow>,
     /// Where the next page begins, when one reason was asked for.
     pub next: Option<(OffsetDateTime, StepId)>,
@@ -105,7 +112,7 @@ pub async fn waiting(
         (Some(wait), Some(_)) => wait.states(),
         _ => every.as_slice(),
     };
-    let mut rows: Vec<WaitingRow> = sqlx::query_as(include_str!("waiting.sql"))
+    let mut rows: Vec<WaitingRow> = sqlx::query_as(AssertSqlSafe(statement(filter.falling)))
         .bind(i64::from(limits.running))
         .bind(LOOKED)
         .bind(states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
@@ -126,13 +133,26 @@ pub async fn waiting(
     // What lies behind the place where looking ended is told from there on, each once.
     let edge = edge(on, wait.states(), lanes.as_deref(), filter).await?;
     if let Some(edge) = edge {
-        rows.retain(|row| !ours(row) || (row.since, row.step) <= edge);
+        let beyond = if filter.falling { Ordering::Less } else { Ordering::Greater };
+        rows.retain(|row| !ours(row) || (row.since, row.step).cmp(&edge) != beyond);
     }
-    let last = rows.iter().filter(|row| ours(row) && row.place <= page).map(|row| (row.since, row.step)).max();
+    let told = rows.iter().filter(|row| ours(row) && row.place <= page);
+    let last = told.max_by_key(|row| row.place).map(|row| (row.since, row.step));
     let more = rows.iter().any(|row| ours(row) && row.place > page);
     rows.retain(|row| !ours(row) || row.place <= page);
     let next = if more { last } else { edge };
     Ok(WaitingRows { rows, next: next.map(|(since, step)| (since, StepId(step))) })
+}
+
+/// The statement, in an order: those first that wait longest, or, `falling`, those that began to wait last.
+fn statement(falling: bool) -> String {
+    let (behind, way) = direction(falling);
+    include_str!("waiting.sql").replace("{behind}", behind).replace("{way}", way)
+}
+
+/// What lies behind a place in an order, and the way it goes.
+const fn direction(falling: bool) -> (&'static str, &'static str) {
+    if falling { ("<", "DESC") } else { (">", "ASC") }
 }
 
 /// Whose steps are asked about.
@@ -228,7 +248,7 @@ async fn judged(on: &mut PgConnection, limits: Limits, open: &[Uuid]) -> Result<
         return Ok(InTheWay::default());
     }
     let states = [StepState::Error, StepState::Transition, StepState::Todo];
-    let rows: Vec<WaitingRow> = sqlx::query_as(include_str!("waiting.sql"))
+    let rows: Vec<WaitingRow> = sqlx::query_as(AssertSqlSafe(statement(false)))
         .bind(i64::from(limits.running))
         .bind(LOOKED)
         .bind(states.map(StepState::as_str).to_vec())
@@ -263,23 +283,25 @@ async fn edge(
     lanes: Option<&[i64]>,
     filter: &WaitingFilter,
 ) -> Result<Option<(OffsetDateTime, Uuid)>, StoreError> {
-    let edge = sqlx::query_as(
+    let (behind, way) = direction(filter.falling);
+    let sql = format!(
         "SELECT l.since, l.id FROM unnest($1::text[]) AS w (state) CROSS JOIN LATERAL ( \
            SELECT s.since, s.id FROM step s \
            WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error') \
              AND ($2::bigint[] IS NULL OR s.lane_id = ANY ($2)) AND ($3::uuid IS NULL OR s.node_id = $3) \
-             AND ($4::bool IS NOT TRUE OR (s.since, s.id) > ($5::timestamptz, $6::uuid)) \
-           ORDER BY s.since, s.id OFFSET $7 LIMIT 1) l ORDER BY 1, 2 LIMIT 1",
-    )
-    .bind(states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
-    .bind(lanes)
-    .bind(filter.node.map(|node| node.0))
-    .bind(filter.after.is_some())
-    .bind(filter.after.map(|(since, _)| since))
-    .bind(filter.after.map(|(_, step)| step.0))
-    .bind(LOOKED - 1)
-    .fetch_optional(on)
-    .await?;
+             AND ($4::bool IS NOT TRUE OR (s.since, s.id) {behind} ($5::timestamptz, $6::uuid)) \
+           ORDER BY s.since {way}, s.id {way} OFFSET $7 LIMIT 1) l ORDER BY 1 {way}, 2 {way} LIMIT 1",
+    );
+    let edge = sqlx::query_as(AssertSqlSafe(sql))
+        .bind(states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
+        .bind(lanes)
+        .bind(filter.node.map(|node| node.0))
+        .bind(filter.after.is_some())
+        .bind(filter.after.map(|(since, _)| since))
+        .bind(filter.after.map(|(_, step)| step.0))
+        .bind(LOOKED - 1)
+        .fetch_optional(on)
+        .await?;
     Ok(edge)
 }
 

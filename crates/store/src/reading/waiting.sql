@@ -1,9 +1,12 @@
 -- Why not yet: steps that wait, each by what it waits for first, as engine::anneal::wait_of says. One row for each step that is
 -- told, with the number of all that wait for the same.
 --
--- $1 most runs open at once, $2 most steps of each state that are looked at, those that wait longest, $3 states, $4 lanes (NULL: all),
+-- $1 most runs open at once, $2 most steps of each state that are looked at, the first in the order, $3 states, $4 lanes (NULL: all),
 -- $5 node (NULL: all), $6 only those behind (since, id) $7, $8 (NULL: from the first), $9 of which reason a page is told, $10 its length,
 -- $11 how many of each other reason, $12 seconds beyond its time after which a run is overdue, $13 only these steps (NULL: all).
+--
+-- What stands in braces is the order, which store puts there: > and ASC where those that wait longest come first, < and DESC where those
+-- that began to wait last do.
 WITH RECURSIVE held AS (
   SELECT id FROM deployment WHERE held_by IS NOT NULL
   UNION
@@ -52,9 +55,9 @@ looked AS MATERIALIZED (
     SELECT s.id, s.state, s.since FROM step s
     WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error')
       AND ($4::bigint[] IS NULL OR s.lane_id = ANY ($4)) AND ($5::uuid IS NULL OR s.node_id = $5)
-      AND ($6::bool IS NOT TRUE OR (s.since, s.id) > ($7::timestamptz, $8::uuid))
+      AND ($6::bool IS NOT TRUE OR (s.since, s.id) {behind} ($7::timestamptz, $8::uuid))
       AND ($13::uuid[] IS NULL OR s.id = ANY ($13))
-    ORDER BY s.since, s.id LIMIT $2
+    ORDER BY s.since {way}, s.id {way} LIMIT $2
   ) l
 ),
 -- States of which there may be more than was looked at.
@@ -101,7 +104,7 @@ waiting AS MATERIALIZED (
   LEFT JOIN running r ON r.step_id = s.id LEFT JOIN in_lane u ON u.lane_id = s.lane_id LEFT JOIN frozen f ON f.node_id = s.node_id
 ),
 counted AS MATERIALIZED (
-  SELECT *, count(*) OVER (PARTITION BY wait) AS total, row_number() OVER (PARTITION BY wait ORDER BY since, id) AS place
+  SELECT *, count(*) OVER (PARTITION BY wait) AS total, row_number() OVER (PARTITION BY wait ORDER BY since {way}, id {way}) AS place
   FROM waiting WHERE wait IS NOT NULL
 )
 SELECT c.wait, c.total, c.place, EXISTS (SELECT FROM cut WHERE cut.state = c.state) AS more,
