@@ -104,7 +104,7 @@ fn step_at(keys: &[Key]) -> Result<(OffsetDateTime, StepId), Problem> {
     };
     let since = OffsetDateTime::from_unix_timestamp_nanos(i128::from(*since) * 1_000)
         .map_err(|_| Problem::invalid("The place to go on from is in no calendar."))?;
-    let step = step.parse().map_err(|_| Problem::invalid("The place to go on from names no step."))?;
+    let step: StepId = step.parse().map_err(|_| Problem::invalid("The place to go on from names no step."))?;
     Ok((since, step))
 }
 
