@@ -213,6 +213,15 @@ pub(crate) fn count(n: usize, one: &str) -> String {
     }
 }
 
+/// `90 s`, `5 min`, `1 h`: in the largest unit that says it whole.
+pub(crate) fn lasting(seconds: impl Into<i64>) -> String {
+    match seconds.into() {
+        whole if whole > 0 && whole % 3600 == 0 => format!("{} h", whole / 3600),
+        whole if whole > 0 && whole % 60 == 0 => format!("{} min", whole / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
 /// `One noderole waits`, `3 noderoles wait`.
 pub(crate) fn wait(n: usize) -> String {
     if n == 1 { "One noderole waits".into() } else { format!("{n} noderoles wait") }
@@ -306,6 +315,15 @@ mod tests {
         assert_eq!(some_of(&names(2)), "n1 and n2");
         assert_eq!(some_of(&names(3)), "n1, n2 and n3");
         assert_eq!(some_of(&names(5)), "n1, n2 and 3 more");
+    }
+
+    #[test]
+    fn how_long_something_may_take_is_said_whole() {
+        let said =
+            [(0, "0 s"), (45, "45 s"), (60, "1 min"), (90, "90 s"), (300, "5 min"), (3600, "1 h"), (5400, "90 min")];
+        for (seconds, said) in said {
+            assert_eq!(lasting(seconds), said);
+        }
     }
 
     #[test]
