@@ -271,7 +271,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
         let TargetSummary { number, kind, at, by, submission, title, deployment, .. } = target.get_untracked();
         let place = submission.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
         let title = if title.is_empty() { format!("Target {number}") } else { title };
-        let by = by.unwrap_or_else(|| engine::ids::OWN_NAME.to_owned());
+        let by = by.unwrap_or_else(|| "Gantry".to_owned());
         let on = deployment.filter(|_| kind == TargetKind::Change).map(|name| format!(" on {name}"));
         view! {
             <li>

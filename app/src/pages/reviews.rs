@@ -309,7 +309,7 @@ fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
         .into_any();
     }
     let (of, whose) = here(listed);
-    if whose == Whose::ForMe && !listed.is_narrow() {
+    if whose == Whose::ForMe && !listed.is_narrow() && listed.place().is_none() {
         return view! {
             <Empty icon=Icon::Check title="Nothing waits for you">
                 <p>"Here are the reviews that you could judge or commit at this moment."</p>

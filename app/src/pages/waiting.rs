@@ -10,7 +10,7 @@ use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
 use crate::calls;
-use crate::clock::{Moment, Span};
+use crate::clock::Moment;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::badge::shape;
@@ -251,7 +251,7 @@ fn row(step: Memo<WaitingStep>) -> impl IntoView {
             </td>
             <td data-label="State">{move || view! { <StatePill state=step.read().state/> }}</td>
             <td data-label="Waits since" class="number">
-                {move || view! { <div><Span from=since.get() to=None/> <div class="muted">"since " <Moment at=since.get()/></div></div> }}
+                {move || view! { <Moment at=since.get()/> }}
             </td>
             <td data-label="For what"><ul class="whys">{says}</ul></td>
             <td data-label="Freed by"><div class="links">{freed_by}</div></td>

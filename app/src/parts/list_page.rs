@@ -329,7 +329,11 @@ fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: Listed<P::Sort>)
             framed(P::STYLE, caption, heads, body.into_any())
         }
     };
-    let pager = move || with.listed.with_value(|listed| pager(listed, next.get().as_ref()));
+    // What stands instead of rows leads back to the beginning itself.
+    let pager = move || {
+        let next = next.get();
+        (!is_empty.get() || next.is_some()).then(|| with.listed.with_value(|listed| pager(listed, next.as_ref())))
+    };
     view! {
         <ProblemNotice problem=feed.problem()/>
         <div class="card">{shown} {pager}</div>

@@ -285,6 +285,7 @@ async fn behind_its_end_a_list_says_so_and_leads_back() {
         let page = get(&Fake::new(without_rows), &format!("{}?{word}={place}", list.path)).await;
         assert_eq!(page.status, 200, "{}: {}", list.path, page.body);
         page.says(&[&format!("There are no more {}", list.many), "To its beginning"]);
+        page.says_not(&["Pages of the list"]);
         let (name, value) = list.words.last().expect("a word");
         let narrow = get(&Fake::new(without_rows), &format!("{}?{name}={value}", list.path)).await;
         narrow.says(&["Asked for: ", "Clear"]);

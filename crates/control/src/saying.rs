@@ -129,6 +129,11 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
 /// What belongs together in one line, by what it has in common.
 type Grouped<K> = BTreeMap<K, Vec<String>>;
 
+/// The first nodes by name, and how many more.
+fn some_nodes(nodes: &[String]) -> String {
+    some_of(&words::in_order(nodes.iter().cloned()))
+}
+
 /// A line for each of the first groups, and one for the rest.
 fn told<K: Ord>(
     groups: Grouped<K>,
@@ -159,10 +164,10 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         expunged,
         |reason, nodes| {
             let reason = words::sentence(reason);
-            format!("Gives up {}: all on {} counts as gone at once. Reason: {reason}", some_of(nodes), on(nodes))
+            format!("Gives up {}: all on {} counts as gone at once. Reason: {reason}", some_nodes(nodes), on(nodes))
         },
         |_, nodes| {
-            format!("Gives up {} for other reasons: all on {} counts as gone at once.", some_of(nodes), on(nodes))
+            format!("Gives up {} for other reasons: all on {} counts as gone at once.", some_nodes(nodes), on(nodes))
         },
     );
     let removed: Vec<String> = effects.removed_deployments.iter().map(|gone| gone.name.to_string()).collect();
@@ -193,10 +198,10 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     }
     lines.extend(told(
         unbound,
-        |role, nodes| format!("Removes {role} from {}.", some_of(nodes)),
+        |role, nodes| format!("Removes {role} from {}.", some_nodes(nodes)),
         |roles, nodes| {
             let roles: Vec<String> = roles.iter().map(ToString::to_string).collect();
-            format!("Removes {} from {}.", some_of(&roles), some_of(nodes))
+            format!("Removes {} from {}.", some_of(&roles), some_nodes(nodes))
         },
     ));
     lines
@@ -211,9 +216,9 @@ fn moves<'e>(names: &Names<'_>, all: impl Iterator<Item = &'e Moved>) -> Vec<Str
         moves,
         |(from, to), nodes| {
             let verb = if nodes.len() == 1 { "moves" } else { "move" };
-            format!("{} {verb} from {} to {}.", some_of(nodes), names.deployment(*from), names.deployment(*to))
+            format!("{} {verb} from {} to {}.", some_nodes(nodes), names.deployment(*from), names.deployment(*to))
         },
-        |_, nodes| format!("{} move between other deployments.", some_of(nodes)),
+        |_, nodes| format!("{} move between other deployments.", some_nodes(nodes)),
     )
 }
 
@@ -255,7 +260,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         }
     }
     for (role, nodes) in &asked {
-        lines.push(format!("Adds {role} on {}.", some_of(nodes)));
+        lines.push(format!("Adds {role} on {}.", some_nodes(nodes)));
     }
     if !brought.is_empty() {
         let came = effects.bound.len() - asked.values().map(Vec::len).sum::<usize>();
@@ -271,7 +276,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         own.entry(&set.noderole.role).or_default().push(names.node(set.node));
     }
     for (role, nodes) in &own {
-        lines.push(format!("Sets the own data of {role} on {}.", some_of(nodes)));
+        lines.push(format!("Sets the own data of {role} on {}.", some_nodes(nodes)));
     }
     lines
 }

@@ -546,7 +546,7 @@ fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
     };
     let stops = if step.freezes_node { "everything on its node" } else { "what depends on it" };
     let mut said =
-        vec![("Retries", tried), ("Time limit", format!("{} s", step.timeout_s)), ("An error stops", stops.to_owned())];
+        vec![("Retries", tried), ("Time limit", words::lasting(step.timeout_s)), ("An error stops", stops.to_owned())];
     if step.priority != 0 {
         said.push(("Priority", step.priority.to_string()));
     }

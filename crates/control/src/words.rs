@@ -82,9 +82,13 @@ impl<'a> Names<'a> {
         self.present.called(id).or_else(new).unwrap_or_else(|| id.to_string())
     }
 
+    /// Many begin with how many they are: who sees the beginning alone must not take it for one node.
     fn some_nodes(&self, nodes: &BTreeSet<NodeId>) -> String {
-        let first: Vec<String> = nodes.iter().take(NAMED).map(|node| self.node(*node)).collect();
-        first_of(&first, nodes.len())
+        let called = in_order(nodes.iter().map(|node| self.node(*node)));
+        match called.len() {
+            0..=NAMED => some_of(&called),
+            all => format!("{} ({})", count(all, "node"), some_of(&called)),
+        }
     }
 
     /// What two edits disagree about.
@@ -209,6 +213,15 @@ pub(crate) fn count(n: usize, one: &str) -> String {
     }
 }
 
+/// `90 s`, `5 min`, `1 h`: in the largest unit that says it whole.
+pub(crate) fn lasting(seconds: impl Into<i64>) -> String {
+    match seconds.into() {
+        whole if whole > 0 && whole % 3600 == 0 => format!("{} h", whole / 3600),
+        whole if whole > 0 && whole % 60 == 0 => format!("{} min", whole / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
 /// `One noderole waits`, `3 noderoles wait`.
 pub(crate) fn wait(n: usize) -> String {
     if n == 1 { "One noderole waits".into() } else { format!("{n} noderoles wait") }
@@ -224,6 +237,26 @@ pub(crate) fn policy(policy: &Policy) -> String {
 /// A text that ends like a sentence.
 pub(crate) fn sentence(text: &str) -> String {
     if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
+}
+
+/// Names as people count: `n2` before `n10`.
+pub(crate) fn in_order(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut names: Vec<String> = names.into_iter().collect();
+    names.sort_by_cached_key(|name| (pieces(name), name.clone()));
+    names
+}
+
+/// Each text in a name with the number behind it: how many digits that has without zeros in front, and these.
+fn pieces(name: &str) -> Vec<(String, usize, String)> {
+    let (mut pieces, mut rest) = (Vec::new(), name);
+    while !rest.is_empty() {
+        let (text, behind) = rest.split_at(rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len()));
+        let (digits, behind) = behind.split_at(behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len()));
+        let number = digits.trim_start_matches('0');
+        pieces.push((text.to_owned(), number.len(), number.to_owned()));
+        rest = behind;
+    }
+    pieces
 }
 
 /// `a`, `a and b`, `a, b and 3 more`.
@@ -282,5 +315,24 @@ mod tests {
         assert_eq!(some_of(&names(2)), "n1 and n2");
         assert_eq!(some_of(&names(3)), "n1, n2 and n3");
         assert_eq!(some_of(&names(5)), "n1, n2 and 3 more");
+    }
+
+    #[test]
+    fn how_long_something_may_take_is_said_whole() {
+        let said =
+            [(0, "0 s"), (45, "45 s"), (60, "1 min"), (90, "90 s"), (300, "5 min"), (3600, "1 h"), (5400, "90 min")];
+        for (seconds, said) in said {
+            assert_eq!(lasting(seconds), said);
+        }
+    }
+
+    #[test]
+    fn names_stand_as_people_count() {
+        let ordered = |names: &[&str]| in_order(names.iter().map(|name| (*name).to_owned()));
+        assert_eq!(ordered(&["n10", "n2", "m3", "n1", "n02"]), ["m3", "n1", "n02", "n2", "n10"]);
+        assert_eq!(ordered(&["r2-n1", "r1-n12", "r1-n3", "r1", ""]), ["", "r1", "r1-n3", "r1-n12", "r2-n1"]);
+        // Longer than any machine's number.
+        let (nines, more) = ("n99999999999999999999999", "n100000000000000000000000");
+        assert_eq!(ordered(&[more, nines]), [nines, more]);
     }
 }

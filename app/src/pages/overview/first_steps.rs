@@ -35,7 +35,7 @@ fn five(told: &Told) -> [Step; 5] {
         Step {
             done: told.edited,
             title: "Drag a node onto a role",
-            how: "Press Propose changes on the board, then drag a node from the tray onto a role; or select it and press Bind to….",
+            how: "Press Propose changes on the board, then drag a node from the tray onto a role; or select it and press “Bind to…”.",
             place: board.clone(),
         },
         Step {

@@ -105,7 +105,7 @@ pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
             0 => view! { "opened all " <b class="num">{all}</b> {if all == 1 { " card " } else { " cards " }} {of} }
                 .into_any(),
             _ => {
-                view! { "opened " <b class="num">{seen}</b> " of " <b class="num">{all}</b> " cards " {of} }.into_any()
+                view! { "opened " <b class="num">{seen}</b> " of " <b class="num">{all}</b> {if all == 1 { " card " } else { " cards " }} {of} }.into_any()
             }
         }
     };
@@ -175,7 +175,8 @@ pub(super) fn fold(marks: Option<Marks>, card: Vec<Anchor>, rows: usize, open: b
             unfold(&card_of(&details));
         }
     });
-    let label = if rows == 1 { "One change".to_owned() } else { format!("{rows} changes") };
+    // What the review counts are roles, barclamps and noderoles; one of them may have several lines here.
+    let label = if rows == 1 { "One line".to_owned() } else { format!("{rows} lines") };
     view! {
         <details class="fold" node_ref=details open=open>
             <summary>{label}</summary>

@@ -146,7 +146,7 @@ async fn lists_are_edits_like_others_and_cost_what_they_name() {
     let (proposal, version) = house.propose(&house.ada, "web", vec![all]).await;
     let said = details(&house, "proposal.edit").await;
     let said = said[0]["edits"][0].as_str().unwrap();
-    assert!(said.starts_with("bind n") && said.ends_with("and 2 more to app in web"), "{said}");
+    assert_eq!(said, "bind 4 nodes (n1, n2 and 2 more) to app in web");
     let id = house.control.submit(&house.ada, proposal, version, "all of them".into()).await.unwrap();
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
