@@ -203,7 +203,7 @@ const TOKEN: &str =
 const FROM: &str = "token t JOIN person p ON p.id = t.person_id LEFT JOIN deployment d ON d.id = t.deployment_id
     LEFT JOIN person by ON by.id = t.created_by";
 
-/// A person's tokens, those first that hold, or will again when their person is let in again.
+/// A person's tokens, those first that are neither over nor taken back.
 ///
 /// # Errors
 /// When the database does not answer.
