@@ -12,6 +12,14 @@ impl House {
         request.headers_mut().insert("idempotency-key", key.parse().expect("a value"));
         self.ask(request).await
     }
+
+    /// Where tokens of a new machine are made.
+    async fn tokens_of_a_machine(&self, cookie: &str) -> String {
+        let host_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+        let ssh = json!({"addresses": ["10.0.3.7"], "key": "deploy/ssh", "host_key": host_key});
+        let made = self.tell(NODES, cookie, json!({"fqdn": "m1.rack1.example.com", "ssh": ssh})).await.json();
+        format!("{NODES}/{}/tokens", made["node"].as_str().expect("an id"))
+    }
 }
 
 fn node(name: &str) -> Value {
@@ -102,26 +110,22 @@ async fn another_version_or_another_token_is_another_request() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    let send = async |version: Option<&str>, token: Option<&str>| {
-        let mut request =
-            house.post_json("/api/v1/deployments/web/hold", &ada, r#"{"held": true, "reason": "a while"}"#);
-        let headers = request.headers_mut();
-        headers.insert("idempotency-key", "one".parse().expect("a value"));
-        if let Some(version) = version {
-            headers.insert(header::IF_MATCH, version.parse().expect("a value"));
-        }
-        if let Some(token) = token {
-            headers.insert(header::AUTHORIZATION, format!("Bearer {token}").parse().expect("a value"));
-        }
+    let path = house.tokens_of_a_machine(&ada).await;
+    let send = async |name: header::HeaderName, value: &str| {
+        let mut request = house.post_json(&path, &ada, r#"{"name": "a sensor"}"#);
+        request.headers_mut().insert("idempotency-key", "one".parse().expect("a value"));
+        request.headers_mut().insert(name, value.parse().expect("a value"));
         house.ask(request).await
     };
-    send(None, None).await.json();
-    assert_eq!(send(None, None).await.header("idempotency-replayed"), "true");
-    let other = send(Some("\"3\""), None).await;
-    assert_eq!((other.status.as_u16(), other.problem()["code"].as_str()), (422, Some("key_of_another")));
-    let made = house.tell("/api/v1/tokens", &ada, json!({"name": "ci", "scopes": ["operator"]})).await.json();
-    let by_token = send(None, made["token"].as_str()).await;
-    assert_eq!((by_token.status.as_u16(), by_token.problem()["code"].as_str()), (422, Some("key_of_another")));
+    let (any, agent) = ("*", header::USER_AGENT);
+    assert_eq!(send(agent.clone(), any).await.status, StatusCode::CREATED);
+    let code = |answer: Answer| (answer.status.as_u16(), answer.problem()["code"].as_str().map(str::to_owned));
+    assert_eq!(code(send(agent, any).await), (409, Some("shown_once".into())), "another program, the same request");
+    let another = (422, Some("key_of_another".to_owned()));
+    assert_eq!(code(send(header::IF_MATCH, "\"3\"").await), another);
+    let token = house.tell("/api/v1/tokens", &ada, json!({"name": "ci", "scopes": ["operator"]})).await.json();
+    let bearer = format!("Bearer {}", token["token"].as_str().expect("it is shown"));
+    assert_eq!(code(send(header::AUTHORIZATION, &bearer).await), another);
 }
 
 /// What takes longer than a claim holds is not begun a second time beside it.
@@ -146,17 +150,7 @@ async fn what_is_shown_once_is_kept_nowhere() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    let node = house
-        .tell(
-            NODES,
-            &ada,
-            json!({"fqdn": "m1.rack1.example.com", "ssh": {
-                "addresses": ["10.0.3.7"], "key": "deploy/ssh",
-                "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",
-            }}),
-        )
-        .await;
-    let path = format!("/api/v1/nodes/{}/tokens", node.json()["node"].as_str().expect("an id"));
+    let path = house.tokens_of_a_machine(&ada).await;
     let made = house.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;
     let token = made.json()["token"].as_str().expect("a token").to_owned();
     let again = house.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;

@@ -453,11 +453,19 @@ impl World {
             request = request.header(*name, value);
         }
         request = request.header("x-gantry", "1");
-        // What has no version refuses it before it looks who asks.
-        if row.method == Method::PATCH && row.path == "/api/v1/nodes/{id}" {
-            let sql = "SELECT version FROM node WHERE id = $1::text::uuid";
-            let version = sqlx::query_scalar::<_, i32>(sql).bind(&self.places[place]["node"]);
-            let version = version.fetch_one(self.house.db.owner()).await.expect("a node");
+        // What has no version is refused whoever asks.
+        let versioned = match (&row.method, row.path) {
+            (&Method::PATCH, "/api/v1/nodes/{id}") => {
+                Some(("node", "SELECT version FROM node WHERE id = $1::text::uuid"))
+            }
+            (&Method::PATCH, "/api/v1/people/{id}/grants") => {
+                Some(("victim", "SELECT grants_version FROM person WHERE id = $1::text::uuid"))
+            }
+            _ => None,
+        };
+        if let Some((of, sql)) = versioned {
+            let version = sqlx::query_scalar::<_, i32>(sql).bind(&self.places[place][of]);
+            let version = version.fetch_one(self.house.db.owner()).await.expect("a version");
             request = request.header(header::IF_MATCH, format!("\"{version}\""));
         }
         let body = match &row.body {

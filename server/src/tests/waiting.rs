@@ -64,7 +64,7 @@ async fn a_step_says_why_not_yet_until_it_runs() {
     house.tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"})).await.json();
     says(&house, &ada, "held", "xecution is switched off").await;
     house.tell("/api/v1/deployments/web/hold", &ada, json!({"held": false, "reason": "done"})).await.json();
-    says(&house, &ada, "paused", "switch it on").await;
+    says(&house, &ada, "paused", "an operator switches it on").await;
     assert_eq!(way_of_web(&house, &ada).await, "stuck", "off");
     house.tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"})).await.json();
 
