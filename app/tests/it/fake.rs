@@ -1239,7 +1239,7 @@ impl Console for Fake {
         let fits = |run: &&RunSummary| wanted.state.is_empty() || word(run) == wanted.state;
         self.read(|world| RunPage {
             runs: world.runs.iter().filter(fits).cloned().collect(),
-            next: Some(Cursor::from("1000".to_owned())),
+            next: (!world.runs.is_empty()).then(|| Cursor::from("1000".to_owned())),
         })
     }
     async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem> {
