@@ -143,7 +143,8 @@ async fn a_node_s_page_says_each_change_on_the_version_that_is_shown() {
     let lines = [
         format!("-H 'If-Match: \"{version}\"' -X PUT --json"),
         format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/availability\""),
-        format!("gantry node edit {id} --description TEXT"),
+        format!("gantry node out {id} --reason WHY --version {version}"),
+        format!("gantry node edit {id} --description TEXT --version {version}"),
         format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/proposals\""),
         format!("gantry node token make {id} --name NAME --days 90"),
     ];

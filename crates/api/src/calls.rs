@@ -157,6 +157,11 @@ impl Call {
         }
     }
 
+    /// The version that is on the page: a command that names it is refused where the page's button would be.
+    fn version(self, version: i32) -> Self {
+        self.option("version", &version.to_string())
+    }
+
     /// The last word, whatever it begins with.
     fn last(self, word: &str) -> Self {
         let call = if word.starts_with('-') { self.word("--") } else { self };

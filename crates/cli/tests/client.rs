@@ -324,6 +324,42 @@ async fn what_others_shaped_is_joined_only_when_that_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_decided_on_a_version_of_a_node_is_refused_on_another() {
+    let house = House::new().await;
+    let version = |node: &str| house.gantry(&["node", "show", node, "--json"]).json()["version"].to_string();
+    let old = version("n1");
+    house.gantry(&["node", "edit", "n1", "--description", "first rack", "--version", &old]).ok();
+    let new = version("n1");
+    assert_ne!(old, new);
+    for words in [
+        &["node", "edit", "n1", "--description", "other rack"][..],
+        &["node", "out", "n1", "--reason", "disks"],
+        &["node", "token", "make", "n1", "--name", "agent"],
+    ] {
+        let refused = house.gantry(&[words, &["--version", &old, "--json"]].concat()).no(5, "");
+        assert_eq!(serde_json::from_str::<Value>(&refused.err).unwrap()["status"], 412, "{words:?}");
+    }
+    house.gantry(&["node", "out", "n1", "--reason", "disks", "--version", &new]).ok();
+    house.gantry(&["node", "in", "n1", "--reason", "done", "--version", &version("n1")]).ok();
+    // Without one it is whatever is newest.
+    house.gantry(&["node", "edit", "n1", "--description", "other rack"]).ok();
+    let made = house.gantry(&["node", "token", "make", "n1", "--name", "agent", "--json"]).json();
+    let token = made["id"].as_str().unwrap();
+    let revoke = ["node", "token", "revoke", "n1", token, "--version"];
+    house.gantry(&[&revoke[..], &[old.as_str()]].concat()).no(5, "");
+    assert!(house.gantry(&["node", "token", "list", "n1"]).ok().contains("agent"));
+    house.gantry(&[&revoke[..], &[version("n1").as_str()]].concat()).ok();
+    let listed = house.gantry(&["node", "token", "list", "n1", "--json"]).json();
+    assert_eq!((listed[0]["id"].as_str(), &listed[0]["holds"]), (Some(token), &json!(false)), "{listed}");
+
+    let root = house.home.path().join("nodes/n4").to_string_lossy().into_owned();
+    house.gantry(&["node", "add", "n4.house.example.com", "--root", &root]).ok();
+    house.gantry(&["node", "remove", "n4", "--version", "99"]).no(5, "look at it again");
+    house.gantry(&["node", "remove", "n4", "--version", &version("n4")]).ok();
+    house.gantry(&["node", "show", "n4"]).no(4, "there is no node n4");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_several_documents_each_is_told_and_what_is_refused_leaves_nothing_open() {
     let house = House::new().await;
     let first = house.file("first.yaml", "deployment: web\nbindings: {app: [n1]}\n");
@@ -419,6 +455,8 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
         &["deployment", "show", "web"],
         &["node", "show", "n1"],
         &["node", "token", "list", "n1"],
+        &["role", "show", "app"],
+        &["role", "graph"],
         &["api", "GET", "/nodes?filter=n1"],
         &["exit-codes"],
         &["completions", "zsh"],
@@ -438,9 +476,18 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     let other = house.file("other.jsonl", "{}\n");
     house.gantry(&["audit", "verify", &other]).no(1, "does not hold");
 
-    let mut command = house.command(&["deployment", "list", "--watch", "--json"]);
-    let mut child = Worker(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    let watch = |words: &[&str]| {
+        let mut command = house.command(words);
+        let mut child = Worker(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        (child, lines)
+    };
+    let (_tokens, mut lines) = watch(&["node", "token", "list", "n1", "--watch", "--json"]);
+    assert_eq!(lines.next().unwrap().unwrap(), "[]");
+    house.gantry(&["node", "token", "make", "n1", "--name", "agent"]).ok();
+    assert!(lines.next().unwrap().unwrap().contains("\"agent\""));
+
+    let (_deployments, mut lines) = watch(&["deployment", "list", "--watch", "--json"]);
     let open = |line: String| {
         let all: Value = serde_json::from_str(&line).unwrap();
         all["deployments"].as_array().unwrap().iter().filter(|one| !one["proposal"].is_null()).count()

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use api::catalog::{RoleGraph, RoleTie};
 use clap::{Args, Subcommand};
 use engine::ids::RunId;
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
@@ -16,9 +17,9 @@ use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
 use crate::names;
 use crate::pages;
-use crate::paper::{Table, moment, note, outline, plain, said};
-use crate::plans::Because;
-use crate::server::{With, taken, understood};
+use crate::paper::{Paper, Table, moment, note, outline, plain, said};
+use crate::plans::{Because, OnVersion};
+use crate::server::{With, taken};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Node {
@@ -58,6 +59,8 @@ pub(crate) enum Node {
         node: String,
         #[command(flatten)]
         because: Because,
+        #[command(flatten)]
+        on: OnVersion,
     },
     /// Bring it back into service
     In {
@@ -65,11 +68,15 @@ pub(crate) enum Node {
         node: String,
         #[command(flatten)]
         because: Because,
+        #[command(flatten)]
+        on: OnVersion,
     },
     /// Take out the record of a node that no target speaks of
     Remove {
         /// The node: its whole name, the first label of it where only one has that, or its id
         node: String,
+        #[command(flatten)]
+        on: OnVersion,
     },
     /// What workers saw of it, newest first
     Looks {
@@ -92,10 +99,12 @@ pub(crate) enum Node {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeToken {
-    /// The tokens of a node
+    /// The tokens of a node, those that hold first, at most 50
     List {
         /// The node: its whole name, the first label of it where only one has that, or its id
         node: String,
+        #[command(flatten)]
+        again: Again,
     },
     /// Make one; it is shown this once
     Make {
@@ -107,6 +116,8 @@ pub(crate) enum NodeToken {
         /// For how many days it holds
         #[arg(long, default_value_t = api::limits::USUAL_TOKEN_DAYS)]
         days: u32,
+        #[command(flatten)]
+        on: OnVersion,
     },
     /// Take one back
     Revoke {
@@ -114,6 +125,8 @@ pub(crate) enum NodeToken {
         node: String,
         /// The token's id, as the list of its node has it
         token: uuid::Uuid,
+        #[command(flatten)]
+        on: OnVersion,
     },
 }
 
@@ -194,6 +207,8 @@ pub(crate) struct Edit {
     /// Why; asked for where it is to be reached otherwise
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    #[command(flatten)]
+    on: OnVersion,
 }
 
 impl Edit {
@@ -232,8 +247,9 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
     let Client { server, paper } = client;
     // Names as people write them; the server itself knows whole names and ids only.
     let place = |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
-    let available = |node: &str, available: bool, reason: &str, told: &str| {
-        let with = With { body: Some(json!({"available": available, "reason": reason})), ..With::default() };
+    let available = |node: &str, available: bool, because: &Because, on: OnVersion, told: &str| {
+        let body = json!({"available": available, "reason": because.reason});
+        let with = With { body: Some(body), if_match: on.tag(), accept: None };
         let answer = server.ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?.read()?;
         paper.either(&answer, &format!("{node} {told}."))
     };
@@ -257,8 +273,11 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         }
         Node::Edit(edit) => {
             let (place, change) = (place(&edit.node)?, edit.change()?);
-            let seen = server.ask(&Method::GET, &place, &With::default())?.etag;
-            let with = With { body: Some(change), if_match: seen, accept: None };
+            let on = match edit.on.tag() {
+                None => server.ask(&Method::GET, &place, &With::default())?.etag,
+                said => said,
+            };
+            let with = With { body: Some(change), if_match: on, accept: None };
             let answer: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
             paper.either(&answer, &format!("{} is at version {}.", edit.node, said(&answer["version"])))
         }
@@ -266,10 +285,11 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             let answer = server.post(&format!("{}/proposals", place(node)?), json!({}))?;
             paper.either(&answer, &format!("Proposal {} is open on {node}.", said(&answer["proposal"])))
         }
-        Node::Out { node, because } => available(node, false, &because.reason, "is out of service"),
-        Node::In { node, because } => available(node, true, &because.reason, "is in service"),
-        Node::Remove { node } => {
-            let answer = server.ask(&Method::DELETE, &place(node)?, &With::default())?.read()?;
+        Node::Out { node, because, on } => available(node, false, because, *on, "is out of service"),
+        Node::In { node, because, on } => available(node, true, because, *on, "is in service"),
+        Node::Remove { node, on } => {
+            let with = With { if_match: on.tag(), ..With::default() };
+            let answer = server.ask(&Method::DELETE, &place(node)?, &with)?.read()?;
             paper.either(&answer, &format!("The record of {node} is taken out."))
         }
         Node::Looks { node, much } => {
@@ -286,39 +306,41 @@ fn node_token(client: &Client, command: &NodeToken) -> Outcome {
     let Client { server, paper } = client;
     let place = |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
     match command {
-        NodeToken::List { node } => {
-            let tokens = taken(&mut server.get(&place(node)?)?, "tokens");
-            if paper.json {
-                return paper.json(&tokens);
-            }
-            let tokens = tokens.as_array().cloned().unwrap_or_default();
-            if tokens.is_empty() {
-                return paper.line("It has no token.");
-            }
-            let mut table = Table::new(["ID", "NAME", "HOLDS", "EXPIRES", "USED", "BY"]);
-            for token in &tokens {
-                let word = |word: &str| said(&token[word]);
-                table.row([
-                    word("id"),
-                    word("name"),
-                    word("holds"),
-                    moment(&token["expires"]),
-                    moment(&token["used"]),
-                    word("by"),
-                ]);
-            }
-            paper.write(&table.text(*paper))
+        NodeToken::List { node, again } => {
+            let place = place(node)?;
+            client.show(*again, || Ok(taken(&mut server.get(&place)?, "tokens")), node_tokens)
         }
-        NodeToken::Make { node, name, days } => {
-            let answer = server.post(&format!("{}/tokens", place(node)?), json!({"name": name, "days": days}))?;
+        NodeToken::Make { node, name, days, on } => {
+            let with = With { body: Some(json!({"name": name, "days": days})), if_match: on.tag(), accept: None };
+            let answer: Value = server.ask(&Method::POST, &format!("{}/tokens", place(node)?), &with)?.read()?;
             shown_once(client, &answer)
         }
-        NodeToken::Revoke { node, token } => {
-            let answer =
-                server.ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &With::default())?.read()?;
+        NodeToken::Revoke { node, token, on } => {
+            let with = With { if_match: on.tag(), ..With::default() };
+            let answer = server.ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &with)?.read()?;
             paper.either(&answer, &format!("Token {token} is taken back."))
         }
     }
+}
+
+fn node_tokens(tokens: &Value, paper: Paper) -> String {
+    let tokens = tokens.as_array().map(Vec::as_slice).unwrap_or_default();
+    if tokens.is_empty() {
+        return "It has no token.\n".to_owned();
+    }
+    let mut table = Table::new(["ID", "NAME", "HOLDS", "EXPIRES", "USED", "BY"]);
+    for token in tokens {
+        let word = |word: &str| said(&token[word]);
+        table.row([
+            word("id"),
+            word("name"),
+            word("holds"),
+            moment(&token["expires"]),
+            moment(&token["used"]),
+            word("by"),
+        ]);
+    }
+    table.text(paper)
 }
 
 /// A token that was made: itself on the answer, and what to know of it beside that.
@@ -545,6 +567,8 @@ pub(crate) enum Role {
         /// Of this barclamp, where several have one of that name
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
+        #[command(flatten)]
+        again: Again,
     },
     /// Which role comes before which, and why
     Graph {
@@ -554,6 +578,8 @@ pub(crate) enum Role {
         /// This role, all that it builds on, and all that builds on it
         #[arg(long, value_name = "NAME", conflicts_with = "barclamp")]
         role: Option<String>,
+        #[command(flatten)]
+        again: Again,
     },
 }
 
@@ -562,26 +588,24 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
         Role::List { filter, barclamp, much } => {
             client.list(&lists::roles(), &Query::default().with("filter", filter).with("barclamp", barclamp), much)
         }
-        Role::Show { role, barclamp } => {
+        Role::Show { role, barclamp, again } => {
             let place = Query::default().with("barclamp", barclamp).behind(&format!("/roles/{}", part(role)));
-            let answer = client.server.get(&place)?;
-            client.paper.either(&answer, pages::role(&answer, client.paper).trim_end())
+            client.show(*again, || client.server.get(&place), pages::role)
         }
-        Role::Graph { barclamp, role } => {
-            let query = Query::default().with("barclamp", barclamp).with("role", role);
-            let answer = client.server.get(&query.behind("/catalog/graph"))?;
-            let graph: RoleGraph = understood(&answer, "no graph of roles")?;
-            client.paper.either(&answer, &role_ties(&graph))
+        Role::Graph { barclamp, role, again } => {
+            let place = Query::default().with("barclamp", barclamp).with("role", role).behind("/catalog/graph");
+            client.show(*again, || client.server.get(&place), |answer, _| role_ties(answer))
         }
     }
 }
 
 /// A line for each role with those that come before it.
-fn role_ties(graph: &RoleGraph) -> String {
+fn role_ties(answer: &Value) -> String {
+    let Ok(graph) = RoleGraph::deserialize(answer) else { return outline(answer) };
     if graph.roles.is_empty() {
         return match graph.count {
-            0 => "No role is like that.".to_owned(),
-            count => format!("{count} roles are too many to be told at once: name a --barclamp or a --role."),
+            0 => "No role is like that.\n".to_owned(),
+            count => format!("{count} roles are too many to be told at once: name a --barclamp or a --role.\n"),
         };
     }
     let name = |at: usize| graph.roles.get(at).map(|role| role.name.as_str()).unwrap_or_default();
@@ -596,8 +620,7 @@ fn role_ties(graph: &RoleGraph) -> String {
             .collect();
         if words.is_empty() { String::new() } else { format!(" after {}", words.join(", ")) }
     };
-    let lines: Vec<String> = (0..graph.roles.len()).map(|at| format!("{}{}", name(at), before(at))).collect();
-    lines.join("\n")
+    (0..graph.roles.len()).map(|at| format!("{}{}\n", name(at), before(at))).collect()
 }
 
 #[derive(Debug, Subcommand)]

@@ -11,10 +11,11 @@ use uuid::Uuid;
 use crate::address::{Query, part};
 use crate::contexts::{Contexts, Key, usual_place};
 use crate::exit::{Failure, Outcome};
-use crate::lists::{self, Client, Much};
+use crate::lists::{self, Again, Client, Much};
 use crate::machines::shown_once;
 use crate::names;
 use crate::paper::{note, outline, said};
+use crate::plans::OnVersion;
 use crate::server::With;
 
 #[derive(Debug, Subcommand)]
@@ -37,6 +38,8 @@ pub(crate) enum Person {
     Show {
         /// Their name
         name: String,
+        #[command(flatten)]
+        again: Again,
     },
     /// Add a person, who gets a one-time link
     Add {
@@ -51,6 +54,8 @@ pub(crate) enum Person {
         name: String,
         #[command(flatten)]
         grants: AllGrants,
+        #[command(flatten)]
+        on: OnVersion,
     },
     /// Keep somebody out from now on
     Disable {
@@ -143,20 +148,20 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
             &Query::default().with("filter", filter).with("kind", kind).with("disabled", disabled),
             much,
         ),
-        Person::Show { name } => {
-            let answer = server.get(&place(name)?)?;
-            paper.either(&answer, outline(&answer).trim_end())
+        Person::Show { name, again } => {
+            let place = place(name)?;
+            client.show(*again, || server.get(&place), |answer, _| outline(answer))
         }
         Person::Add { name, grants } => {
             let answer = server.post("/people", json!({"name": name, "kind": "human", "grants": grants.json()}))?;
             link_told(client, name, &answer, &answer["link"])
         }
-        Person::Grant { name, grants } => {
+        Person::Grant { name, grants, on } => {
             let place = place(name)?;
             let seen = server.ask(&Method::GET, &place, &With::default())?;
             let before: Value = seen.read()?;
             let body = json!({"grants": grants_of(&grants.may)});
-            let with = With { body: Some(body), if_match: seen.etag, accept: None };
+            let with = With { body: Some(body), if_match: on.tag().or(seen.etag), accept: None };
             let answer: Value = server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
             paper.either(&answer, &told(name, &granted(&before), &granted(&answer)))
         }

@@ -255,9 +255,16 @@ pub(crate) enum Proposal {
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OnVersion {
-    /// The version that it was decided on (gantry proposal show): refused if there is a newer one. Without it, on whatever is newest
+    /// The version that it was decided on, as show has it: refused if there is a newer one. Without it, on whatever is newest
     #[arg(long, value_name = "N")]
     version: Option<i32>,
+}
+
+impl OnVersion {
+    /// As the header of a request says it; nothing, where none was said.
+    pub(crate) fn tag(self) -> Option<String> {
+        self.version.map(|version| format!("\"{version}\""))
+    }
 }
 
 #[derive(Debug, Args)]

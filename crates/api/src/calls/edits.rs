@@ -21,7 +21,7 @@ pub fn propose_on_node(node: NodeId) -> Call {
 pub fn edit(proposal: ProposalId, version: i32, edits: &[Edit]) -> Call {
     let call = Call::post(format!("/proposals/{proposal}/edits")).json(json!({ "version": version, "edits": edits }));
     let call = call.words(["proposal", "edit"]).word(proposal.to_string()).option("file", "-");
-    let call = at(call, version);
+    let call = call.version(version);
     Call { input: Some(json!(edits)), ..call }
 }
 
@@ -72,12 +72,7 @@ fn on_version(proposal: ProposalId, version: i32, what: &str) -> Call {
         .json(json!({ "version": version }))
         .words(["proposal", what])
         .word(proposal.to_string());
-    at(call, version)
-}
-
-/// The version that is on the page: a command that names it is refused where the page's button would be.
-fn at(call: Call, version: i32) -> Call {
-    call.option("version", &version.to_string())
+    call.version(version)
 }
 
 /// Takes the last edit back.
@@ -102,5 +97,5 @@ pub fn submit(proposal: ProposalId, version: i32, title: &str) -> Call {
         .words(["proposal", "submit"])
         .word(proposal.to_string())
         .option("title", title);
-    at(call, version)
+    call.version(version)
 }

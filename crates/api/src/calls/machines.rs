@@ -100,7 +100,7 @@ pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Ca
     let call = Call::new(Method::Patch, format!("/nodes/{node}")).on(version).json(change.into());
     let Some(words) = words else { return call };
     let call = call.words(["node", "edit"]).word(node.to_string());
-    words.into_iter().fold(call, |call, (name, value)| call.option(&name, &value))
+    words.into_iter().fold(call, |call, (name, value)| call.option(&name, &value)).version(version)
 }
 
 /// What is changed, as options. None: a part of it can be told by no option.
@@ -129,6 +129,7 @@ pub fn set_available(node: NodeId, version: i32, available: bool, reason: &str) 
         .words(["node", if available { "in" } else { "out" }])
         .word(node.to_string())
         .option("reason", reason)
+        .version(version)
 }
 
 /// Takes out the record of a node that no target speaks of.

@@ -35,6 +35,7 @@ pub fn change_grants(id: PersonId, version: i32, grants: &[Grant]) -> Call {
         .word(id.to_string())
         .options("may", grants.iter().map(may))
         .switch("nothing", grants.is_empty())
+        .version(version)
 }
 
 /// Keeps somebody out.

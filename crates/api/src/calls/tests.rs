@@ -167,6 +167,17 @@ fn a_request_that_must_say_its_version_does() {
 }
 
 #[test]
+fn a_command_names_the_version_that_its_request_names() {
+    for call in all().into_iter().filter(Call::names_version) {
+        let words = call.arguments();
+        let named = |word: &str| words.iter().position(|one| one == word).and_then(|at| words.get(at + 1)).cloned();
+        let by_option = named("--version").map(|version| format!("\"{version}\""));
+        let said = by_option.or_else(|| named("--if-match")).unwrap_or_else(|| panic!("{} names none", call.cli()));
+        assert!(call.curl().contains(&format!("If-Match: {said}")), "{} and {}", call.cli(), call.curl());
+    }
+}
+
+#[test]
 fn what_is_put_into_a_proposal_is_said_by_its_own_command_where_there_is_one() {
     use engine::cluster::NoderoleKey;
     use engine::ids::{DeploymentId, DeploymentName, NodeId, ProposalId, RoleName};
@@ -254,6 +265,7 @@ fn they_read_as_people_would_write_them() {
     let node = engine::ids::NodeId(uuid::Uuid::nil());
     assert_eq!(take_out_node(node).cli(), format!("gantry node remove {node}"));
     assert!(set_available(node, 4, true, "x").curl().contains("-H 'If-Match: \"4\"' -X PUT --json"));
+    assert_eq!(set_available(node, 4, true, "x").cli(), format!("gantry node in {node} --reason x --version 4"));
     let fields = json!({ "hints": { "rack": "it's 7" } }).as_object().cloned().expect("an object");
     assert_eq!(
         change_node(node, 4, fields).cli(),
