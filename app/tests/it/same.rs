@@ -70,7 +70,7 @@ async fn a_review_says_how_to_judge_and_to_commit_it() {
     says(&Fake::new(|_| {}), "/reviews/128?tab=discussion", &talk).await;
     let about = "{\"anchor\":\"policy#/approvals\",\"body\":\"TEXT\"}";
     says(&Fake::new(|_| {}), "/reviews/128?tab=discussion&about=policy%23%2Fapprovals", &[about]).await;
-    let graph = ["gantry api GET ", "/api/v1/submissions/128/graph?roles=app\""];
+    let graph = ["gantry review graph 128 --roles app", "/api/v1/submissions/128/graph?roles=app\""];
     says(&Fake::new(|_| {}), "/reviews/128?tab=graph&roles=app", &graph).await;
     // What is closed takes no verdict any more.
     let closed = Fake::new(|world| world.review.state = api::console::ReviewState::Discarded);
@@ -96,15 +96,15 @@ async fn lists_say_how_to_get_what_they_show() {
 #[tokio::test]
 async fn a_graph_s_page_says_how_to_get_what_it_shows() {
     let fake = Fake::new(|_| {});
-    says(
-        &fake,
-        "/graph/web",
-        &["gantry api GET /deployments/web/graph", "\"$GANTRY_SERVER/api/v1/deployments/web/graph\""],
-    )
-    .await;
+    says(&fake, "/graph/web", &["gantry deployment graph web", "\"$GANTRY_SERVER/api/v1/deployments/web/graph\""])
+        .await;
     // How a page looks is nothing that a program asks for.
     let path = "/graph/web?focus=web%3Aapp&way=up&steps=2&colour=wave&as=table&at=web%3Aapp";
-    says(&fake, path, &["/api/v1/deployments/web/graph?focus=web%3Aapp&way=up&steps=2\""]).await;
+    let lines = [
+        "gantry deployment graph web --focus web:app --way up --steps 2",
+        "/api/v1/deployments/web/graph?focus=web%3Aapp&way=up&steps=2\"",
+    ];
+    says(&fake, path, &lines).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@
 //! * [`lists`]: lists page by page, and looking again.
 //! * [`apply`]: from files and names to a proposal.
 //! * [`following`]: what takes long.
-//! * [`pages`]: what is much by itself, for people.
+//! * [`pages`]: what is much by itself, for people; [`graphs`]: what hangs together.
 //! * [`plans`], [`machines`], [`people`], [`overseeing`]: the resources.
 
 mod address;
@@ -22,6 +22,7 @@ mod contexts;
 mod declare;
 mod exit;
 mod following;
+mod graphs;
 mod lists;
 mod machines;
 mod manual;

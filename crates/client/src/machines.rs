@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use api::catalog::{RoleGraph, RoleTie};
+use api::catalog::{RoleGraph, RoleTie, RoleView};
 use clap::{Args, Subcommand};
+use engine::catalog::{Role as CatalogRole, Script};
 use engine::ids::RunId;
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
@@ -17,7 +18,7 @@ use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
 use crate::names;
 use crate::pages;
-use crate::paper::{Paper, Table, moment, note, outline, plain, said};
+use crate::paper::{Paper, Table, moment, note, outline, plain, plain_lines, said};
 use crate::plans::{Because, OnVersion};
 use crate::server::{With, taken};
 
@@ -570,6 +571,20 @@ pub(crate) enum Role {
         #[command(flatten)]
         again: Again,
     },
+    /// Print a script of a role, as the newest version of its barclamp has it; or any by its hash
+    Script {
+        /// The role's name
+        #[arg(required_unless_present = "hash")]
+        role: Option<String>,
+        /// The script's name, as gantry role show has it; it may be left out where the role has one alone
+        script: Option<String>,
+        /// Of this barclamp, where several have a role of that name
+        #[arg(long, value_name = "NAME")]
+        barclamp: Option<String>,
+        /// The script of this content instead, in whatever version it is
+        #[arg(long, value_name = "HASH", conflicts_with_all = ["role", "script", "barclamp"])]
+        hash: Option<String>,
+    },
     /// Which role comes before which, and why
     Graph {
         /// The roles of this barclamp and those one step around
@@ -592,10 +607,47 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
             let place = Query::default().with("barclamp", barclamp).behind(&format!("/roles/{}", part(role)));
             client.show(*again, || client.server.get(&place), pages::role)
         }
+        Role::Script { role, script, barclamp, hash } => {
+            let hash = match (hash, role) {
+                (Some(hash), _) => hash.clone(),
+                (None, role) => {
+                    let role = role.as_deref().unwrap_or_default();
+                    let place = Query::default().with("barclamp", barclamp).behind(&format!("/roles/{}", part(role)));
+                    let told: RoleView = client.server.read(&place)?;
+                    script_of(&told.role, script.as_deref())?.hash.to_string()
+                }
+            };
+            script_printed(client, &hash)
+        }
         Role::Graph { barclamp, role, again } => {
             let place = Query::default().with("barclamp", barclamp).with("role", role).behind("/catalog/graph");
             client.show(*again, || client.server.get(&place), |answer, _| role_ties(answer))
         }
+    }
+}
+
+/// A role's script of this name; without one the only one that it has.
+fn script_of<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r Script> {
+    let known = || role.scripts.iter().map(|script| script.name.as_str());
+    let all = || known().collect::<Vec<_>>().join(", ");
+    match (wanted, role.scripts.as_slice()) {
+        (_, []) => Err(Failure::Nothing(format!("{} has no script", role.name))),
+        (None, [only]) => Ok(only),
+        (None, _) => Err(Failure::Usage(format!("{} has several scripts, so name one of them: {}", role.name, all()))),
+        (Some(name), scripts) => scripts.iter().find(|script| script.name == name).ok_or_else(|| {
+            let near = names::near(name, known());
+            Failure::Nothing(format!("{} has no script {name}{near}\nIt has {}.", role.name, all()))
+        }),
+    }
+}
+
+/// A script as it is, but for what a terminal would obey.
+fn script_printed(client: &Client, hash: &str) -> Outcome {
+    let text = client.server.text(&format!("/scripts/{}", part(hash)))?;
+    match (client.paper.json, client.paper.is_terminal()) {
+        (true, _) => client.paper.json(&json!({"hash": hash, "text": text})),
+        (false, true) => client.paper.write(&plain_lines(&text)),
+        (false, false) => client.paper.write(&text),
     }
 }
 
@@ -798,6 +850,27 @@ mod tests {
         let answer = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "disappeared": [], "findings": ["demo.yml:1:1: note: x"]});
         let lines = imported(&answer);
         assert_eq!(lines, ["demo 2 (3e3390a7) was there already, with the same content.", "demo.yml:1:1: note: x"]);
+    }
+
+    #[test]
+    fn a_script_is_named_where_there_are_several() {
+        let role = |scripts: &[&str]| -> CatalogRole {
+            let hash = "5f".repeat(32);
+            let scripts: Vec<Value> = scripts.iter().map(|name| json!({"name": name, "hash": hash})).collect();
+            serde_json::from_value(json!({"name": "app", "barclamp": "demo", "jig": "script", "jig_class": "script",
+                "scripts": scripts}))
+            .unwrap()
+        };
+        let found = |scripts: &[&str], wanted: Option<&str>| {
+            script_of(&role(scripts), wanted).map(|script| script.name.clone()).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(found(&["10-a.sh"], None), Ok("10-a.sh".to_owned()));
+        assert_eq!(found(&["10-a.sh", "20-b.sh"], Some("20-b.sh")), Ok("20-b.sh".to_owned()));
+        let several = "app has several scripts, so name one of them: 10-a.sh, 20-b.sh";
+        assert_eq!(found(&["10-a.sh", "20-b.sh"], None), Err(several.to_owned()));
+        let unknown = "app has no script 10-b.sh; is 10-a.sh meant?\nIt has 10-a.sh.";
+        assert_eq!(found(&["10-a.sh"], Some("10-b.sh")), Err(unknown.to_owned()));
+        assert_eq!(found(&[], None), Err("app has no script".to_owned()));
     }
 
     #[test]

@@ -205,10 +205,16 @@ pub(crate) fn noderole(server: &Server, text: &str) -> Outcome<NoderoleId> {
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
-    let form = || Failure::Usage(format!("{text} names no noderole: write NODE/ROLE, such as n1/app, or its id"));
+    let (node, key) = carried(server, text)?;
+    Ok(key.id(node))
+}
+
+/// What a node carries, or would: `NODE/ROLE` (`n1/app`, `n1/app/1`).
+pub(crate) fn carried(server: &Server, text: &str) -> Outcome<(NodeId, NoderoleKey)> {
+    let form = || Failure::Usage(format!("{text} names no noderole: write NODE/ROLE, such as n1/app"));
     let (node, key) = text.split_once('/').ok_or_else(form)?;
     let key: NoderoleKey = key.parse().map_err(|_| form())?;
-    Ok(key.id(self::node(server, node)?.id))
+    Ok((self::node(server, node)?.id, key))
 }
 
 /// Somebody by their name, or by their id.

@@ -10,7 +10,9 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use api::catalog::{Meant, RoleView};
-use api::console::{DataLayer, NoderoleRef, NoderoleView, RunState, RunSummary, RunView, TargetSummary};
+use api::console::{
+    DataLayer, DraftedNoderole, NoderoleRef, NoderoleView, RunState, RunSummary, RunView, TargetSummary,
+};
 use api::nodes::{Life, LookView, NodeView, Way};
 use api::overview::Overview;
 use api::waiting::WaitingPage;
@@ -292,6 +294,30 @@ pub(crate) fn noderole(answer: &Value, paper: Paper) -> String {
     text + &format!("Every value and where it comes from: gantry noderole data {}\n", told.id)
 }
 
+/// A noderole as an open proposal would have it.
+pub(crate) fn drafted(answer: &Value, paper: Paper) -> String {
+    let Ok(told) = DraftedNoderole::deserialize(answer) else { return outline(answer) };
+    let is = match (told.proposed, told.rerun) {
+        (true, _) => "only the proposal has it",
+        (false, true) => "it is there, and the proposal lets it run again",
+        (false, false) => "it is there",
+    };
+    let mut text = facts([
+        ("what", is.to_owned()),
+        ("its own data", told.data.to_string()),
+        ("where that says nothing", told.below.to_string()),
+    ]);
+    if !told.attribs.is_empty() {
+        let mut table = Table::new(["ATTRIBUTE", "PATH", "SCHEMA", "ABOUT"]);
+        for attrib in told.attribs {
+            let schema = attrib.schema.map(|schema| schema.to_string()).unwrap_or_default();
+            table.row([attrib.name, attrib.path, schema, attrib.description]);
+        }
+        text += &format!("\n{}", table.text(paper));
+    }
+    text
+}
+
 /// `proxy on n1 ACTIVE, app on n2 ERROR and 3 more`.
 fn steps_of(all: &[impl Borrow<NoderoleRef>]) -> String {
     let one = |step: &NoderoleRef| format!("{} on {} {}", step.role, step.fqdn, step.state.word());
@@ -490,6 +516,24 @@ mod tests {
         }
         assert!(text.ends_with("gantry role graph --role app\n") && !text.contains("conflicts"), "{text}");
         assert_eq!(role(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+    }
+
+    #[test]
+    fn a_drafted_noderole_is_told_with_what_its_role_expects() {
+        let mut view = json!({"data": {"port": 81}, "below": {"port": 80}, "proposed": false, "rerun": true,
+            "attribs": [{"name": "port", "path": "/port", "description": "Where it listens", "schema": {"type": "integer"}}]});
+        let text = drafted(&view, Paper::new(false));
+        for line in [
+            "the proposal lets it run again\n",
+            "  its own data             {\"port\":81}\n",
+            "  where that says nothing  {\"port\":80}\n",
+            "\nport       /port  {\"type\":\"integer\"}  Where it listens\n",
+        ] {
+            assert!(text.contains(line), "{line:?}: {text}");
+        }
+        view["proposed"] = json!(true);
+        assert!(drafted(&view, Paper::new(false)).contains("only the proposal has it"));
+        assert_eq!(drafted(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
     }
 
     #[test]

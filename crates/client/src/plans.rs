@@ -7,15 +7,17 @@ use engine::ids::{CommentId, OWN_NAME, ProposalId, SubmissionId, TargetNo};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use api::console::{Board, Comparison, Discussion, SinceLook};
+use api::console::{Board, Carriers, Comparison, Discussion, Opened, SinceLook};
 
 use crate::address::{Query, part};
 use crate::apply::edits_of;
 use crate::exit::{Failure, Outcome};
+use crate::graphs::{self, Graph};
 use crate::lists::{self, Again, Client, Much};
 use crate::names;
+use crate::pages;
 use crate::paper::{Paper, Table, many, moment_of, outline, plain, plain_lines, said, steps};
-use crate::server::{With, taken};
+use crate::server::{Server, With, taken};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Deployment {
@@ -34,6 +36,25 @@ pub(crate) enum Deployment {
     Show {
         /// The deployment's name
         name: String,
+        #[command(flatten)]
+        again: Again,
+    },
+    /// How its noderoles hang together, from what comes first to what waits for it
+    Graph {
+        /// The deployment's name
+        name: String,
+        #[command(flatten)]
+        wanted: Graph,
+    },
+    /// Every node that carries a role; the board has the first of many
+    Carriers {
+        /// The deployment's name
+        name: String,
+        /// The role's name
+        role: String,
+        /// Of this deployment above it, whose role it is
+        #[arg(long, value_name = "NAME")]
+        of_ancestor: Option<String>,
         #[command(flatten)]
         again: Again,
     },
@@ -98,6 +119,16 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             let path = format!("/deployments/{}/board", part(name));
             client.show(*again, || server.get(&path), board)
         }
+        Deployment::Graph { name, wanted } => {
+            names::deployment(server, name)?;
+            graphs::graph(client, &format!("/deployments/{}/graph", part(name)), wanted)
+        }
+        Deployment::Carriers { name, role, of_ancestor, again } => {
+            names::deployment(server, name)?;
+            let place = format!("/deployments/{}/carriers", part(name));
+            let query = Query::default().with("role", role.as_str()).with("of_ancestor", of_ancestor);
+            client.show(*again, || carriers(server, &place, &query), carriers_text)
+        }
         Deployment::Propose { name } => {
             let answer = post(name, "proposals", json!({}))?;
             paper.either(&answer, &format!("Proposal {} is open on {name}.", said(&answer["proposal"])))
@@ -125,6 +156,38 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             )
         }
     }
+}
+
+/// Everything that carries a role, however many pages that takes.
+fn carriers(server: &Server, place: &str, query: &Query) -> Outcome<Value> {
+    let mut whole: Carriers = server.read(&query.behind(place))?;
+    while whole.more > 0 {
+        let Some(last) = whole.chips.last().map(|chip| chip.noderole.to_string()) else { break };
+        let page: Carriers = server.read(&query.clone().with("after", last).behind(place))?;
+        // Who says that there are more and has none would be asked for ever.
+        whole.more = if page.chips.is_empty() { 0 } else { page.more };
+        whole.chips.extend(page.chips);
+    }
+    Ok(serde_json::to_value(&whole).unwrap_or_default())
+}
+
+fn carriers_text(value: &Value, paper: Paper) -> String {
+    let Ok(told) = serde_json::from_value::<Carriers>(value.clone()) else { return outline(value) };
+    if told.chips.is_empty() {
+        return "No node carries it there.\n".to_owned();
+    }
+    let mut table = Table::new(["NODE", "STATE", "BROUGHT BY", "ERROR", "NODEROLE"]);
+    for chip in told.chips {
+        let going = if chip.going { ", going" } else { "" };
+        table.row([
+            chip.fqdn,
+            format!("{}{going}", chip.state.word()),
+            chip.brought_by.unwrap_or_default(),
+            chip.error.unwrap_or_default(),
+            chip.noderole.to_string(),
+        ]);
+    }
+    table.text(paper)
 }
 
 /// A board for people. What this program does not know of an answer is outlined.
@@ -196,6 +259,15 @@ pub(crate) enum Proposal {
     Show {
         /// The proposal's number
         id: ProposalId,
+        #[command(flatten)]
+        again: Again,
+    },
+    /// The data of a noderole as it would be, the proposal's edits included
+    Noderole {
+        /// The proposal's number
+        id: ProposalId,
+        /// NODE/ROLE, such as n1/app
+        noderole: String,
         #[command(flatten)]
         again: Again,
     },
@@ -291,6 +363,12 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             client.list(&lists::proposals(), &query, much)
         }
         Proposal::Show { id, again } => client.show(*again, || server.get(&format!("/proposals/{id}")), draft),
+        Proposal::Noderole { id, noderole, again } => {
+            let (node, key) = names::carried(server, noderole)?;
+            let query = Query::default().with("node", node.to_string()).with("noderole", key.to_string());
+            let place = query.behind(&format!("/proposals/{id}/noderole"));
+            client.show(*again, || server.get(&place), pages::drafted)
+        }
         Proposal::Edit { id, edits, on } => {
             let answer = on_version(id, on, "edits", json!({"edits": edits_of(&edits.file)?}))?;
             paper.either(&answer, &format!("Proposal {id} is at version {}.", at(&answer)))
@@ -393,6 +471,26 @@ pub(crate) enum Review {
         /// The review's number
         id: SubmissionId,
     },
+    /// Say that you have looked at it: from then on since tells what differs from this version
+    Look {
+        /// The review's number
+        id: SubmissionId,
+    },
+    /// Which of its changes you have opened
+    Opened {
+        /// The review's number
+        id: SubmissionId,
+        /// Note that you have opened these: deployment/ID or node/ID
+        #[arg(value_name = "ANCHOR")]
+        anchors: Vec<String>,
+    },
+    /// What it changes, and one step around it, from what comes first to what waits for it
+    Graph {
+        /// The review's number
+        id: SubmissionId,
+        #[command(flatten)]
+        wanted: Graph,
+    },
     /// What would start, stop and wait once it is committed
     Consequences {
         /// The review's number
@@ -488,6 +586,19 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         Review::Show { id, again } => client.show(*again, || server.get(&format!("/submissions/{id}")), review_page),
         Review::Diff { id } => difference(client, &format!("/submissions/{id}/difference"), &Query::default()),
         Review::Since { id } => since(client, *id),
+        Review::Look { id } => {
+            let answer = server.post(&format!("/submissions/{id}/look"), json!({}))?;
+            paper.either(&answer, &format!("You have looked at review {id}. What differs later: gantry review since"))
+        }
+        Review::Opened { id, anchors } => {
+            let place = format!("/submissions/{id}/opened");
+            let answer = match anchors.as_slice() {
+                [] => server.get(&place)?,
+                anchors => server.post(&place, json!({"anchors": anchors}))?,
+            };
+            if paper.json { paper.json(&answer) } else { paper.write(&opened(&answer, *id)) }
+        }
+        Review::Graph { id, wanted } => graphs::graph(client, &format!("/submissions/{id}/graph"), wanted),
         Review::Consequences { id } => {
             let answer = server.get(&format!("/submissions/{id}/consequences"))?;
             if paper.json { paper.json(&answer) } else { paper.write(&consequences(&answer)) }
@@ -583,6 +694,18 @@ fn since(client: &Client, id: SubmissionId) -> Outcome {
         Some(before) => format!("Since review {before}:\n{}", outline(&answer["difference"]).trim_end()),
     };
     paper.either(&answer, &told)
+}
+
+/// Which changes somebody has opened, by the names that open them.
+fn opened(value: &Value, id: SubmissionId) -> String {
+    let Ok(told) = serde_json::from_value::<Opened>(value.clone()) else { return outline(value) };
+    let mut text = format!("You have opened {} of {}.\n", told.opened.len(), many(told.all, "change"));
+    text += &told.opened.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
+    if !told.outdated.is_empty() {
+        text += "These you opened when they were others:\n";
+        text += &told.outdated.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
+    }
+    text + &format!("All of them, with their ids: gantry review diff {id} --json\n")
 }
 
 fn lines_of(value: &Value) -> Vec<String> {
@@ -916,6 +1039,30 @@ mod tests {
         value["more_waves"] = json!(3);
         let text = consequences(&value);
         assert!(text.contains("In 5 waves:\n  At once: \n  Wave 1: \n  Wave 2: \n  and 3 waves more\n"), "{text}");
+    }
+
+    #[test]
+    fn what_was_opened_is_named_as_it_is_opened() {
+        let node = format!("node/{}", uuid::Uuid::from_u128(2));
+        let value = json!({"all": 2, "opened": [node], "outdated": []});
+        let all = "All of them, with their ids: gantry review diff 7 --json\n";
+        let text = opened(&value, SubmissionId(7));
+        assert_eq!(text, format!("You have opened 1 of 2 changes.\n  {node}\n{all}"));
+        let value = json!({"all": 1, "opened": [], "outdated": [node]});
+        let text = opened(&value, SubmissionId(7));
+        let before = "These you opened when they were others:\n";
+        assert_eq!(text, format!("You have opened 0 of 1 change.\n{before}  {node}\n{all}"));
+    }
+
+    #[test]
+    fn nodes_that_carry_a_role_are_told_with_what_becomes_of_them() {
+        let id = uuid::Uuid::nil();
+        let chip = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "brought_by": null,
+            "touched": false, "going": true, "alive": true, "error": null});
+        let text = carriers_text(&json!({"chips": [chip], "more": 0}), Paper::new(false));
+        assert!(text.contains("n1.demo  ACTIVE, going"), "{text}");
+        let none = carriers_text(&json!({"chips": [], "more": 0}), Paper::new(false));
+        assert_eq!(none, "No node carries it there.\n");
     }
 
     #[test]

@@ -8,16 +8,18 @@ use crate::console::GraphWish;
 
 /// A deployment's graph.
 pub fn graph(deployment: &DeploymentName, wish: &GraphWish) -> Call {
-    asked(format!("/deployments/{deployment}/graph"), wish)
+    asked(format!("/deployments/{deployment}/graph"), wish, ["deployment", "graph", deployment.as_str()])
 }
 
 /// The graph of what a review changes.
 pub fn review_graph(id: SubmissionId, wish: &GraphWish) -> Call {
-    asked(format!("/submissions/{id}/graph"), wish)
+    asked(format!("/submissions/{id}/graph"), wish, ["review", "graph", &id.to_string()])
 }
 
-fn asked(path: String, wish: &GraphWish) -> Call {
-    let words: Vec<String> =
-        wish.words().into_iter().map(|(word, said)| format!("{word}={}", encoded(&said))).collect();
-    Call::get(if words.is_empty() { path } else { format!("{path}?{}", words.join("&")) })
+/// The command takes the words of the address as options.
+fn asked(path: String, wish: &GraphWish, command: [&str; 3]) -> Call {
+    let wanted = wish.words();
+    let words: Vec<String> = wanted.iter().map(|(word, said)| format!("{word}={}", encoded(said))).collect();
+    let call = Call::get(if words.is_empty() { path } else { format!("{path}?{}", words.join("&")) });
+    wanted.iter().fold(call.words(command), |call, (word, said)| call.option(word, said))
 }

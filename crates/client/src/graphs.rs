@@ -1,0 +1,235 @@
+//! Graphs of noderoles: of a deployment, and of what a review changes.
+//!
+//! What is in one, what is folded into its role and what is marked is the server's to say, by the words of the page's address. Here a graph
+//! becomes a table that can be read from top to bottom: what waits stands below what it waits for. The key of a line is what the words
+//! `--focus`, `--from` and `--to` take.
+
+use clap::Args;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use api::console::{GraphEdge, GraphTrail, GraphVertex, GraphView, Look};
+
+use crate::address::Query;
+use crate::exit::Outcome;
+use crate::lists::{Again, Client};
+use crate::paper::{Paper, Table, many, outline, plain};
+
+/// Which part of a graph, and what is marked in it.
+#[derive(Debug, Args)]
+pub(crate) struct Graph {
+    /// The noderoles of these roles one by one; several by comma
+    #[arg(long, value_name = "ROLES")]
+    roles: Option<String>,
+    /// The noderoles of these nodes one by one, by whole or short names; several by comma
+    #[arg(long, value_name = "NODES")]
+    nodes: Option<String>,
+    /// Only this, what it waits for and what waits for it: by its key, which the graph has
+    #[arg(long, value_name = "KEY")]
+    focus: Option<String>,
+    /// Which of the two: up, what it waits for, or down, what waits for it
+    #[arg(long, value_parser = ["up", "down", "both"], requires = "focus")]
+    way: Option<String>,
+    /// Only what is at most so many edges away from it
+    #[arg(long, value_name = "N", requires = "focus", value_parser = clap::value_parser!(i64).range(1..))]
+    steps: Option<i64>,
+    /// Mark every way from this on, by its key
+    #[arg(long, value_name = "KEY")]
+    from: Option<String>,
+    /// The end of these ways, by its key
+    #[arg(long, value_name = "KEY", requires = "from")]
+    to: Option<String>,
+    /// Mark the longest way, by how many noderoles are on it or by how long their last runs took
+    #[arg(long, value_parser = ["count", "time"], conflicts_with = "from")]
+    longest: Option<String>,
+    /// What is marked alone, one by one
+    #[arg(long, value_parser = ["trail"])]
+    only: Option<String>,
+    /// Of a deployment: as it was meant at this target
+    #[arg(long, value_name = "N")]
+    target: Option<i64>,
+    #[command(flatten)]
+    again: Again,
+}
+
+impl Graph {
+    fn words(&self) -> Query {
+        Query::default()
+            .with("roles", &self.roles)
+            .with("nodes", &self.nodes)
+            .with("focus", &self.focus)
+            .with("way", &self.way)
+            .with("steps", self.steps)
+            .with("from", &self.from)
+            .with("to", &self.to)
+            .with("longest", &self.longest)
+            .with("only", &self.only)
+            .with("target", self.target)
+    }
+}
+
+/// The graph that is at a place of the server's.
+pub(crate) fn graph(client: &Client, place: &str, wanted: &Graph) -> Outcome {
+    let place = wanted.words().behind(place);
+    client.show(wanted.again, || client.server.get(&place), text)
+}
+
+fn text(answer: &Value, paper: Paper) -> String {
+    let Ok(told) = GraphView::deserialize(answer) else { return outline(answer) };
+    let then = told.target.map(|target| format!(", as target {target} meant it")).unwrap_or_default();
+    let mut text = format!(
+        "{} {}, {}, the last in wave {}{then}\n",
+        paper.heading(&format!("{}:", told.deployment)),
+        many(told.noderoles, "noderole"),
+        many(told.wires, "edge"),
+        told.waves
+    );
+    text += &told.cut.as_deref().map(|cut| format!("{}\n", plain(cut))).unwrap_or_default();
+    text += &told.trail.as_ref().map(trail).unwrap_or_default();
+    if told.vertices.is_empty() {
+        return text + "No noderole is like that.\n";
+    }
+    text + &table(&told).text(paper)
+}
+
+/// What is marked, and of the longest way each step of it.
+fn trail(trail: &GraphTrail) -> String {
+    let took = |took: Option<u64>| took.map(|ms| format!(", {ms} ms")).unwrap_or_default();
+    let steps = trail.way.iter().map(|step| format!("  {}{}\n", plain(&step.name), took(step.took)));
+    format!("{}\n{}", plain(&trail.said), steps.collect::<String>())
+}
+
+/// A line for each vertex, those of the first wave first.
+fn table(graph: &GraphView) -> Table {
+    let mut waits: Vec<Vec<String>> = vec![Vec::new(); graph.vertices.len()];
+    for edge in &graph.edges {
+        if let (Some(before), Some(waits)) = (graph.vertices.get(edge.from), waits.get_mut(edge.to)) {
+            waits.push(tie(edge, before));
+        }
+    }
+    let mut lines: Vec<(&GraphVertex, Vec<String>)> = graph.vertices.iter().zip(waits).collect();
+    lines.sort_by_key(|(vertex, _)| vertex.waves);
+    let mut table = Table::new(["WAVE", "MARKED", "WHAT", "DEPLOYMENT", "STATE", "WAITS FOR", "KEY"]);
+    for (vertex, waits) in lines {
+        table.row([
+            waves(vertex),
+            marked(vertex),
+            name(vertex),
+            vertex.deployment.to_string(),
+            looks(vertex),
+            waits.join(", "),
+            vertex.key.clone(),
+        ]);
+    }
+    table
+}
+
+/// `app on n1`; of a role that is folded with how many there are of it: `app (3)`.
+fn name(vertex: &GraphVertex) -> String {
+    match &vertex.one {
+        Some(one) => format!("{} on {}", vertex.role, one.short),
+        None => format!("{} ({})", vertex.role, vertex.members),
+    }
+}
+
+fn waves(vertex: &GraphVertex) -> String {
+    match vertex.waves {
+        None => String::new(),
+        Some((first, last)) if first == last => first.to_string(),
+        Some((first, last)) => format!("{first}-{last}"),
+    }
+}
+
+fn marked(vertex: &GraphVertex) -> String {
+    match (vertex.on_trail, &vertex.one) {
+        (0, _) => String::new(),
+        (_, Some(_)) => "yes".to_owned(),
+        (some, None) => format!("{some} of {}", vertex.members),
+    }
+}
+
+/// `ACTIVE`; of a folded role each with how many: `2 ACTIVE, 1 ERROR`.
+fn looks(vertex: &GraphVertex) -> String {
+    let look = |(look, count): &(Look, usize)| match vertex.one {
+        Some(_) => word(*look).to_owned(),
+        None => format!("{count} {}", word(*look)),
+    };
+    vertex.looks.iter().map(look).collect::<Vec<_>>().join(", ")
+}
+
+fn word(look: Look) -> &'static str {
+    match look {
+        Look::State(state) => state.word(),
+        Look::Added => "added",
+        Look::Removed => "removed",
+        Look::Changed => "changed",
+        Look::Downstream => "depends on a change",
+        Look::Around => "stays as it is",
+    }
+}
+
+/// What is waited for; of a change with what becomes of that.
+fn tie(edge: &GraphEdge, before: &GraphVertex) -> String {
+    let name = name(before);
+    match (edge.added, edge.gone, edge.count) {
+        (0, 0, _) => name,
+        (_, _, 0) => format!("{name} (no more)"),
+        (added, 0, count) if added == count => format!("{name} (new)"),
+        _ => format!("{name} (changes for some)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn vertex(key: &str, one: Option<&str>, waves: [u32; 2], looks: Value, on_trail: usize) -> Value {
+        let id = uuid::Uuid::nil();
+        let members = if one.is_some() { 1 } else { 3 };
+        let one = one.map(|short| json!({"id": id, "short": short, "fqdn": format!("{short}.demo"), "has_page": true}));
+        let role = key.split(':').next_back();
+        json!({"key": key, "role": role, "deployment": "web", "one": one, "members": members, "looks": looks, "waves": waves,
+            "on_trail": on_trail})
+    }
+
+    fn graph(vertices: &[Value], edges: &[Value], trail: Value) -> Value {
+        json!({"deployment": "web", "deployment_id": uuid::Uuid::nil(), "target": 3, "vertices": vertices, "edges": edges, "noderoles": 4,
+            "wires": 1, "waves": 2, "cut": "Too much\nfor one picture.", "trail": trail, "cursor": 1})
+    }
+
+    #[test]
+    fn a_graph_is_read_from_what_comes_first() {
+        let app = vertex("web:app", None, [1, 2], json!([[{"state": "active"}, 2], [{"state": "error"}, 1]]), 2);
+        let proxy = vertex("web:proxy", Some("n1"), [0, 0], json!([[{"state": "active"}, 1]]), 1);
+        let edge = json!({"from": 1, "to": 0, "count": 3, "kind": "hard", "on_trail": 0});
+        let way = json!([{"id": uuid::Uuid::nil(), "name": "proxy on n1", "took": 12}]);
+        let shown = graph(&[app, proxy], &[edge], json!({"said": "The longest way.", "noderoles": 3, "way": way}));
+        assert_eq!(
+            text(&shown, Paper::new(false)),
+            "web: 4 noderoles, 1 edge, the last in wave 2, as target 3 meant it\n\
+             Too much for one picture.\n\
+             The longest way.\n  proxy on n1, 12 ms\n\
+             WAVE  MARKED  WHAT         DEPLOYMENT  STATE              WAITS FOR    KEY\n\
+             0     yes     proxy on n1  web         ACTIVE                          web:proxy\n\
+             1-2   2 of 3  app (3)      web         2 ACTIVE, 1 ERROR  proxy on n1  web:app\n"
+        );
+        assert!(text(&graph(&[], &[], Value::Null), Paper::new(false)).ends_with("No noderole is like that.\n"));
+        assert_eq!(text(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+    }
+
+    #[test]
+    fn a_change_says_what_becomes_of_what_is_waited_for() {
+        let app = vertex("web:app", None, [1, 1], json!([["added", 2], ["around", 1]]), 0);
+        let proxy = vertex("web:proxy", Some("n1"), [0, 0], json!([["changed", 1]]), 0);
+        let said = |count: usize, added: usize, gone: usize| {
+            let edge = json!({"from": 1, "to": 0, "count": count, "kind": "hard", "on_trail": 0, "added": added, "gone": gone});
+            text(&graph(&[app.clone(), proxy.clone()], &[edge], Value::Null), Paper::new(false))
+        };
+        assert!(said(3, 0, 0).contains("2 added, 1 stays as it is  proxy on n1  web:app\n"), "{}", said(3, 0, 0));
+        assert!(said(2, 2, 0).contains("proxy on n1 (new)"), "{}", said(2, 2, 0));
+        assert!(said(0, 0, 1).contains("proxy on n1 (no more)"), "{}", said(0, 0, 1));
+        assert!(said(2, 1, 0).contains("proxy on n1 (changes for some)"), "{}", said(2, 1, 0));
+    }
+}
