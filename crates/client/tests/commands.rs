@@ -1,11 +1,121 @@
-//! The commands as a whole: what each kind of them has, and that the book names them.
+//! The commands as a whole: what each kind of them has, that the book names them, and that whatever the interface does has one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Subcommand as _;
+use serde_json::Value;
 
 /// Commands about this machine alone, or about the program itself. The book has sections of their own for them.
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
+
+/// By which commands each operation of the interface is asked.
+const COMMANDS: [(&str, &[&str]); 91] = [
+    ("addNode", &["node add"]),
+    ("addPerson", &["person add", "service add"]),
+    ("cancelRun", &["run cancel"]),
+    ("changeGrants", &["person grant"]),
+    ("changeNode", &["node edit"]),
+    ("checkAudit", &["audit chain"]),
+    ("commitSubmission", &["review commit"]),
+    ("compareTargets", &["target compare"]),
+    ("disablePerson", &["person disable"]),
+    ("discardProposal", &["proposal discard"]),
+    ("editProposal", &["proposal edit", "bind", "unbind", "apply"]),
+    ("enablePerson", &["person enable"]),
+    ("endOtherSessions", &["session end-others"]),
+    ("endSession", &["session end"]),
+    ("exportAudit", &["audit export"]),
+    ("foreseeEdits", &["proposal foresee"]),
+    ("getBoard", &["deployment show"]),
+    ("getCarriers", &["deployment carriers"]),
+    ("getConsequences", &["review consequences"]),
+    ("getDeploymentGraph", &["deployment graph"]),
+    ("getDeploymentWay", &["wait deployment", "converge"]),
+    ("getDiscussion", &["review discussion"]),
+    ("getDraftedNoderole", &["proposal noderole"]),
+    ("getMe", &["me"]),
+    ("getNode", &["node show", "node token list"]),
+    ("getNoderole", &["noderole show"]),
+    ("getNoderoleData", &["noderole data"]),
+    ("getOpened", &["review opened"]),
+    ("getOverview", &["overview"]),
+    ("getPerson", &["person show"]),
+    ("getPolicy", &["policy"]),
+    ("getProposal", &["proposal show"]),
+    ("getProposalReport", &["proposal report"]),
+    ("getRole", &["role show"]),
+    ("getRoleGraph", &["role graph"]),
+    ("getRun", &["run show", "wait run"]),
+    ("getRunData", &["run data"]),
+    ("getRunLog", &["logs"]),
+    ("getScript", &["role script"]),
+    ("getSinceLook", &["review since"]),
+    ("getSubmission", &["review show", "wait review"]),
+    ("getSubmissionDifference", &["review diff"]),
+    ("getSubmissionGraph", &["review graph"]),
+    ("getSubmissionReport", &["review report"]),
+    ("getTarget", &["target show", "wait target", "converge"]),
+    ("getWorker", &["workers"]),
+    ("giveVerdict", &["review approve", "review request-changes", "review reject"]),
+    ("holdDeployment", &["deployment hold", "deployment release"]),
+    ("importBarclamps", &["barclamp import"]),
+    ("listAudit", &["audit list"]),
+    ("listBarclamps", &["barclamp list"]),
+    ("listDeployments", &["deployment list"]),
+    ("listImports", &["barclamp imports"]),
+    ("listLooks", &["node looks"]),
+    ("listNodes", &["node list"]),
+    ("listPeople", &["person list", "service list"]),
+    ("listProposals", &["proposal list"]),
+    ("listResults", &["node results"]),
+    ("listRoles", &["role list"]),
+    ("listRuns", &["run list"]),
+    ("listSessions", &["session list"]),
+    ("listSubmissions", &["review list"]),
+    ("listTargets", &["target list"]),
+    ("listTokens", &["token list"]),
+    ("listWaiting", &["waiting"]),
+    ("listWorkers", &["workers"]),
+    ("lookAtSubmission", &["review look"]),
+    ("makeLink", &["person link"]),
+    ("makeToken", &["token make"]),
+    ("mintNodeToken", &["node token make"]),
+    ("openChanges", &["review opened"]),
+    ("openNodeProposal", &["node propose"]),
+    ("openProposal", &["deployment propose"]),
+    ("openThread", &["review comment"]),
+    ("prioritiseDeployment", &["deployment priority"]),
+    ("redoEdit", &["proposal redo"]),
+    ("reopenThread", &["review reopen"]),
+    ("replyToThread", &["review reply"]),
+    ("resolveThread", &["review resolve"]),
+    ("restoreDeployment", &["deployment restore"]),
+    ("retryNoderole", &["noderole retry"]),
+    ("revokeNodeToken", &["node token revoke"]),
+    ("revokeToken", &["token revoke"]),
+    ("search", &["search"]),
+    ("searchRunLog", &["logs"]),
+    ("setAvailability", &["node out", "node in"]),
+    ("setPassword", &["session password"]),
+    ("submitProposal", &["proposal submit"]),
+    ("switchExecution", &["execution"]),
+    ("takeOutNode", &["node remove"]),
+    ("undoEdit", &["proposal undo"]),
+];
+
+/// Operations without a command, and why.
+const NO_COMMAND: [(&str, &str); 6] = [
+    ("getDocument", "a description for programs: gantry api GET /openapi.json prints it"),
+    ("watch", "what is watched and waited for listens to it: --watch, wait, converge, logs --follow"),
+    ("reportBootenv", "a node's word of itself, by a token of its own"),
+    ("reportFacts", "a node's word of itself, by a token of its own"),
+    ("reportShutdown", "a node's word of itself, by a token of its own"),
+    ("reportStartup", "a node's word of itself, by a token of its own"),
+];
+
+/// Commands that ask what other commands ask, too.
+const MADE_OF_OTHERS: [(&str, &str); 2] =
+    [("diff", "boards, catalog and nodes, held against files"), ("api", "any operation, by its method and path")];
 
 fn program() -> clap::Command {
     let audit = client::Audit::augment_subcommands(clap::Command::new("audit"));
@@ -46,4 +156,85 @@ fn every_command_is_in_a_table_of_its_chapter() {
     let is_named = |path: &str| rows.iter().any(|row| path.split(' ').all(|word| row.contains(word)));
     let found = asking(&program).into_iter().filter(|(path, _)| !is_named(path));
     assert_eq!(found.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+fn document() -> Value {
+    serde_json::from_str(include_str!("../../../docs/openapi.json")).expect("JSON")
+}
+
+/// What each operation is called, by its method and its place.
+fn operations(document: &Value) -> BTreeMap<String, &str> {
+    let mut found = BTreeMap::new();
+    for (place, operations) in document["paths"].as_object().expect("paths") {
+        for method in ["get", "post", "put", "patch", "delete"] {
+            if let Some(operation) = operations.get(method) {
+                let name = operation["operationId"].as_str().expect("a name");
+                found.insert(format!("{} {place}", method.to_uppercase()), name);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn each_operation_has_a_command_or_a_reason() {
+    let document = document();
+    let there: BTreeSet<&str> = operations(&document).into_values().collect();
+    let with = COMMANDS.iter().map(|(name, _)| *name);
+    let told: Vec<&str> = with.chain(NO_COMMAND.iter().map(|(name, _)| *name)).collect();
+    let once: BTreeSet<&str> = told.iter().copied().collect();
+    assert_eq!(told.len(), once.len(), "an operation is told twice");
+    let missing: Vec<_> = there.difference(&once).collect();
+    assert!(missing.is_empty(), "no command, and no reason why not: {missing:?}");
+    let unknown: Vec<_> = once.difference(&there).collect();
+    assert!(unknown.is_empty(), "the interface has no such operation: {unknown:?}");
+}
+
+#[test]
+fn each_command_asks_an_operation() {
+    let program = program();
+    let there: BTreeSet<String> = asking(&program).into_iter().map(|(path, _)| path).collect();
+    let of_operations = COMMANDS.iter().flat_map(|(_, commands)| commands.iter().copied());
+    let others = MADE_OF_OTHERS.iter().map(|(command, _)| *command);
+    let told: BTreeSet<String> = of_operations.chain(others).map(str::to_owned).collect();
+    let missing: Vec<_> = there.difference(&told).collect();
+    assert!(missing.is_empty(), "commands that ask nobody knows what: {missing:?}");
+    let unknown: Vec<_> = told.difference(&there).collect();
+    assert!(unknown.is_empty(), "there is no such command: {unknown:?}");
+}
+
+/// The command of a line that was understood.
+fn command_of(matches: &clap::ArgMatches) -> String {
+    let (mut path, mut matches) = (Vec::new(), matches);
+    while let Some((name, below)) = matches.subcommand() {
+        path.push(name);
+        matches = below;
+    }
+    path.join(" ")
+}
+
+#[test]
+fn what_a_page_shows_is_a_command_of_the_operation_beside_it() {
+    let (document, program) = (document(), program());
+    let operations = operations(&document);
+    for call in api::calls::samples().expect("names") {
+        let words = std::iter::once("gantry".to_owned()).chain(call.arguments());
+        let matches = program.clone().try_get_matches_from(words);
+        let command = command_of(&matches.unwrap_or_else(|error| panic!("{}: {error}", call.cli())));
+        if command == "api" {
+            continue;
+        }
+        let asked = format!("{} {}", call.method().word(), call.path());
+        let fits = |place: &str| {
+            let (ours, theirs): (Vec<&str>, Vec<&str>) = (asked.split('/').collect(), place.split('/').collect());
+            ours.len() == theirs.len()
+                && ours.iter().zip(theirs).all(|(our, their)| their.starts_with('{') || *our == their)
+        };
+        // One without a place for anything is meant before one with.
+        let found = operations.iter().filter(|(place, _)| fits(place));
+        let found = found.min_by_key(|(place, _)| place.matches('{').count()).map(|(_, name)| *name);
+        let name = found.unwrap_or_else(|| panic!("{asked} is no operation"));
+        let commands = COMMANDS.iter().find(|(known, _)| *known == name).map(|(_, commands)| *commands);
+        assert!(commands.unwrap_or_default().contains(&command.as_str()), "{name} is not asked by {command}");
+    }
 }
