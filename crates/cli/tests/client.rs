@@ -247,6 +247,9 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
     let bo = |words: &[&str]| house.gantry(&[words, &["--context", "bo"]].concat());
     bo(&["bind", "n3", "app", "--in", "web"]).no(2, "--join");
+    let drafted = house.gantry(&["proposal", "noderole", &proposal, "n1/app", "--json"]).json();
+    assert_eq!(drafted["proposed"], json!(true), "{drafted}");
+    assert!(bo(&["proposal", "noderole", &proposal, "n1/app"]).ok().contains("only the proposal has it"));
     let review = house.gantry(&["proposal", "submit", &proposal, "--title", "Two apps", "--json"]).json()["submission"]
         .to_string();
 
@@ -258,12 +261,20 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     let consequences = house.gantry(&["review", "consequences", &review]).ok();
     assert!(consequences.starts_with("On 2 nodes.") && !consequences.contains('{'), "{consequences}");
     assert!(house.gantry(&["review", "diff", &review]).ok().contains("app"));
+    let graph = house.gantry(&["review", "graph", &review]).ok();
+    assert!(graph.starts_with("web: ") && graph.contains("added"), "{graph}");
+    let node = house.gantry(&["node", "show", "n1", "--json"]).json()["id"].as_str().unwrap().to_owned();
+    let anchor = format!("node/{node}");
+    assert!(bo(&["review", "opened", &review]).ok().starts_with("You have opened 0 of "));
+    assert!(bo(&["review", "opened", &review, &anchor]).ok().contains(&format!("  {anchor}\n")));
+    bo(&["review", "opened", &review, "somewhere"]).no(5, "");
+    bo(&["review", "look", &review]).ok();
     let thread = bo(&["review", "comment", &review, "Why two?", "--json"]).json()["comment"].to_string();
     house.gantry(&["review", "reply", &thread, "One may fail."]).ok();
     assert!(house.gantry(&["review", "discussion", &review]).ok().contains("    One may fail."));
     bo(&["review", "resolve", &thread]).ok();
     bo(&["review", "approve", &review]).ok();
-    assert!(bo(&["review", "since", &review]).ok().contains("gantry review diff"), "nobody looked by a page before");
+    assert!(bo(&["review", "since", &review]).ok().contains("gantry review diff"), "of this proposal it is the first");
     house.gantry(&["wait", "review", &review, "--for", "open"]).ok();
     assert!(apply(&[]).ok().contains(&format!("Review {review} may be committed")), "it waits for nobody else");
     house.gantry(&["review", "commit", &review]).ok();
@@ -545,6 +556,21 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     assert!(page.starts_with("n2.house.example.com: ") && page.contains("\nhello "), "{page}");
     let page = house.gantry(&["role", "show", "hello"]).ok();
     assert!(page.starts_with("Role hello: of ") && page.contains("\nweb "), "{page}");
+    assert_eq!(house.gantry(&["role", "script", "hello"]).ok(), SCRIPT, "as it is");
+    let script = house.gantry(&["role", "script", "hello", "10-say", "--barclamp", "house", "--json"]).json();
+    assert_eq!(script["text"], SCRIPT);
+    assert_eq!(house.gantry(&["role", "script", "--hash", script["hash"].as_str().unwrap()]).ok(), SCRIPT);
+    house.gantry(&["role", "script", "hello", "10-sag"]).no(4, "is 10-say meant?");
+    house.gantry(&["role", "script", "app"]).no(4, "app has no script");
+    house.gantry(&["role", "script"]).no(2, "ROLE");
+    let graph = house.gantry(&["deployment", "graph", "web"]).ok();
+    assert!(graph.starts_with("web: ") && graph.contains("ACTIVE") && graph.contains(" web:app\n"), "{graph}");
+    let near = house.gantry(&["deployment", "graph", "web", "--focus", "web:app", "--roles", "app"]);
+    assert!(near.ok().contains("app on n1"), "{near:?}");
+    house.gantry(&["deployment", "graph", "web", "--focus", "web:none"]).no(4, "");
+    house.gantry(&["deployment", "graph", "web", "--steps", "2"]).no(2, "--focus");
+    let carriers = house.gantry(&["deployment", "carriers", "web", "app"]).ok();
+    assert!(carriers.contains("n1.house.example.com  ACTIVE"), "{carriers}");
     house.gantry(&["wait", "run", &run]).ok();
     house.gantry(&["logs", "999999"]).no(4, "");
 }

@@ -471,7 +471,7 @@ pub(crate) enum Review {
         /// The review's number
         id: SubmissionId,
     },
-    /// Say that you have looked at it: from then on since tells what differs from this version
+    /// Say that you have looked at it: when it comes again, changed, since tells what differs
     Look {
         /// The review's number
         id: SubmissionId,
@@ -588,7 +588,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         Review::Since { id } => since(client, *id),
         Review::Look { id } => {
             let answer = server.post(&format!("/submissions/{id}/look"), json!({}))?;
-            paper.either(&answer, &format!("You have looked at review {id}. What differs later: gantry review since"))
+            paper.either(&answer, &format!("You have looked at review {id}. When it comes again: gantry review since"))
         }
         Review::Opened { id, anchors } => {
             let place = format!("/submissions/{id}/opened");
