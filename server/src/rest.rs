@@ -89,7 +89,9 @@ fn about_deployments(all: Operations) -> Operations {
         .get(
             "/deployments/{name}/carriers",
             carriers,
-            op("getCarriers", "Every node that carries a role, where a board has the first of them"),
+            op("getCarriers", "Every node that carries a role, where a board has the first of them").also(&[409]).about(
+                "What a page ended with may be there no more when the next is asked for: `moved`, 409. Read it from its beginning then.",
+            ),
         )
         .post(
             "/deployments/{name}/proposals",

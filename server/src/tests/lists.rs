@@ -73,6 +73,20 @@ async fn a_place_in_one_order_is_refused_in_another() {
 }
 
 #[tokio::test]
+async fn a_page_of_carriers_whose_place_is_gone_says_so_as_the_document_does() {
+    let house = House::new().await;
+    committed(&house).await;
+    let ada = house.cookie().await;
+    let asked = "/api/v1/deployments/system/carriers?role=app&after=00000000-0000-0000-0000-000000000001";
+    let refused = house.ask_get(asked, &ada).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT);
+    assert_eq!(refused.problem()["code"], "moved");
+    let document = house.ask_get("/api/v1/openapi.json", &ada).await.json();
+    let answers = &document["paths"]["/api/v1/deployments/{name}/carriers"]["get"]["responses"];
+    assert!(answers["409"].is_object(), "{answers}");
+}
+
+#[tokio::test]
 async fn a_role_and_how_roles_hang_together_are_told() {
     let house = House::new().await;
     committed(&house).await;
