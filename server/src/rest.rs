@@ -26,7 +26,7 @@ use api::console::{
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::overview::DeploymentWay;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
-use api::values::{ResultLines, ValuesView, ValuesWanted};
+use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use control::{Imported, ToCommit};
 use engine::Hash;
@@ -181,7 +181,7 @@ fn about_runs(all: Operations) -> Operations {
         .get(
             "/nodes/{id}/results",
             results,
-            op("listResults", "Results that are kept for a node, newest first, each by its beginning"),
+            op("listResults", "Results that are kept for a node, newest first or as asked, each by its beginning"),
         )
         .get("/runs", runs, op("listRuns", "Runs, newest first or as asked"))
         .get("/runs/{id}", run, op("getRun", "A run"))
@@ -784,19 +784,13 @@ async fn run_values(
     Ok(Json(state.control.run_values(&actor, id, &wanted).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ResultsWanted {
-    before: Option<RunId>,
-}
-
 async fn results(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Machine(id): Machine,
     Asked(wanted): Asked<ResultsWanted>,
 ) -> Answer<ResultLines> {
-    Ok(Json(state.control.results(&actor, id, wanted.before).await?))
+    Ok(Json(state.control.results(&actor, id, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -276,7 +276,7 @@ pub(crate) fn looks(node: &str) -> List {
             ("WORKER", |v| word(v, "by")),
             ("SAID", |v| word(v, "said")),
         ],
-        none: "Nobody looked at it yet.",
+        none: "No look at it is like that.",
     }
 }
 
@@ -295,7 +295,7 @@ pub(crate) fn results(node: &str) -> List {
             ("BYTES", |v| word(v, "bytes")),
             ("RESULT", |v| word(v, "result")),
         ],
-        none: "No results are kept for it.",
+        none: "No result that is kept for it is like that.",
     }
 }
 

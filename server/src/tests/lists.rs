@@ -17,6 +17,8 @@ async fn orders_are_a_closed_set_for_each_list() {
         ("roles", "name, -name, barclamp, -barclamp, jig, -jig, bound, -bound"),
         ("imports", "imported, -imported"),
         ("waiting", "since, -since"),
+        ("nodes/n1.house.example.com/looks", "at, -at"),
+        ("nodes/n1.house.example.com/results", "run, -run"),
     ] {
         let refused = house.ask_get(&format!("/api/v1/{path}?sort=colour"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
@@ -59,6 +61,12 @@ async fn a_place_in_one_order_is_refused_in_another() {
         ("roles?after=name~-a~-b", "roles?after=a"),
         ("imports?before=7", "imports?before=x"),
         ("runs?before=2720000000000000", "runs?before=-5"),
+        ("audit?before=2720000000000000", "audit?before=-5"),
+        ("nodes/n1.house.example.com/looks?before=7", "nodes/n1.house.example.com/looks?sort=at&before=7"),
+        (
+            "nodes/n1.house.example.com/results?sort=run&before=run~-7",
+            "nodes/n1.house.example.com/results?before=run~-7",
+        ),
         (
             "waiting?reason=failed&sort=-since&after=-since~-7~-00000000-0000-0000-0000-000000000001",
             "waiting?reason=failed&after=-since~-7~-00000000-0000-0000-0000-000000000001",
