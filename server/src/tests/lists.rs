@@ -17,6 +17,8 @@ async fn orders_are_a_closed_set_for_each_list() {
         ("roles", "name, -name, barclamp, -barclamp, jig, -jig, bound, -bound"),
         ("imports", "imported, -imported"),
         ("waiting", "since, -since"),
+        ("tokens", "holds, -holds, made, -made, name, -name"),
+        ("me/sessions", "since, -since, seen, -seen"),
         ("nodes/n1.house.example.com/looks", "at, -at"),
         ("nodes/n1.house.example.com/results", "run, -run"),
     ] {
@@ -62,6 +64,8 @@ async fn a_place_in_one_order_is_refused_in_another() {
         ("imports?before=7", "imports?before=x"),
         ("runs?before=2720000000000000", "runs?before=-5"),
         ("audit?before=2720000000000000", "audit?before=-5"),
+        ("tokens?sort=name&before=name~-a~-b", "tokens?before=7"),
+        ("me/sessions?before=-since~-7~-a", "me/sessions?sort=seen&before=-since~-7~-a"),
         ("nodes/n1.house.example.com/looks?before=7", "nodes/n1.house.example.com/looks?sort=at&before=7"),
         (
             "nodes/n1.house.example.com/results?sort=run&before=run~-7",
