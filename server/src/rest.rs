@@ -19,9 +19,9 @@ use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage, Discussion, DraftedNoderole, Foreseen,
-    LogFound, LogPart, NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView, RunPage,
-    RunView, ScopeView, SinceLook, TargetPage,
+    Board, Carriers, CarriersWanted, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage, Discussion,
+    DraftedNoderole, Foreseen, LogFound, LogPart, NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView,
+    Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::overview::DeploymentWay;
@@ -34,7 +34,7 @@ use engine::blueprint::{Anchor, Consequences};
 use engine::catalog::read::MAX_PRIORITY;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 
 use crate::contract::{self, Operations, Versioned, op};
@@ -89,7 +89,7 @@ fn about_deployments(all: Operations) -> Operations {
         .get(
             "/deployments/{name}/carriers",
             carriers,
-            op("getCarriers", "Every node that carries a role, where a board has the first of them"),
+            op("getCarriers", "Every node that carries a role, or whether one does, where a board has the first of them"),
         )
         .post(
             "/deployments/{name}/proposals",
@@ -253,24 +253,13 @@ async fn way(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Pla
     Ok(Json(state.control.deployment_way(&actor, &name).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct CarriersWanted {
-    role: RoleName,
-    /// Where the role is an ancestor's: which.
-    of_ancestor: Option<String>,
-    /// Behind this noderole: the last one of the page before, while that said that there are more.
-    after: Option<NoderoleId>,
-}
-
 async fn carriers(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
     Asked(wanted): Asked<CarriersWanted>,
 ) -> Answer<Carriers> {
-    let CarriersWanted { role, of_ancestor, after } = wanted;
-    Ok(Json(state.control.carriers_behind(&actor, &name, of_ancestor.as_deref(), &role, after).await?))
+    Ok(Json(state.control.find_carriers(&actor, &name, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
