@@ -168,6 +168,7 @@ async fn availability(
 struct Minting {
     name: String,
     #[serde(default = "api::people::usual_days")]
+    #[schemars(range(min = 1, max = api::limits::TOKEN_DAYS))]
     days: u32,
 }
 

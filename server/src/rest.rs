@@ -343,6 +343,7 @@ async fn hold(
 #[serde(deny_unknown_fields)]
 struct Prioritising {
     #[serde(deserialize_with = "priority")]
+    #[schemars(range(min = -MAX_PRIORITY, max = MAX_PRIORITY))]
     priority: i32,
     #[schemars(length(min = 1, max = 1000))]
     reason: String,

@@ -280,6 +280,7 @@ pub struct TokenWish {
     pub name: String,
     /// For how many days it holds.
     #[serde(default = "usual_days")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::limits::API_TOKEN_DAYS)))]
     pub days: u32,
     /// What it may at most: some of what its person may, and never `reviewer`.
     pub scopes: Vec<String>,
