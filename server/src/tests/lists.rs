@@ -64,6 +64,7 @@ async fn a_place_in_one_order_is_refused_in_another() {
         ("imports?before=7", "imports?before=x"),
         ("runs?before=2720000000000000", "runs?before=-5"),
         ("audit?before=2720000000000000", "audit?before=-5"),
+        ("audit?since=0", "audit?since=0&before=2720000000000000"),
         ("tokens?sort=name&before=name~-a~-b", "tokens?before=7"),
         ("me/sessions?before=-since~-7~-a", "me/sessions?sort=seen&before=-since~-7~-a"),
         ("nodes/n1.house.example.com/looks?before=7", "nodes/n1.house.example.com/looks?sort=at&before=7"),

@@ -17,7 +17,7 @@ mod workers;
 
 pub use admins::admins;
 pub use admission::{admission_view, admission_view_of};
-pub use audit::{AuditActor, AuditFilter, AuditRow, audit, last_seal, seal_at, sealed, unsealed};
+pub use audit::{AuditActor, AuditFilter, AuditRow, audit, is_entry, last_seal, seal_at, sealed, unsealed};
 pub use first_steps::{DEMO_CHANGE, FirstStepsRow, first_steps};
 pub use machines::{
     CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, MachineRow, ReportRow, facts, looks, machine, machine_named,
