@@ -198,8 +198,12 @@ fn kind_of_number(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
-        "u32" | "u64" | "usize" | "u128" => "a whole number from 0 on",
-        "i8" | "i16" | "i32" | "i64" | "isize" | "i128" => "a whole number",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" | "u128" => "a whole number from 0 on",
+        "i8" => "a whole number from -128 to 127",
+        "i16" => "a whole number from -32768 to 32767",
+        "i32" => "a whole number from -2147483648 to 2147483647",
+        "i64" | "isize" | "i128" => "a whole number",
         "f32" | "f64" => "a number",
         _ => return None,
     })
@@ -402,6 +406,14 @@ mod tests {
             (
                 "invalid value: integer `999`, expected u8",
                 "invalid value: integer `999`, expected a whole number from 0 to 255",
+            ),
+            (
+                "invalid value: integer `999999999999`, expected i32",
+                "invalid value: integer `999999999999`, expected a whole number from -2147483648 to 2147483647",
+            ),
+            (
+                "invalid value: integer `-1`, expected u32",
+                "invalid value: integer `-1`, expected a whole number from 0 to 4294967295",
             ),
             ("before: invalid digit found in string", "before: it is not a whole number"),
             ("unknown field `a`, expected one of `b`, `c`", "unknown field `a`, expected one of `b`, `c`"),

@@ -57,8 +57,8 @@ impl ListPage for Entries {
     const SORTS: &'static [(AuditSort, &'static str)] = &[(AuditSort::At, "when")];
     const SAME: List = List::Audit;
 
-    fn path(self) -> &'static str {
-        places::AUDIT
+    fn path(self) -> String {
+        places::AUDIT.to_owned()
     }
 
     async fn fetch(self, listed: Listed<AuditSort>) -> Answer<AuditPage> {

@@ -42,8 +42,8 @@ impl ListPage for AllImports {
     const TOPICS: &'static [Topic] = &[Topic::Targets];
     const SAME: List = List::Imports;
 
-    fn path(self) -> &'static str {
-        places::IMPORTS
+    fn path(self) -> String {
+        places::IMPORTS.to_owned()
     }
 
     async fn fetch(self, listed: Listed<ImportSort>) -> Answer<ImportPage> {

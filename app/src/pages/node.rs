@@ -495,7 +495,7 @@ fn where_and_what(look: &LookView) -> impl IntoView + use<> {
 fn Looks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let looks = Memo::new(move |_| node.read().looks.clone());
-    let all = places::node_looks(&node.read_untracked().fqdn, None);
+    let all = places::node_looks(&node.read_untracked().fqdn);
     view! {
         <section class="card" aria-label="Looks">
             <header><h2 class="grow">"Last looks"</h2> <a href=all>"All that are kept"</a></header>
@@ -508,17 +508,22 @@ fn Looks(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
+/// What came of a look, in a word.
+fn came(reached: bool) -> impl IntoView {
+    let (colour, shape, word) = match reached {
+        true => ("active", Icon::Active, "let in"),
+        false => ("error", Icon::Dead, "not reached"),
+    };
+    view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
+}
+
 /// Looks, newest first.
 fn looks_table(looks: Vec<LookView>) -> impl IntoView {
     let row = |look: LookView| {
-        let (colour, shape, word) = match look.reached {
-            true => ("active", Icon::Active, "let in"),
-            false => ("error", Icon::Dead, "not reached"),
-        };
         view! {
             <tr>
                 <td><Moment at=look.at/></td>
-                <td data-label="Result"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
+                <td data-label="Result">{came(look.reached)}</td>
                 <td data-label="Where">{where_and_what(&look)}</td>
                 <td data-label="Took" class="num">{look.took_ms} " ms"</td>
                 <td data-label="By" class="muted">{look.by}</td>
@@ -626,8 +631,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
 fn Runs(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let runs = Memo::new(move |_| node.read().runs.clone());
-    let (all, results) =
-        node.with_untracked(|node| (places::runs_on(&node.fqdn), places::node_results(&node.fqdn, None)));
+    let (all, results) = node.with_untracked(|node| (places::runs_on(&node.fqdn), places::node_results(&node.fqdn)));
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
         view! {

@@ -60,8 +60,8 @@ impl ListPage for AllNodes {
     const RIGHT: Option<&'static str> = Some(OPERATOR);
     const COMMANDS: Option<&'static str> = Some("Change");
 
-    fn path(self) -> &'static str {
-        places::NODES
+    fn path(self) -> String {
+        places::NODES.to_owned()
     }
 
     async fn fetch(self, listed: Listed<NodeSort>) -> Answer<NodePage> {

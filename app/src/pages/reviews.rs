@@ -156,8 +156,8 @@ impl ListPage for Changes {
     const TOPICS: &'static [Topic] = &[Topic::Reviews, Topic::Targets];
     const SAME: List = List::Reviews;
 
-    fn path(self) -> &'static str {
-        places::REVIEWS
+    fn path(self) -> String {
+        places::REVIEWS.to_owned()
     }
 
     fn read(self, query: &ParamsMap) -> Listed<ReviewSort> {

@@ -135,7 +135,7 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     const STYLE: &'static str = "";
 
     /// Its path.
-    fn path(self) -> &'static str;
+    fn path(self) -> String;
 
     /// A page of it.
     fn fetch(self, listed: Listed<Self::Sort>) -> impl Future<Output = Answer<Self::Page>> + Send + 'static;

@@ -1,8 +1,11 @@
 //! Deployments, proposals, reviews and targets: what is meant, and how that is changed.
 
+use std::ops::RangeInclusive;
+
 use clap::{Args, Subcommand, ValueEnum};
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Touched, WaveGroup};
+use engine::catalog::read::MAX_PRIORITY;
 use engine::ids::{CommentId, OWN_NAME, ProposalId, SubmissionId, TargetNo};
 use serde_json::{Value, json};
 use ureq::http::Method;
@@ -16,6 +19,9 @@ use crate::lists::{self, Again, Client, Much};
 use crate::names;
 use crate::paper::{Paper, Table, many, moment_of, outline, plain, plain_lines, said, steps};
 use crate::server::{With, taken};
+
+/// Priorities that a deployment can have.
+const PRIORITIES: RangeInclusive<i64> = -(MAX_PRIORITY as i64)..=MAX_PRIORITY as i64;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Deployment {
@@ -61,7 +67,7 @@ pub(crate) enum Deployment {
         /// The deployment's name
         name: String,
         /// Higher comes first
-        #[arg(allow_negative_numbers = true)]
+        #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(PRIORITIES))]
         priority: i32,
         #[command(flatten)]
         because: Because,

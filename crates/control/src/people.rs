@@ -537,6 +537,7 @@ fn failed(error: impl Into<StoreError>) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::people::SessionsWanted;
     use testdb::TestDatabase;
 
     struct House {
@@ -682,6 +683,10 @@ mod tests {
         let actor = house.actor(&last).await.expect("who came last is in");
         assert!(house.actor(&first).await.is_some(), "used since");
         assert_eq!(house.people.sessions(&actor).await.expect("a list").len(), 100, "all of them are told");
+        let first = house.people.session_page(&actor, &SessionsWanted::default()).await.expect("a page");
+        let wanted = SessionsWanted { before: first.next, ..SessionsWanted::default() };
+        let rest = house.people.session_page(&actor, &wanted).await.expect("a page");
+        assert_eq!((first.sessions.len(), rest.sessions.len(), rest.next), (50, 50, None), "page by page, too");
     }
 
     #[tokio::test]

@@ -44,6 +44,18 @@ fn what_422_says_is_described() {
     }
 }
 
+/// Whoever makes a form or a program by the document knows from it which numbers are taken.
+#[test]
+fn numbers_say_their_bounds() {
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
+    for (schema, field, least, most) in
+        [("Prioritising", "priority", -100, 100), ("TokenWish", "days", 1, 365), ("Minting", "days", 1, 366)]
+    {
+        let said = &document["components"]["schemas"][schema]["properties"][field];
+        assert_eq!((&said["minimum"], &said["maximum"]), (&json!(least), &json!(most)), "{schema}: {said}");
+    }
+}
+
 /// Methods and paths below `/api/v1` as the router has them, by its own account of itself.
 fn routed(router: &Router) -> BTreeSet<String> {
     let text = format!("{router:?}");

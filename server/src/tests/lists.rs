@@ -17,6 +17,10 @@ async fn orders_are_a_closed_set_for_each_list() {
         ("roles", "name, -name, barclamp, -barclamp, jig, -jig, bound, -bound"),
         ("imports", "imported, -imported"),
         ("waiting", "since, -since"),
+        ("tokens", "holds, -holds, made, -made, name, -name"),
+        ("me/sessions", "since, -since, seen, -seen"),
+        ("nodes/n1.house.example.com/looks", "at, -at"),
+        ("nodes/n1.house.example.com/results", "run, -run"),
     ] {
         let refused = house.ask_get(&format!("/api/v1/{path}?sort=colour"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
@@ -59,6 +63,15 @@ async fn a_place_in_one_order_is_refused_in_another() {
         ("roles?after=name~-a~-b", "roles?after=a"),
         ("imports?before=7", "imports?before=x"),
         ("runs?before=2720000000000000", "runs?before=-5"),
+        ("audit?before=2720000000000000", "audit?before=-5"),
+        ("audit?since=0", "audit?since=0&before=2720000000000000"),
+        ("tokens?sort=name&before=name~-a~-b", "tokens?before=7"),
+        ("me/sessions?before=-since~-7~-a", "me/sessions?sort=seen&before=-since~-7~-a"),
+        ("nodes/n1.house.example.com/looks?before=7", "nodes/n1.house.example.com/looks?sort=at&before=7"),
+        (
+            "nodes/n1.house.example.com/results?sort=run&before=run~-7",
+            "nodes/n1.house.example.com/results?before=run~-7",
+        ),
         (
             "waiting?reason=failed&sort=-since&after=-since~-7~-00000000-0000-0000-0000-000000000001",
             "waiting?reason=failed&after=-since~-7~-00000000-0000-0000-0000-000000000001",

@@ -57,11 +57,12 @@ impl ListPage for AllAccounts {
     const SORTS: &'static [(PersonSort, &'static str)] = &[(PersonSort::Name, "name")];
     const SAME: List = List::People;
 
-    fn path(self) -> &'static str {
-        match self.0 {
+    fn path(self) -> String {
+        let path = match self.0 {
             AccountKind::Human => places::PEOPLE,
             AccountKind::Service => places::SERVICES,
-        }
+        };
+        path.to_owned()
     }
 
     async fn fetch(self, listed: Listed<PersonSort>) -> Answer<PersonPage> {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use api::listing::{Cursor, Key};
 use api::people::{
     AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PasswordWish, PeopleWanted, PersonMade, PersonPage,
-    PersonView, PersonWish, SessionView,
+    PersonView, PersonWish, SessionPage, SessionSort, SessionView, SessionsWanted,
 };
 use api::{Problem, limits};
 use engine::ids::{DeploymentId, PersonId};
@@ -34,7 +34,7 @@ use crate::words::{self, at};
 pub const LINK_HOLDS: Duration = Duration::from_secs(24 * 3600);
 /// For how long after a one-time sign-in a password is set without the one before.
 pub const LINK_SETS_PASSWORD: Duration = Duration::from_secs(3600);
-/// People of one page.
+/// People, or sessions, of one page.
 const PAGE: usize = api::console::PAGE_SIZE;
 
 /// Somebody of whom is said what they may, and the version of it that was looked at before, where that is known.
@@ -309,7 +309,24 @@ impl People {
         Ok(given)
     }
 
-    /// One's own sessions, newest first.
+    /// A page of one's own sessions.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn session_page(&self, actor: &Actor, wanted: &SessionsWanted) -> Result<SessionPage, Problem> {
+        let keys = |session: &SessionView, sort: SessionSort| {
+            let moment = match sort {
+                SessionSort::Since => session.since,
+                SessionSort::Seen => session.seen,
+            };
+            vec![Key::from(moment.0), Key::from(session.id.to_string().as_str())]
+        };
+        let all = self.sessions(actor).await?;
+        let (sessions, next) = paging::page(all, keys, wanted.sort, wanted.before.as_ref(), PAGE)?;
+        Ok(SessionPage { sessions, next })
+    }
+
+    /// One's own sessions, newest first: all of them, as there are few.
     ///
     /// # Errors
     /// When the database does not answer.
