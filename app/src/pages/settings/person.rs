@@ -12,7 +12,7 @@ use super::{GrantFields, Sections, granted, in_words};
 use crate::calls::people::{self, ChangeGrants, NewLink, SetDisabled};
 use crate::clock::Moment;
 use crate::failure::Failure;
-use crate::parts::act::{problem_of, when_done};
+use crate::parts::act::{last_of, problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one};
 use crate::places;
 
@@ -99,7 +99,8 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
     let disable = ServerAction::<SetDisabled>::new();
     let link = ServerAction::<NewLink>::new();
     when_done(disable, move |()| feed.now());
-    let made = move || link.value().get().and_then(Result::ok).map(|made| link_notice(made.link, made.minutes));
+    let last = last_of(link);
+    let made = move || last.get().map(|made| link_notice(made.link, made.minutes));
     let word = move || if person.read().disabled { "Let them in again" } else { "Disable" };
     view! {
         <p class="muted">"Who is disabled is out with the next request: sessions end, links are void, tokens are taken back for good, approvals count no more."</p>
