@@ -19,7 +19,7 @@ use crate::calls;
 use crate::clock::Moment;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
-use crate::parts::list::{Listed, SORT, example_field, filters, pager, trouble};
+use crate::parts::list::{Listed, SORT, example_field, filters, hidden, pager, trouble};
 use crate::parts::{DeploymentField, Empty, Feed, Icon, ProblemNotice, SameList, icon, load_or, rows};
 use crate::places;
 
@@ -172,15 +172,10 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>
     });
     let may_come_back = removed_in.is_none();
     let table = move || {
-        match is_empty.get() {
-        true => view! {
-            <Empty icon=Icon::Blueprint title="Nothing here">
-                <p>"No target from there on changed what you look at."</p>
-                <a class="button" href=places::BLUEPRINTS>"The whole line"</a>
-            </Empty>
+        if is_empty.get() {
+            return nothing(&listed.read());
         }
-        .into_any(),
-        false => view! {
+        view! {
             <table class="table folds line-of-targets">
                 <thead>
                     <tr>
@@ -196,8 +191,12 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>
                 <tbody>{rows(list.into(), |target| target.number, move |target| row(target, wanted, head, may_come_back))}</tbody>
             </table>
         }
-        .into_any(),
-    }
+        .into_any()
+    };
+    // What stands instead of rows leads back to the beginning itself.
+    let pager = move || {
+        let next = next.get();
+        (!is_empty.get() || next.is_some()).then(|| pager(&listed.read(), next.as_ref()))
     };
     let title = of.map_or_else(|| "The line of targets".to_owned(), |name| format!("Targets that changed {name}"));
     view! {
@@ -206,10 +205,22 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>
             <header><h2>{title}</h2> <span class="muted">{order}</span></header>
             {fate}
             {table}
-            {move || pager(&listed.read(), next.read().as_ref())}
+            {pager}
         </section>
     }
     .into_any()
+}
+
+/// What stands there instead of rows: the line's end, a deployment that no target changed, or a line that has not begun.
+fn nothing(listed: &Listed<TargetSort>) -> AnyView {
+    hidden(listed, "target", "targets").unwrap_or_else(|| {
+        view! {
+            <Empty icon=Icon::Blueprint title="No targets yet">
+                <p>"The first one comes with the first start of the server."</p>
+            </Empty>
+        }
+        .into_any()
+    })
 }
 
 fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, may_come_back: bool) -> impl IntoView {

@@ -350,7 +350,13 @@ async fn blueprints_that_are_the_same_unknown_huge_or_one_alone_are_said_to_be()
     get(&huge, "/blueprints?from=1&to=2").await.says(&["more documents differ. They are too many for a page"]);
     get(&Fake::new(|_| {}), "/blueprints?from=1").await.says(&["From 1: now choose what to compare it to."]);
     let empty = Fake::new(|world| world.targets.targets.clear());
-    get(&empty, "/blueprints?before=1").await.says(&["Nothing here", "The whole line"]);
+    let behind = get(&empty, "/blueprints?deployment=web&before=1").await;
+    behind
+        .says(&["There are no more targets", "href=\"/blueprints?deployment=web\" class=\"button\">To its beginning"]);
+    behind.says_not(&["Pages of the list"]);
+    let untouched = get(&empty, "/blueprints?deployment=web").await;
+    untouched.says(&["No target fits", "href=\"/blueprints\" class=\"button\">All "]);
+    untouched.says_not(&["Pages of the list"]);
 }
 
 #[tokio::test]
