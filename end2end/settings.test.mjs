@@ -27,6 +27,14 @@ async function comeIn(page) {
   await page.waitForURL((url) => url.pathname === '/');
 }
 
+/** A refusal stands alone: nothing beside it asks for anything, and nothing leads to where the same is said. */
+async function assertAlone(page) {
+  const main = page.getByRole('main');
+  for (const role of ['search', 'form', 'group', 'table']) assert.equal(await main.getByRole(role).count(), 0, role);
+  assert.equal(await main.getByRole('button').count(), 0);
+  assert.equal(await main.getByRole('link', { name: 'All accounts' }).count(), 0);
+}
+
 test('somebody new, from the link to the day they leave', { timeout: 600_000 }, async (t) => {
   const admin = await signIn(await openPage(browser, gantry), gantry, 'author');
   const dee = await openPage(browser, gantry);
@@ -145,6 +153,10 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     }
     await visit(dee, '/settings/people');
     await dee.getByText('does not have the permission admin').waitFor();
+    await assertAlone(dee);
+    await visit(dee, '/settings/services?filter=a&columns=name');
+    await dee.getByText('does not have the permission admin').waitFor();
+    await assertAlone(dee);
   });
 
   await t.test('who is disabled is out with the next request', async () => {
