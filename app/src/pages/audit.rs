@@ -4,6 +4,7 @@ use api::audit::{AuditEntry, AuditPage, AuditWanted, CHECKED, ChainView};
 use api::calls::List;
 use api::listing::AuditSort;
 use api::live::Topic;
+use engine::ids::{OWN_NAME, by_whom};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -99,10 +100,11 @@ impl ListPage for Entries {
     fn row(self, entry: Memo<AuditEntry>, with: With<Self>) -> AnyView {
         // What was written stays as it is; only its seal comes later.
         let AuditEntry { id, at, name, action, subject, detail, .. } = entry.get_untracked();
-        let who = name.unwrap_or_else(|| engine::ids::OWN_NAME.to_owned());
+        let who = by_whom(name.as_deref()).to_owned();
+        let asked = name.unwrap_or_else(|| OWN_NAME.to_owned());
         let link =
             |word: &str, value: &str| with.listed.with_value(|listed| self.asking(listed, word, value).address());
-        let (by, of_action) = (link("who", &who), link("action", &action));
+        let (by, of_action) = (link("who", &asked), link("action", &action));
         let about = (!subject.is_empty()).then(|| link("subject", &subject));
         let subject = about.map(|about| view! { <a href=about><code>{subject}</code></a> });
         let is_more = detail.as_object().is_none_or(|fields| !fields.is_empty());

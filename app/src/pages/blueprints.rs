@@ -9,7 +9,7 @@ use api::Problem;
 use api::console::{TargetKind, TargetPage, TargetSummary};
 use api::listing::{TargetSort, TargetsWanted};
 use api::live::Topic;
-use engine::ids::TargetNo;
+use engine::ids::{TargetNo, by_whom};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -243,9 +243,13 @@ fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, 
         view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
     });
     let on = target.deployment.clone().map(|name| view! { <span class="muted">"on " {name}</span> });
-    let by = target.by.clone().map(|by| view! { <span>{by} ", "</span> });
+    let by = by_whom(target.by.as_deref()).to_owned();
     let short: String = target.root.chars().take(8).collect();
     let names = |names: &[String]| if names.is_empty() { "–".to_owned() } else { names.join(", ") };
+    let authors = match target.kind {
+        TargetKind::Genesis => by.clone(),
+        TargetKind::Change | TargetKind::Switch => names(&target.authors),
+    };
     let restorable = move || {
         let wanted = wanted.get();
         let head = head.get();
@@ -256,9 +260,9 @@ fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, 
         <tr data-target=number.0.to_string() data-side=move || side_of(&wanted.read(), number)>
             <td data-label="Target" class="number"><b>{number.0}</b></td>
             <td data-label="What for"><div class="about">{about} {on} {kind}</div></td>
-            <td data-label="Proposed by">{names(&target.authors)}</td>
+            <td data-label="Proposed by">{authors}</td>
             <td data-label="Approved by">{names(&target.approved_by)}</td>
-            <td data-label="Committed" class="muted"><span>{by} <Moment at=target.at/></span></td>
+            <td data-label="Committed" class="muted"><span>{by} ", " <Moment at=target.at/></span></td>
             <td data-label="Blueprint"><code title=target.root.clone()>{short}</code></td>
             <td data-label="Compare" class="nowrap">
                 <span class="pick">

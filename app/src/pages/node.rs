@@ -8,7 +8,7 @@ use api::console::RunSummary;
 use api::limits;
 use api::live::Topic;
 use api::nodes::{Carried, FactsOf, LookView, NodeToken, NodeView, ReportView, SshView};
-use engine::ids::{Fqdn, NodeId};
+use engine::ids::{Fqdn, NodeId, by_whom};
 use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -149,7 +149,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
         let said = node.read().life.bootenv.clone();
         said.map(|said| view! { <dt>"Boot environment"</dt> <dd>{said} " " <small class="muted">"by its own word"</small></dd> })
     };
-    let added = node.with_untracked(|node| (node.added_by.clone().unwrap_or_else(|| "Gantry".into()), node.added));
+    let added = node.with_untracked(|node| (by_whom(node.added_by.as_deref()).to_owned(), node.added));
     view! {
         <section class="card" aria-label="Life">
             <header>{pill} {since}</header>
@@ -174,9 +174,9 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
 fn whys(node: &NodeView) -> Vec<String> {
     let mut whys = Vec::new();
     if let Some(out) = &node.life.unavailable {
-        let by = out.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+        let by = by_whom(out.by.as_deref());
         whys.push(format!(
-            "Out of service{by}: {}. Nothing starts here; states stay, and what runs goes on to its end.",
+            "Out of service by {by}: {}. Nothing starts here; states stay, and what runs goes on to its end.",
             out.reason
         ));
     }

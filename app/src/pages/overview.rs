@@ -10,6 +10,7 @@ use api::overview::Overview;
 use api::reviews::Whose;
 use api::waiting::WaitingGroup;
 use engine::anneal::Wait;
+use engine::ids::by_whom;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
@@ -271,7 +272,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
         let TargetSummary { number, kind, at, by, submission, title, deployment, .. } = target.get_untracked();
         let place = submission.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
         let title = if title.is_empty() { format!("Target {number}") } else { title };
-        let by = by.unwrap_or_else(|| "Gantry".to_owned());
+        let by = by_whom(by.as_deref()).to_owned();
         let on = deployment.filter(|_| kind == TargetKind::Change).map(|name| format!(" on {name}"));
         view! {
             <li>

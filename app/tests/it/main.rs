@@ -237,6 +237,7 @@ async fn the_line_of_targets_says_who_and_any_two_are_compared() {
         "ada, eve",
         "execution off",
         "genesis",
+        "data-label=\"Proposed by\">Gantry<",
         "href=\"/blueprints?deployment=web&amp;from=2&amp;to=2\" aria-label=\"Compare from target 2\"",
         "href=\"/blueprints?deployment=web&amp;from=1&amp;to=2\" aria-label=\"Changes of target 2\"",
         "From target 1 to target 2",

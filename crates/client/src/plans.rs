@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Touched, WaveGroup};
-use engine::ids::{CommentId, OWN_NAME, ProposalId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, ProposalId, SubmissionId, TargetNo, by_whom};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
@@ -827,7 +827,7 @@ pub(crate) fn target(client: &Client, command: &Target) -> Outcome {
 
 fn target_page(value: &Value, paper: Paper) -> String {
     let target = &value["target"];
-    let by = target["by"].as_str().unwrap_or(OWN_NAME);
+    let by = by_whom(target["by"].as_str());
     let at = target["at"].as_i64().map(moment_of).unwrap_or_default();
     format!(
         "{} {}\n{} by {}, {at}\nway: {}, {} applied; {}\n",
