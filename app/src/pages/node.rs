@@ -63,11 +63,11 @@ fn Whole(first: NodeView) -> impl IntoView {
                 <p class="muted">{move || node.read().description.clone()}</p>
             </div>
             <div class="buttons">
-                <Alone node=Signal::derive(move || id) name=Signal::derive(move || node.read().fqdn.clone()) in_full=true why_not/>
+                <Alone node=Signal::derive(move || id) name=Signal::derive(move || node.read().fqdn.clone()) in_full=true same_elsewhere=true why_not/>
             </div>
         </div>
         <ProblemNotice problem=feed.problem()/>
-        <Same of=move |_: Typed| vec![api::calls::show_node(&node.read().fqdn)]/>
+        <Same of=move |_: Typed| vec![api::calls::show_node(&node.read().fqdn), api::calls::propose_on_node(id)]/>
         <div class="columns">
             <div class="stack">
                 <Life feed/>
