@@ -4,6 +4,7 @@ use api::audit::{AuditEntry, AuditPage, AuditWanted, CHECKED, ChainView};
 use api::calls::List;
 use api::listing::AuditSort;
 use api::live::Topic;
+use engine::counting::either;
 use engine::ids::{OWN_NAME, by_whom};
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -254,7 +255,7 @@ fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
         view! { <a class="button" href=address>"Go on, " {CHECKED} " at a time" {icon(Icon::Right)}</a> }
     });
     let unsealed = (found.unsealed > 0).then(|| {
-        view! { <p class="muted">{found.unsealed} " entries are not sealed yet; that follows within a minute."</p> }
+        view! { <p class="muted">{found.unsealed} {either(found.unsealed, " entry is", " entries are")} " not sealed yet; that follows within a minute."</p> }
     });
     view! {
         <section class="notice" data-state=colour role="status" aria-label="What came of verifying">

@@ -15,6 +15,7 @@ use api::nodes::{Life, LookView, NodeView, Way};
 use api::overview::Overview;
 use api::waiting::WaitingPage;
 use api::workers::WorkerView;
+use engine::counting::many;
 use engine::ids::by_whom;
 
 use crate::overseeing::waiting_page;
@@ -39,7 +40,7 @@ pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
         ("nodes", counted(told.nodes.all, [(told.nodes.dead, "dead"), (told.nodes.unavailable, "out of service")])),
         ("steps", steps(&answer["steps"])),
         ("runs", format!("{} running, {} queued{queued}", told.queue.running, told.queue.queued)),
-        ("workers", format!("{} alive, {} runs at once", told.workers.alive, told.workers.capacity)),
+        ("workers", format!("{} alive, {} at once", told.workers.alive, many(told.workers.capacity, "run"))),
         ("reviews", format!("{} open, {} for you", told.open_reviews, told.reviews)),
     ]);
     if !told.commits.is_empty() {
@@ -240,7 +241,7 @@ pub(crate) fn worker(answer: &Value, paper: Paper) -> String {
     format!("{name} {}, {heard}\n", told.phase.as_str())
         + &facts([
             ("left", told.reason.clone().unwrap_or_default()),
-            ("holds", format!("{} of {} runs", told.held, told.capacity)),
+            ("holds", format!("{} of {}", told.held, many(told.capacity, "run"))),
             ("runs", names(&told.runs) + &more),
             ("jigs", told.jigs.join(", ")),
             ("on", format!("{}{process}", told.host)),

@@ -3,6 +3,7 @@
 use api::console::{Comparison, Side, TargetPage};
 use engine::blueprint::Consequences;
 use engine::blueprint::difference::Mark;
+use engine::counting::{either, many};
 use engine::ids::{DeploymentName, TargetNo};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -164,7 +165,7 @@ fn beside(found: &Comparison, wanted: Memo<Wanted>) -> AnyView {
     match &found.deployment {
         Some(_) => {
             let all = move || Wanted { deployment: None, ..wanted.get() }.address();
-            view! { <p class="muted">"Beside that, " {n} " documents differ. " <a href=all>"Compare everything"</a></p> }.into_any()
+            view! { <p class="muted">"Beside that, " {many(n, "document")} {either(n, " differs. ", " differ. ")} <a href=all>"Compare everything"</a></p> }.into_any()
         }
         None => view! { <p class="muted">{n} " more documents differ. They are too many for a page: take the text or the JSON."</p> }.into_any(),
     }

@@ -2,6 +2,7 @@
 //! them may be large.
 
 use api::values::{ResultLine, ResultLines};
+use engine::counting::many;
 use engine::ids::RunId;
 use leptos::prelude::*;
 
@@ -39,7 +40,7 @@ fn Loaded(asked: Asked<RunId>, page: ResultLines) -> impl IntoView {
 
 fn table(results: Vec<ResultLine>) -> AnyView {
     let row = |line: ResultLine| {
-        let rest = line.result.ends_with('…').then(|| format!("{} bytes in all", line.bytes));
+        let rest = line.result.ends_with('…').then(|| format!("{} in all", many(line.bytes, "byte")));
         view! {
             <tr>
                 <td data-label="Run" class="tight"><a class="main" href=places::run(line.run)>{line.run.0}</a></td>

@@ -11,6 +11,7 @@ use engine::blueprint::difference::{
 };
 use engine::blueprint::text::{Names as Known, Place};
 use engine::cluster::{EdgeKind, NoderoleKey, phantom};
+use engine::counting::either;
 use engine::data::{Change, ChangeKind};
 use engine::gate::Policy;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, SubmissionId};
@@ -134,7 +135,7 @@ impl Talks {
         let said = move || {
             let (all, open) = counts.get();
             (all > 0).then(
-                || view! { <span class="num">{all}</span> <span class="unseen">" threads, " {open} " open"</span> },
+                || view! { <span class="num">{all}</span> <span class="unseen">{either(all, " thread, ", " threads, ")} {open} " open"</span> },
             )
         };
         view! {
@@ -253,7 +254,7 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
         {cards}
         {groups.into_iter().take(SHOWN).map(|group| node_card(group, &names)).collect_view()}
         {move || rest()}
-        <p class="muted">{unchanged} " other documents stay as they are."</p>
+        <p class="muted">{unchanged} {either(unchanged, " other document stays as it is.", " other documents stay as they are.")}</p>
     }
     .into_any()
 }

@@ -7,6 +7,7 @@ use api::console::ReviewView;
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
 use engine::cluster::phantom;
+use engine::counting::{either, many};
 use engine::ids::Fqdn;
 use leptos::prelude::*;
 
@@ -133,7 +134,7 @@ fn facts(found: &Consequences, changed: usize) -> Vec<Fact> {
             lead: "Downstream:".into(),
             rest: format!(
                 "{} in {}{up}. They depend on what restarts or goes, and stay as they are.",
-                counted(downstream, "noderole"),
+                many(downstream, "noderole"),
                 first(&places, places.len())
             ),
             way: ("graph", "Graph".into()),
@@ -143,7 +144,7 @@ fn facts(found: &Consequences, changed: usize) -> Vec<Fact> {
         facts.push(Fact {
             state: "proposed",
             shape: Icon::Plus,
-            lead: format!("Starts {}:", counted(found.starts.count, "noderole")),
+            lead: format!("Starts {}:", many(found.starts.count, "noderole")),
             rest: format!("{}.", names(&found.starts, touched)),
             way: ("effects#starts", list(found.starts.count)),
         });
@@ -186,21 +187,21 @@ fn restarts(found: &Consequences) -> Option<Fact> {
     };
     let (state, lead, rest) = match found.interrupted {
         _ if all == 0 => return None,
-        None => ("todo", format!("Runs {} again:", counted(all, "noderole")), format!("{}.", names(None, all))),
+        None => ("todo", format!("Runs {} again:", many(all, "noderole")), format!("{}.", names(None, all))),
         Some(0) => (
             "todo",
-            format!("Runs {} again:", counted(all, "noderole")),
+            format!("Runs {} again:", many(all, "noderole")),
             format!("{}. None of it is up now.", names(None, all)),
         ),
         Some(up) => {
             let others = all - up;
             let beside = match others {
                 0 => String::new(),
-                n => format!(" {} again that {} not up.", counted_runs(n), if n == 1 { "is" } else { "are" }),
+                n => format!(" {} again that {} not up.", counted_runs(n), either(n, "is", "are")),
             };
             (
                 "warn",
-                format!("Restarts {} that {} up now:", counted(up, "noderole"), if up == 1 { "is" } else { "are" }),
+                format!("Restarts {} that {} up now:", many(up, "noderole"), either(up, "is", "are")),
                 format!("{}.{beside}", names(Some(true), up)),
             )
         }
@@ -215,11 +216,11 @@ fn counted_runs(n: usize) -> String {
 /// How far it reaches.
 fn reach(found: &Consequences, changed: usize) -> Fact {
     let waves = found.waves_in_all();
-    let lead = format!("Changes {}", counted(changed, "thing"));
+    let lead = format!("Changes {}", many(changed, "thing"));
     let rest = match (found.nodes, waves) {
         (0, _) => "and runs nothing.".to_owned(),
-        (nodes, 0) => format!("on {}; nothing runs.", counted(nodes, "node")),
-        (nodes, waves) => format!("on {}, in {}.", counted(nodes, "node"), counted(waves, "wave")),
+        (nodes, 0) => format!("on {}; nothing runs.", many(nodes, "node")),
+        (nodes, waves) => format!("on {}, in {}.", many(nodes, "node"), many(waves, "wave")),
     };
     let way = match waves {
         0 => ("changes", "Changes".into()),
@@ -251,7 +252,7 @@ pub(super) fn touched(touched: &Touched) -> String {
 pub(super) fn lost(loss: &Loss) -> String {
     match loss {
         Loss::Deployment { name } => format!("deployment {name}"),
-        Loss::Node { fqdn, noderoles } => format!("all of {} ({})", node(fqdn), counted(*noderoles, "noderole")),
+        Loss::Node { fqdn, noderoles } => format!("all of {} ({})", node(fqdn), many(*noderoles, "noderole")),
         Loss::Noderole { noderole, fqdn } => format!("{noderole} on {}", node(fqdn)),
         Loss::Role { role, deployment } => format!("role {role} of {deployment}"),
         Loss::Barclamp { barclamp, deployment } => format!("barclamp {barclamp} of {deployment}"),
@@ -279,13 +280,8 @@ fn first(names: &[String], count: usize) -> String {
     }
 }
 
-pub(super) fn counted(n: usize, what: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{s}")
-}
-
 fn is_up(n: usize, what: &str) -> String {
-    format!("{} {}", counted(n, what), if n == 1 { "is" } else { "are" })
+    format!("{} {}", many(n, what), either(n, "is", "are"))
 }
 
 fn list(n: usize) -> String {

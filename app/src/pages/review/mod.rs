@@ -15,6 +15,7 @@ mod waves;
 use api::console::{Discussion, GraphView, Opened, ReviewState, ReviewView, SinceLook};
 use api::live::Topic;
 use engine::blueprint::Anchor;
+use engine::counting::many;
 use engine::gate::Risk;
 use engine::ids::SubmissionId;
 use leptos::prelude::*;
@@ -209,7 +210,7 @@ fn pages(review: &ReviewView, is_later: bool) -> AnyView {
     view! {
         <nav class="pager card" aria-label="Pages of the changes">
             {is_later.then(|| view! { <a class="button small" href=first.clone()>{icon(Icon::Up)} "First"</a> })}
-            <span class="muted">{facts::counted(here, "document")} " on this page of " {here + review.more}</span>
+            <span class="muted">{many(here, "document")} " on this page of " {here + review.more}</span>
             <span class="grow"></span>
             {next.map(|next| view! { <a class="button small" href=next>"Next" {icon(Icon::Right)}</a> })}
         </nav>
@@ -254,7 +255,7 @@ fn Since(review: RwSignal<ReviewView>, since: SinceLook) -> impl IntoView {
         return view! { <p class="card inside muted">"What it would bring about is the same as when you looked before."</p> }.into_any();
     }
     let more = (since.more > 0).then(|| {
-        view! { <p class="card inside muted">{facts::counted(since.more, "document")} " more: " <code>"/api/v1/submissions/"{since.submission.0}"/since"</code> " has them."</p> }
+        view! { <p class="card inside muted">{many(since.more, "document")} " more: " <code>"/api/v1/submissions/"{since.submission.0}"/since"</code> " has them."</p> }
     });
     view! { <changes::Changes review difference=since.difference noderoles=since.noderoles versions=(since.contents, since.pins) talks=None/> {more} }
         .into_any()

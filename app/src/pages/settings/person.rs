@@ -1,6 +1,7 @@
 //! One account, as an admin sees it.
 
 use api::people::{AccountKind, PersonView, TokenView};
+use engine::counting::many;
 use engine::ids::PersonId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -44,13 +45,13 @@ pub fn PersonPage() -> impl IntoView {
 
 /// A link that is shown this once.
 pub(super) fn link_notice(link: String, minutes: u64) -> impl IntoView {
-    let hours = minutes / 60;
+    let hours = many(minutes / 60, "hour");
     // The server names the path; where people reach it is where they are.
     let origin = RwSignal::new(String::new());
     Effect::new(move |_| origin.set(window().location().origin().unwrap_or_default()));
     view! {
         <div class="notice" role="status">
-            <p>"Hand it over now, by a way that nobody else reads: it is shown this once, works once, and holds for " {hours} " hours."</p>
+            <p>"Hand it over now, by a way that nobody else reads: it is shown this once, works once, and holds for " {hours} "."</p>
             <pre class="data" tabindex="0" role="group" aria-label="Link">{move || origin.get()}{link}</pre>
         </div>
     }
