@@ -11,7 +11,7 @@ use engine::counting::{either, many};
 use engine::ids::Fqdn;
 use leptos::prelude::*;
 
-use super::changes;
+use super::changes::Changed;
 use crate::parts::{Icon, icon};
 use crate::places;
 
@@ -56,7 +56,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     };
     let found = Memo::new(move |_| {
         let review = review.read();
-        facts(&review.consequences, changes::count(&review.difference))
+        facts(&review.consequences, &Changed::of(&review.difference, review.more))
     });
     let line = move |fact: Fact| {
         let address = format!("{}?tab={}", places::review(review.read_untracked().submission), fact.way.0);
@@ -88,7 +88,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     .into_any()
 }
 
-fn facts(found: &Consequences, changed: usize) -> Vec<Fact> {
+fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
     let mut facts = Vec::new();
     if found.irreversible.count > 0 {
         facts.push(Fact {
@@ -214,13 +214,15 @@ fn counted_runs(n: usize) -> String {
 }
 
 /// How far it reaches.
-fn reach(found: &Consequences, changed: usize) -> Fact {
+fn reach(found: &Consequences, changed: &Changed) -> Fact {
     let waves = found.waves_in_all();
-    let lead = format!("Changes {}", many(changed, "thing"));
-    let rest = match (found.nodes, waves) {
-        (0, _) => "and runs nothing.".to_owned(),
-        (nodes, 0) => format!("on {}; nothing runs.", many(nodes, "node")),
-        (nodes, waves) => format!("on {}, in {}.", many(nodes, "node"), many(waves, "wave")),
+    let lead = format!("Changes {changed}");
+    let on = many(found.nodes, "node");
+    let rest = match (changed.is_on_nodes && found.nodes > 0, waves) {
+        (true, 0) => format!("on {on}; nothing runs."),
+        (true, waves) => format!("on {on}, in {}.", many(waves, "wave")),
+        (false, 0) => "and runs nothing.".to_owned(),
+        (false, waves) => format!("and runs on {on}, in {}.", many(waves, "wave")),
     };
     let way = match waves {
         0 => ("changes", "Changes".into()),
@@ -311,7 +313,8 @@ mod tests {
     }
 
     fn said(found: &Consequences) -> Vec<String> {
-        facts(found, 2).iter().map(|fact| format!("{} {}", fact.lead, fact.rest)).collect()
+        let changed = Changed { parts: vec!["2 noderoles".into()], is_on_nodes: true };
+        facts(found, &changed).iter().map(|fact| format!("{} {}", fact.lead, fact.rest)).collect()
     }
 
     #[test]
@@ -365,7 +368,7 @@ mod tests {
                 "Can’t be undone: app on n1, app on n2, app on n3 and 997 more loses data when it runs.",
                 "Downstream: 20000 noderoles in web, 7 up now. They depend on what restarts or goes, and stay as they are.",
                 "Starts 1000 noderoles: app on n1, app on n2, app on n3 and 997 more.",
-                "Changes 2 things on 1000 nodes; nothing runs.",
+                "Changes 2 noderoles on 1000 nodes; nothing runs.",
             ]
         );
         assert_eq!(quiet(&found).as_deref(), Some("It restarts nothing and takes nothing away."));

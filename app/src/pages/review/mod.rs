@@ -23,7 +23,7 @@ use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 use leptos_router::location::Url;
 
-pub(super) use changes::{count, differs};
+pub(super) use changes::{Changed, differs};
 pub(crate) use moved::reasons;
 
 use super::part;
@@ -232,10 +232,7 @@ fn since_notice(id: SubmissionId, since: &SinceLook) -> impl IntoView + use<> {
     let before = since.before?;
     let said = match since.same_effect {
         true => "It was planned anew since, and comes to exactly the same effect.".to_owned(),
-        false => match count(&since.difference) + since.more {
-            1 => "One thing is different since.".to_owned(),
-            n => format!("{n} things are different since."),
-        },
+        false => format!("Different since: {}.", Changed::of(&since.difference, since.more)),
     };
     let link = format!("{}?tab=since", places::review(id));
     Some(view! {
@@ -304,9 +301,10 @@ fn tab_link(
     let label = move || {
         let review = review.read();
         match which {
-            Tab::Changes => format!("Changes {}", count(&review.difference) + review.more),
+            Tab::Changes => format!("Changes {}", Changed::of(&review.difference, review.more)),
             Tab::Since => {
-                format!("Since your last look {}", since.with_value(|since| count(&since.difference)))
+                let changed = since.with_value(|since| Changed::of(&since.difference, since.more));
+                format!("Since your last look {changed}")
             }
             Tab::Graph => "Graph".to_owned(),
             Tab::Effects => "Effects".to_owned(),
