@@ -1,7 +1,7 @@
 //! Every rule of the gate with what it looked at: what holds, what does not, and who can do something about it.
 
 use api::console::{ReviewState, ReviewView};
-use engine::counting::many;
+use engine::counting::{either, many};
 use engine::gate::who::named;
 use engine::gate::{Rule, RuleState};
 use engine::lint::{Check, Finding, Level};
@@ -150,7 +150,11 @@ fn evidence(review: &ReviewView, rule: Rule) -> String {
             many(review.gate.needed, "approval"),
             if review.gate.can_approve.is_empty() { "nobody".to_owned() } else { named(&review.gate.can_approve) }
         ),
-        Rule::Objections => format!("{} verdicts that count, {} that don't", verdicts(true), verdicts(false)),
+        Rule::Objections => {
+            let (count, others) = (verdicts(true), verdicts(false));
+            let (counts, do_not) = (either(count, "counts", "count"), either(others, "doesn't", "don't"));
+            format!("{} that {counts}, {others} that {do_not}", many(count, "verdict"))
+        }
         Rule::Threads => "all versions of the proposal".to_owned(),
     }
 }

@@ -95,7 +95,11 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
             state: "error",
             shape: Icon::Bin,
             lead: "Can’t be undone:".into(),
-            rest: format!("{} loses data when it runs.", names(&found.irreversible, touched)),
+            rest: format!(
+                "{} {}.",
+                names(&found.irreversible, touched),
+                either(found.irreversible.count, "loses data when it runs", "lose data when they run")
+            ),
             way: ("effects#irreversible", list(found.irreversible.count)),
         });
     }
@@ -365,7 +369,7 @@ mod tests {
         assert_eq!(
             said(&found),
             [
-                "Can’t be undone: app on n1, app on n2, app on n3 and 997 more loses data when it runs.",
+                "Can’t be undone: app on n1, app on n2, app on n3 and 997 more lose data when they run.",
                 "Downstream: 20000 noderoles in web, 7 up now. They depend on what restarts or goes, and stay as they are.",
                 "Starts 1000 noderoles: app on n1, app on n2, app on n3 and 997 more.",
                 "Changes 2 noderoles on 1000 nodes; nothing runs.",
