@@ -421,6 +421,11 @@ async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
         "/reviews/128?tab=effects#restarts",
         "web is held by cy (a move)",
     ]);
+    let changed = page.body.split_once("<b>Changes ").and_then(|(_, rest)| rest.split('<').next());
+    let changed = changed.expect("what it changes");
+    assert!(changed.contains("noderole"), "{changed}");
+    let alike = page.body.matches(&format!(">Changes {changed}<")).count();
+    assert_eq!(alike, 2, "the tab says what the first lines say: {changed}");
     let lists = get(&Fake::new(|_| {}), "/reviews/128?tab=effects").await;
     lists.says(&[
         "id=\"restarts\"",
