@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use engine::ids::OWN_NAME;
+use engine::ids::by_whom;
 use serde_json::{Map, Value, json};
 
 use crate::address::Query;
@@ -323,7 +323,7 @@ pub(crate) fn targets() -> List {
             ("KIND", |v| word(v, "kind")),
             ("DEPLOYMENT", |v| word(v, "deployment")),
             ("TITLE", |v| word(v, "title")),
-            ("BY", |v| word(v, "by")),
+            ("BY", |v| by_whom(v["by"].as_str()).to_owned()),
             ("APPROVED", |v| word(v, "approved_by")),
             ("AT", |v| moment(&v["at"])),
         ],
@@ -397,7 +397,7 @@ pub(crate) fn imports() -> List {
         columns: &[
             ("ID", |v| word(v, "id")),
             ("AT", |v| moment(&v["at"])),
-            ("BY", |v| if v["by"].is_null() { OWN_NAME.to_owned() } else { word(v, "by") }),
+            ("BY", |v| by_whom(v["by"].as_str()).to_owned()),
             ("BROUGHT", |v| {
                 let brought = v["barclamps"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let named = brought.iter().map(|one| {
@@ -459,7 +459,7 @@ pub(crate) fn audit() -> List {
         columns: &[
             ("ID", |v| word(v, "id")),
             ("AT", |v| moment(&v["at"])),
-            ("WHO", |v| if v["who"].is_null() { OWN_NAME.to_owned() } else { word(v, "name") }),
+            ("WHO", |v| by_whom(v["name"].as_str()).to_owned()),
             ("ACTION", |v| word(v, "action")),
             ("SUBJECT", |v| word(v, "subject")),
             ("SEALED", |v| word(v, "sealed")),

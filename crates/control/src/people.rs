@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use api::Problem;
 use api::names::TOKEN_PREFIX;
+use engine::counting::many;
 use engine::ids::{OWN_NAME, PersonId};
 use rand::TryRngCore as _;
 use serde_json::json;
@@ -353,8 +354,8 @@ impl People {
         };
         self.visits.take(hash_of(token)).map_err(|wait| {
             let detail = format!(
-                "A session may ask {SESSION_REQUESTS} times a minute, in all its tabs. Try again in {} seconds.",
-                wait.as_secs().max(1)
+                "A session may ask {SESSION_REQUESTS} times a minute, in all its tabs. Try again in {}.",
+                many(wait.as_secs().max(1), "second")
             );
             Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
         })?;

@@ -4,6 +4,7 @@
 use api::calls::{Call, List, list_of};
 use api::live::Topic;
 use api::values::{ResultLine, ResultLines, ResultOutcome, ResultSort, ResultsWanted};
+use engine::counting::many;
 use engine::ids::RunId;
 use leptos::prelude::*;
 

@@ -11,6 +11,7 @@ use api::listing::Key;
 use api::names::TOKEN_PREFIX;
 use api::people::{TokenMade, TokenPage, TokenSort, TokenView, TokenWish, TokensWanted};
 use api::{Problem, limits};
+use engine::counting::many;
 use engine::ids::{DeploymentId, DeploymentName, PersonId};
 use serde_json::json;
 use store::accounts;
@@ -37,8 +38,10 @@ impl People {
         let Some(found) = found else { return Ok(None) };
         self.requests.take(found.id).map_err(|wait| {
             let most = super::throttle::MOST_BY_TOKEN;
-            let detail =
-                format!("A token may ask {most} times a minute. Try again in {} seconds.", wait.as_secs().max(1));
+            let detail = format!(
+                "A token may ask {most} times a minute. Try again in {}.",
+                many(wait.as_secs().max(1), "second")
+            );
             Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
         })?;
         if found.note_due {
