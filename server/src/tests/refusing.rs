@@ -307,6 +307,7 @@ fn limits_are_documented_as_they_are() {
         format!("then the newest of the others) | {} |", api::limits::TOKENS_TOLD),
         format!("| sessions of a person at once | {} |", store::people::MOST_SESSIONS),
         format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
+        format!("in the audit | 1 in {} seconds |", store::intent::REFUSED_AGAIN.as_secs()),
         format!("| requests that are worked on at once, by one server | {} |", limits::REQUESTS),
         format!("| until a request's body is there | {} seconds | 408;", limits::BODY_TIME.as_secs()),
         format!("| until an answer begins | {} seconds |", limits::REQUEST.as_secs()),

@@ -54,9 +54,9 @@ pub use proposals::{
 pub use record::append_live;
 pub use replans::{ReplanRow, insert_replan, replan_to, replans, stale_submissions};
 pub use submissions::{
-    JudgeRow, NewSubmission, PersonRow, SubmissionRow, VerdictRow, able, authors, base, documents, insert_submission,
-    insert_verdict, judges, people, reviewers, reviewers_of, submission, submission_of, touched, touched_each,
-    verdicts,
+    JudgeRow, NewSubmission, PersonRow, REFUSED_AGAIN, SubmissionRow, VerdictRow, able, append_refusal, authors, base,
+    documents, insert_submission, insert_verdict, judges, people, reviewers, reviewers_of, submission, submission_of,
+    touched, touched_each, verdicts,
 };
 
 pub use verify::{Discrepancy, discrepancies};
