@@ -34,7 +34,8 @@ pub use head::{
     DeploymentRow, Head, deployment_rows, head, lock_for_commit, removed_deployment, set_hold, set_priority,
 };
 pub use imports::{
-    BarclampRow, ImportOutcome, ImportRow, MAX_BARCLAMPS, barclamps, import_barclamp, import_reports, jigs, keep_import,
+    BarclampRow, ImportOutcome, ImportRow, MAX_BARCLAMPS, barclamps, import_barclamp, import_reports, jigs,
+    keep_import, lock_imports,
 };
 pub use left_out::{LeftOutRow, MAX_LEFT_OUT, insert_left_out, left_out};
 pub use listing::{
