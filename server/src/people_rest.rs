@@ -35,10 +35,10 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .post(
             "/people/{id}/disable",
             disable,
-            op("disablePerson", "Keep somebody out from now on, and take their tokens back"),
+            op("disablePerson", "Keep somebody out from now on, and take their tokens back").on_version(),
         )
-        .post("/people/{id}/enable", enable, op("enablePerson", "Let somebody in again"))
-        .post("/people/{id}/link", link, op("makeLink", "Make a one-time link for somebody").secret())
+        .post("/people/{id}/enable", enable, op("enablePerson", "Let somebody in again").on_version())
+        .post("/people/{id}/link", link, op("makeLink", "Make a one-time link for somebody").on_version().secret())
         .get("/me/sessions", sessions, op("listSessions", "Where one is signed in").about(
             "Newest first or as asked. There are at most 100 sessions of a person: beyond that a sign-in ends the one that was not used \
              for the longest time.",
@@ -101,18 +101,34 @@ async fn change_grants(
     Ok(Json(state.people.change_grants(&actor, seen, &wish.grants).await?))
 }
 
-async fn disable(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Answer<Done> {
-    state.people.set_disabled(&actor, id, true).await?;
+async fn disable(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+    headers: HeaderMap,
+) -> Answer<Done> {
+    state.people.set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, true).await?;
     Ok(Json(Done {}))
 }
 
-async fn enable(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Answer<Done> {
-    state.people.set_disabled(&actor, id, false).await?;
+async fn enable(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+    headers: HeaderMap,
+) -> Answer<Done> {
+    state.people.set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, false).await?;
     Ok(Json(Done {}))
 }
 
-async fn link(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Made<LinkMade> {
-    Ok((StatusCode::CREATED, Json(state.people.new_link(&actor, id).await?)))
+async fn link(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+    headers: HeaderMap,
+) -> Made<LinkMade> {
+    let seen = SeenPerson { person, version: version(&headers)? };
+    Ok((StatusCode::CREATED, Json(state.people.new_link(&actor, seen).await?)))
 }
 
 async fn sessions(

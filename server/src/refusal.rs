@@ -98,7 +98,7 @@ pub(crate) struct Asked<T>(pub T);
 
 /// A JSON body, typed. What does not fit is named by field, line and column.
 ///
-/// Its size is bounded by the body limit, and its depth by `serde_json`, which gives up at 128 levels.
+/// Its size is bounded by the body limit, and its depth by `serde_json`, which gives up behind [`crate::limits::LEVELS`].
 #[derive(Debug, Clone)]
 pub(crate) struct Given<T>(pub T);
 
@@ -395,6 +395,15 @@ mod tests {
         insta::assert_yaml_snapshot!(problems);
         let deep = "[".repeat(100_000);
         assert_eq!(read_json::<serde_json::Value>(deep.as_bytes()).expect_err("a refusal").0.status, 400);
+    }
+
+    #[test]
+    fn a_body_has_as_many_levels_as_is_said() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let read =
+            |levels| read_json::<serde_json::Value>(nested(levels).as_bytes()).map_err(|refusal| refusal.0.status);
+        assert!(read(crate::limits::LEVELS).is_ok());
+        assert_eq!(read(crate::limits::LEVELS + 1).map(drop), Err(400));
     }
 
     #[test]

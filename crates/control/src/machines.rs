@@ -239,6 +239,8 @@ impl Control {
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         let actor = actor.still(&mut transaction).await?;
         let gone = || Problem::not_found("There is no such node any more.");
+        // What is said of a machine is changed without APPLY: only the lock of its record keeps the version that is looked at here.
+        intent::lock_machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
         let row = reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
         actor.require_in(Permission::Operator, DeploymentId(row.deployment_id))?;
         still(version, row.version, &row.fqdn)?;

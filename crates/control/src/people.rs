@@ -57,6 +57,16 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
 pub const SESSION_ABSOLUTE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Requests of a session within a minute.
 pub const SESSION_REQUESTS: u32 = MOST_BY_SESSION;
+/// Requests by one token within a minute.
+pub const TOKEN_REQUESTS: u32 = MOST_BY_TOKEN;
+/// Sign-ins that fail, from one address or for one name, before the next one within [`FAILURES_COUNT`] has to wait.
+pub const FAILED_SIGN_INS: u32 = MOST_FAILURES;
+/// How long sign-ins that failed are counted.
+pub const FAILURES_COUNT: Duration = WINDOW;
+/// Passwords that are hashed at once.
+pub const HASHED_AT_ONCE: usize = passwords::AT_ONCE;
+/// Those and the ones that wait for that.
+pub const HASHED_OR_WAITING: usize = passwords::WAITING;
 /// A session's last visit is this exact.
 pub const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// How long the one-time sign-ins hold that a start prints: a working day, for whoever comes back to that terminal.

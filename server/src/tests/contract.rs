@@ -21,7 +21,7 @@ async fn the_committed_document_is_the_served_one() {
     let committed = std::fs::read_to_string(COMMITTED).expect("docs/openapi.json");
     assert!(
         committed == served.text(),
-        "docs/openapi.json is not what is served: GANTRY_WRITE=1 cargo nextest run -p server -E 'test(the_committed_document)' writes it"
+        "docs/openapi.json is not what is served: GANTRY_WRITE=1 cargo test -p server the_committed_document writes it"
     );
 }
 

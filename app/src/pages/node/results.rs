@@ -88,7 +88,7 @@ impl ListPage for ResultsOn {
     fn row(self, line: Memo<ResultLine>, with: With<Self>) -> AnyView {
         // What was handed back stays as it was.
         let line = line.get_untracked();
-        let rest = line.result.ends_with('…').then(|| format!("{} bytes in all", line.bytes));
+        let rest = line.result.ends_with('…').then(|| format!("{} in all", many(line.bytes, "byte")));
         let of =
             view! { <span><a href=places::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span> };
         let result = view! {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use api::Problem;
 use api::console::{NodeWish, SshWish};
 use api::nodes::{LooksWanted, NodeChange, NodeView, WayChange};
+use control::Seen;
 use control::people::{Actor, NewPerson, Permission, Visitor};
 use engine::anneal::Limits;
 use engine::ids::NodeId;
@@ -288,6 +289,34 @@ async fn nothing_starts_on_a_machine_out_of_service_and_what_is_there_stays() {
     let refused = house.control.set_available(&eve, n1, false, "x".into()).await.unwrap_err();
     assert_eq!(refused.status, 403);
     assert_eq!(house.control.set_available(&house.ada, n1, false, " ".into()).await.unwrap_err().status, 400);
+}
+
+#[tokio::test]
+async fn a_record_that_changes_meanwhile_is_not_taken_out_of_service_unseen() {
+    let house = House::new().await;
+    let node = house.node(1).await;
+    let out = |version| {
+        let seen = Seen { node, version: Some(version) };
+        house.control.set_available(&house.ada, seen, false, "new disks".into())
+    };
+    // As a change of what is said of it, which does not take APPLY: it is written, and not yet committed.
+    let mut held = house.database.app().begin().await.unwrap();
+    let change = "UPDATE node SET version = version + 1, description = 'by the door' WHERE id = $1";
+    sqlx::query(change).bind(node.0).execute(&mut *held).await.unwrap();
+    let between = async {
+        house.somebody_waits().await;
+        held.commit().await.unwrap();
+    };
+    let (late, ()) = tokio::join!(out(1), between);
+    let late = late.unwrap_err();
+    assert_eq!((late.status, late.code.as_str()), (412, "changed_meanwhile"));
+    let available: bool = sqlx::query_scalar("SELECT available FROM node WHERE id = $1")
+        .bind(node.0)
+        .fetch_one(house.database.owner())
+        .await
+        .unwrap();
+    assert!(available, "nothing was done");
+    out(2).await.unwrap();
 }
 
 #[tokio::test]
