@@ -5,6 +5,7 @@
 //! `--focus`, `--from` and `--to` take.
 
 use clap::Args;
+use engine::counting::many;
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use api::console::{GraphEdge, GraphTrail, GraphVertex, GraphView, Look};
 use crate::address::Query;
 use crate::exit::Outcome;
 use crate::lists::{Again, Client};
-use crate::paper::{Paper, Table, many, outline, plain};
+use crate::paper::{Paper, Table, outline, plain};
 
 /// Which part of a graph, and what is marked in it.
 #[derive(Debug, Args)]

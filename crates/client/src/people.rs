@@ -61,16 +61,22 @@ pub(crate) enum Person {
     Disable {
         /// Their name
         name: String,
+        #[command(flatten)]
+        on: OnVersion,
     },
     /// Let somebody in again
     Enable {
         /// Their name
         name: String,
+        #[command(flatten)]
+        on: OnVersion,
     },
     /// Make a one-time link for somebody
     Link {
         /// Their name
         name: String,
+        #[command(flatten)]
+        on: OnVersion,
     },
 }
 
@@ -142,6 +148,10 @@ fn told(name: &str, before: &BTreeSet<String>, now: &BTreeSet<String>) -> String
 pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
     let Client { server, paper } = client;
     let place = |name: &str| Ok::<_, Failure>(format!("/people/{}", part(&names::person(server, name)?)));
+    let post = |name: &str, what: &str, on: OnVersion| {
+        let with = With { body: Some(json!({})), if_match: on.tag(), accept: None };
+        server.ask(&Method::POST, &format!("{}/{what}", place(name)?), &with)?.read::<Value>()
+    };
     match command {
         Person::List { filter, kind, disabled, much } => client.list(
             &lists::people(),
@@ -165,16 +175,16 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
             let answer: Value = server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
             paper.either(&answer, &told(name, &granted(&before), &granted(&answer)))
         }
-        Person::Disable { name } => {
-            let answer = server.post(&format!("{}/disable", place(name)?), json!({}))?;
+        Person::Disable { name, on } => {
+            let answer = post(name, "disable", *on)?;
             paper.either(&answer, &format!("{name} is kept out, and their tokens are taken back."))
         }
-        Person::Enable { name } => {
-            let answer = server.post(&format!("{}/enable", place(name)?), json!({}))?;
+        Person::Enable { name, on } => {
+            let answer = post(name, "enable", *on)?;
             paper.either(&answer, &format!("{name} can come in. Tokens from before stay taken back."))
         }
-        Person::Link { name } => {
-            let answer = server.post(&format!("{}/link", place(name)?), json!({}))?;
+        Person::Link { name, on } => {
+            let answer = post(name, "link", *on)?;
             link_told(client, name, &answer, &answer)
         }
     }
@@ -236,6 +246,11 @@ pub(crate) enum Token {
         /// Whose
         #[arg(long = "for", value_name = "NAME")]
         whose: Option<String>,
+        /// Only those that hold (true), or only those that do not (false)
+        #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
+        holds: Option<String>,
+        #[command(flatten)]
+        much: Much,
     },
     /// Make one; it is shown this once
     Make {
@@ -266,8 +281,9 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
     let Client { server, paper } = client;
     let whose = |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
     match command {
-        Token::List { whose: name } => {
-            client.list(&lists::tokens(), &Query::default().with("person", &whose(name)?), &Much::every())
+        Token::List { whose: name, holds, much } => {
+            let query = Query::default().with("person", &whose(name)?).with("holds", holds);
+            client.list(&lists::tokens(), &query, much)
         }
         Token::Make { name, may, deployment, days, whose: of } => {
             let mut body = Map::from_iter([
@@ -289,7 +305,10 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Session {
     /// Where you are signed in
-    List,
+    List {
+        #[command(flatten)]
+        much: Much,
+    },
     /// Sign out somewhere
     End {
         /// The session's id, as the list of sessions has it
@@ -314,7 +333,7 @@ fn ended(sessions: u64) -> String {
 pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session) -> Outcome {
     let Client { server, paper } = client;
     match command {
-        Session::List => client.list(&lists::sessions(), &Query::default(), &Much::every()),
+        Session::List { much } => client.list(&lists::sessions(), &Query::default(), much),
         Session::End { id } => {
             let answer = server.ask(&Method::DELETE, &format!("/me/sessions/{id}"), &With::default())?.read()?;
             paper.either(&answer, "That session is over.")
