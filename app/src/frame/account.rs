@@ -7,11 +7,12 @@ use leptos::prelude::*;
 use super::theme::ThemeChoice;
 use crate::calls::SignOut;
 use crate::parts::act::problem_of;
-use crate::parts::{Icon, ProblemNotice, icon};
+use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
 
 #[component]
 pub(super) fn Account(me: Me) -> impl IntoView {
     let sign_out = ServerAction::<SignOut>::new();
+    let session = me.session;
     let may = if me.permissions.is_empty() { "nothing, not even look".to_owned() } else { me.permissions.join(", ") };
     view! {
         <div class="account">
@@ -29,6 +30,7 @@ pub(super) fn Account(me: Me) -> impl IntoView {
                 <ThemeChoice/>
                 <ProblemNotice problem=problem_of(sign_out)/>
                 <ActionForm action=sign_out>
+                    <Same of=move |_: Typed| { session.into_iter().map(api::calls::end_session).collect::<Vec<_>>() }/>
                     <button class="button wide" type="submit">{icon(Icon::Leave)} "Sign out"</button>
                 </ActionForm>
             </div>

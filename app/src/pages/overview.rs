@@ -19,7 +19,7 @@ use crate::calls::oversight as calls;
 use crate::clock::{Moment, Span};
 use crate::live::{NOW, use_live};
 use crate::parts::pulse::pulse;
-use crate::parts::{Feed, Icon, ProblemNotice, icon, load, mark, rows};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load, mark, rows};
 use crate::places;
 use first_steps::FirstSteps;
 use hours::Hours;
@@ -63,6 +63,7 @@ fn Loaded(first: (Overview, bool)) -> impl IntoView {
                 <Machinery overview/>
                 <Commits overview/>
             </div>
+            <Same of=move |_: Typed| vec![api::calls::overview()]/>
         </div>
     }
     .into_any()

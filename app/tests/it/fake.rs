@@ -1181,7 +1181,12 @@ fn number_in(place: Option<&Cursor>) -> Option<i64> {
 impl Console for Fake {
     async fn frame(&self) -> Result<Option<Frame>, Problem> {
         let world = self.0.lock().expect("no test died here");
-        let me = Me { id: PersonId(Uuid::from_u128(1)), name: "ada".into(), permissions: world.permissions.clone() };
+        let me = Me {
+            id: PersonId(Uuid::from_u128(1)),
+            name: "ada".into(),
+            permissions: world.permissions.clone(),
+            session: Some(Uuid::from_u128(7)),
+        };
         let frame = Frame { me, reviews_waiting: world.waiting, execution: Some(true), cursor: Some(900) };
         Ok(world.signed_in.then_some(frame))
     }

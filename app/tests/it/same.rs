@@ -1,5 +1,8 @@
 //! Same by CLI, same by API: beside what does something.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
 use api::calls::{Body, samples};
 use api::console::StepState;
 
@@ -161,6 +164,92 @@ async fn the_audit_says_how_its_chain_is_checked_and_taken_along() {
         "\"$GANTRY_SERVER/api/v1/audit/export\"",
     ];
     says(&Fake::new(|_| {}), "/audit", &lines).await;
+}
+
+#[tokio::test]
+async fn the_overview_and_the_way_out_say_how() {
+    let lines = [
+        "gantry overview",
+        "\"$GANTRY_SERVER/api/v1/overview\"",
+        "gantry session end 00000000-0000-0000-0000-000000000007",
+        "-b \"$GANTRY_SESSION\" -H 'X-Gantry: 1' -X DELETE",
+        "/api/v1/me/sessions/00000000-0000-0000-0000-000000000007\"",
+    ];
+    says(&Fake::new(|_| {}), "/", &lines).await;
+}
+
+/// What a page's forms do, and the command that stands beside each: what both are called in the program.
+const SHOWN: [(&str, &str); 36] = [
+    ("AddNode", "add_node"),
+    ("AddPerson", "add_person"),
+    ("Cancel", "cancel_run"),
+    ("ChangeGrants", "change_grants"),
+    ("ChangeNode", "change_node"),
+    ("Commit", "commit"),
+    ("Discard", "discard"),
+    ("EndOtherSessions", "end_other_sessions"),
+    ("EndSession", "end_session"),
+    ("Hold", "hold"),
+    ("ImportBarclamp", "import"),
+    ("Judge", "verdict"),
+    ("MakeToken", "make_token"),
+    ("MintNodeToken", "mint_node_token"),
+    ("NewLink", "make_link"),
+    ("OpenThread", "comment"),
+    ("Prioritise", "prioritise"),
+    ("Propose", "propose"),
+    ("ProposeMove", "propose"),
+    ("ProposeOnNode", "propose_on_node"),
+    ("ProposePolicy", "propose"),
+    ("Redo", "redo"),
+    ("Reply", "reply"),
+    ("ResolveThread", "resolve"),
+    ("Restore", "restore"),
+    ("Retry", "retry"),
+    ("RevokeNodeToken", "revoke_node_token"),
+    ("RevokeToken", "revoke_token"),
+    ("SetAvailable", "set_available"),
+    ("SetDisabled", "disable_person"),
+    ("SetPassword", "set_password"),
+    ("SignOut", "end_session"),
+    ("Submit", "submit"),
+    ("Switch", "execution"),
+    ("TakeOutNode", "take_out_node"),
+    ("Undo", "undo"),
+];
+
+/// What is done without one, and why.
+const NOT_SHOWN: [(&str, &str); 1] = [("PutFirstStepsAway", "hides a list of first steps on pages, where alone it is")];
+
+/// The texts of a folder's files, with those of the folders in it.
+fn sources(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let texts = |path: PathBuf| match path.is_dir() {
+        true => sources(&path),
+        false => vec![std::fs::read_to_string(&path).expect("a text")],
+    };
+    entries.flat_map(texts).collect()
+}
+
+#[test]
+fn beside_every_form_that_does_something_stands_its_command() {
+    let mut found = BTreeSet::new();
+    for text in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+        let acts = text.split("ServerAction::<").skip(1).filter_map(|rest| rest.split_once('>'));
+        for (act, _) in acts {
+            found.insert(act.to_owned());
+            if NOT_SHOWN.iter().any(|(not_shown, _)| *not_shown == act) {
+                continue;
+            }
+            let call = SHOWN.iter().find(|(shown, _)| *shown == act).map(|(_, call)| *call);
+            let call = call.unwrap_or_else(|| panic!("{act} has no command, and no reason why not"));
+            let is_named = text.contains(&format!("api::calls::{call}"))
+                || (text.contains("use api::calls;") && text.contains(&format!("calls::{call}(")));
+            assert!(is_named && text.contains("<Same "), "beside {act} there is no {call}");
+        }
+    }
+    let told = SHOWN.iter().chain(&NOT_SHOWN).map(|(act, _)| (*act).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(told, found, "what is told and what there is");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::At;
 use crate::listing::Cursor;
@@ -42,6 +43,8 @@ pub struct Me {
     pub name: String,
     /// What they may do: `viewer`, `operator`, `reviewer`, `admin`.
     pub permissions: Vec<String>,
+    /// The session that they look by; None: they came by another way.
+    pub session: Option<Uuid>,
 }
 
 /// What every page has around it, for whoever is signed in: strangers learn nothing of what goes on.
@@ -2159,7 +2162,6 @@ mod tests {
     use super::*;
     use engine::blueprint::difference::{DeploymentDifference, NodeDifference};
     use engine::ids::Fqdn;
-    use uuid::Uuid;
 
     /// Three deployments, and five nodes that move to the first of them.
     fn comparison() -> Comparison {

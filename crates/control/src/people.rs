@@ -401,7 +401,7 @@ impl People {
         let hash = hash_of(token);
         let row = people::session(self.store.pool(), &hash, TIMES).await.map_err(failed)?;
         Ok(row.map(|row| {
-            let session = Session { hash, fresh_for: row.fresh_for, by_link: row.by_link };
+            let session = Session { hash, id: row.id, fresh_for: row.fresh_for, by_link: row.by_link };
             (Actor::of(row.person, Some(session)), row.note_due)
         }))
     }

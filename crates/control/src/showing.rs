@@ -64,7 +64,12 @@ impl Control {
 
     /// What every page has around it. Who may not look is told who they are, so that they can sign out, and nothing else.
     pub async fn frame(&self, actor: &Actor) -> Result<Frame, Problem> {
-        let me = Me { id: actor.person, name: actor.name.clone(), permissions: actor.permission_words() };
+        let me = Me {
+            id: actor.person,
+            name: actor.name.clone(),
+            permissions: actor.permission_words(),
+            session: actor.session.as_ref().map(|session| session.id),
+        };
         if !actor.may(Permission::Viewer) {
             return Ok(Frame { me, reviews_waiting: Waiting::default(), execution: None, cursor: None });
         }

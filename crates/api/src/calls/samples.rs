@@ -104,6 +104,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         retry(noderole, WHY),
         import(),
         policy(),
+        overview(),
         add_node(&folder),
         add_node(&by_ssh),
         show_node(&n1),

@@ -168,6 +168,11 @@ pub fn export_audit() -> Call {
     Call::get("/audit/export").words(["audit", "export"]).option("output", "gantry-audit.jsonl")
 }
 
+/// Shows how it stands.
+pub fn overview() -> Call {
+    Call::get("/overview").words(["overview"])
+}
+
 /// Shows the gate's policy.
 pub fn policy() -> Call {
     Call::get("/policy").words(["policy"])

@@ -88,6 +88,8 @@ impl FromStr for Permission {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Session {
     pub(super) hash: TokenHash,
+    /// By which it is named: whoever has that is not let in by it.
+    pub id: Uuid,
     /// How long ago they proved who they are.
     pub fresh_for: Duration,
     /// Whether they did so by a one-time sign-in.
@@ -96,7 +98,7 @@ pub struct Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("fresh_for", &self.fresh_for).finish_non_exhaustive()
+        f.debug_struct("Session").field("id", &self.id).field("fresh_for", &self.fresh_for).finish_non_exhaustive()
     }
 }
 
