@@ -14,7 +14,8 @@ async fn all_that_is_known_of_a_node_is_on_its_page() {
     let page = get(&Fake::new(|_| {}), PAGE).await;
     assert_eq!(page.status, 200);
     page.says(&["<title>web-1.rack1.example.com · Gantry</title>", "By the door", "href=\"/deployments/web\""]);
-    let head = page.body.split_once("<div class=\"columns\">").expect("what stands below the head").0;
+    let main = page.body.split_once("<main").expect("the page itself").1;
+    let head = main.split_once("<div class=\"columns\">").expect("what stands below the head").0;
     assert_eq!(head.matches("Same by CLI, same by API").count(), 1, "{head}");
     page.says(&["alive", "8f14e45f", "what runs here is known", "by its own word"]);
     page.says(&["web-1.mgmt.example.com", "deploy/ssh", "SHA256:+DiY3wvvV6TuJJhbpZisF", "00:25:90:aa:00:01", "CN-1"]);

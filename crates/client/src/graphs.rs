@@ -172,12 +172,15 @@ fn word(look: Look) -> &'static str {
 /// What is waited for; of a change with what becomes of that.
 fn tie(edge: &GraphEdge, before: &GraphVertex) -> String {
     let name = name(before);
-    match (edge.added, edge.gone, edge.count) {
-        (0, 0, _) => name,
-        (_, _, 0) => format!("{name} (no more)"),
-        (added, 0, count) if added == count => format!("{name} (new)"),
-        _ => format!("{name} (changes for some)"),
-    }
+    let becomes = match (edge.added, edge.gone, edge.count) {
+        (0, 0, _) => return name,
+        (_, _, 0) => "no longer".to_owned(),
+        (added, 0, count) if added == count => "new".to_owned(),
+        (added, 0, _) => format!("{added} new"),
+        (0, gone, _) => format!("{gone} no longer"),
+        (added, gone, _) => format!("{added} new, {gone} no longer"),
+    };
+    format!("{name} ({becomes})")
 }
 
 #[cfg(test)]
@@ -230,7 +233,7 @@ mod tests {
         };
         assert!(said(3, 0, 0).contains("2 added, 1 stays as it is  proxy on n1  web:app\n"), "{}", said(3, 0, 0));
         assert!(said(2, 2, 0).contains("proxy on n1 (new)"), "{}", said(2, 2, 0));
-        assert!(said(0, 0, 1).contains("proxy on n1 (no more)"), "{}", said(0, 0, 1));
-        assert!(said(2, 1, 0).contains("proxy on n1 (changes for some)"), "{}", said(2, 1, 0));
+        assert!(said(0, 0, 1).contains("proxy on n1 (no longer)"), "{}", said(0, 0, 1));
+        assert!(said(2, 1, 3).contains("proxy on n1 (1 new, 3 no longer)"), "{}", said(2, 1, 3));
     }
 }
