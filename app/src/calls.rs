@@ -452,6 +452,12 @@ pub async fn add_node(
     answer(console()?.add_node(wish).await)
 }
 
+/// Adds the nodes of a text, a node a line, all or none; hands back how many.
+#[server(name = AddNodes, prefix = "/call", endpoint = "add-nodes", output = AsJson)]
+pub async fn add_nodes(#[server(default)] text: String) -> Answer<usize> {
+    Ok(answer(console()?.add_nodes(&text).await)?.nodes.len())
+}
+
 /// A node.
 #[server(name = ReadNode, prefix = "/call", endpoint = "node", input = AsJson, output = AsJson)]
 pub async fn node(name: String) -> Answer<NodeView> {

@@ -13,7 +13,7 @@ use api::console::{
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{LookPage, MintedToken, NodeChange, NodeView};
+use api::nodes::{AddedNodes, LookPage, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ValuesView, ValuesWanted};
@@ -154,6 +154,8 @@ pub trait Console: Send + Sync {
     async fn cancel(&self, run: RunId) -> Result<(), Problem>;
     /// Adds a node whose root is a folder on the worker's machine.
     async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem>;
+    /// Adds the nodes of a text, a node a line: all or none.
+    async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem>;
     /// Everything about a node, by its name or id.
     async fn node(&self, name: &str) -> Result<NodeView, Problem>;
     /// What came of the last looks at a node, by its name or id: newest first, before a moment.

@@ -14,7 +14,7 @@ use api::console::{
     PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{LookPage, MintedToken, NodeChange, NodeView};
+use api::nodes::{AddedNodes, LookPage, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ValuesView, ValuesWanted};
@@ -303,6 +303,10 @@ impl Console for Bound {
 
     async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem> {
         asked!(self.add_node(wish))
+    }
+
+    async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem> {
+        asked!(self.add_nodes(text))
     }
 
     async fn node(&self, name: &str) -> Result<NodeView, Problem> {

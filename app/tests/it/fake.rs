@@ -13,8 +13,8 @@ use api::catalog::{
 use api::console::*;
 use api::listing::{BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::{
-    Carried, FactsOf, Life, LookPage, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView,
-    TriedAddress, Way,
+    AddedNodes, Carried, FactsOf, Life, LookPage, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView,
+    SshView, TriedAddress, Way,
 };
 use api::overview::PolicyView;
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
@@ -1566,6 +1566,14 @@ impl Console for Fake {
         let NodeWish { fqdn, root, .. } = wish;
         self.told(format!("add {fqdn} {root}"));
         Err(Problem::conflict("duplicate_node", format!("{fqdn} is here already: choose another name.")))
+    }
+    async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem> {
+        self.told(format!("add many {text:?}"));
+        let errors = text.lines().enumerate().map(|(at, line)| {
+            let detail = format!("A node {line} is there already.");
+            api::problem::Finding { at: format!("line {}", at + 1), detail }
+        });
+        Err(Problem { errors: errors.collect(), ..Problem::conflict("nodes_refused", "No node was added.") })
     }
     async fn hold(&self, _: DeploymentId, held: bool, reason: String) -> Result<(), Problem> {
         self.told(format!("hold {held} {reason}"));

@@ -119,7 +119,12 @@ async fn what_is_done_to_a_machine_or_a_run_says_how() {
     says(
         &fake,
         "/nodes",
-        &["gantry node add NAME.EXAMPLE.COM --root /FOLDER", "{\"fqdn\":\"NAME.EXAMPLE.COM\",\"root\":\"/FOLDER\"}"],
+        &[
+            "gantry node add NAME.EXAMPLE.COM --root /FOLDER",
+            "{\"fqdn\":\"NAME.EXAMPLE.COM\",\"root\":\"/FOLDER\"}",
+            "printf %s 'NAME.EXAMPLE.COM root=/FOLDER' | gantry node add --file=-",
+            "{\"text\":\"NAME.EXAMPLE.COM root=/FOLDER\"}",
+        ],
     )
     .await;
     // Everywhere: the switch.

@@ -261,6 +261,28 @@ pub struct MintedToken {
     pub expires: At,
 }
 
+/// What a line of a text may say of its machine behind the name, as `field=value`.
+pub const INVENTORY_FIELDS: [&str; 10] =
+    ["mac", "serial", "domain", "root", "ssh", "port", "user", "key", "key_version", "host_key"];
+
+/// Machines that were added by one text with a machine a line, in its order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AddedNodes {
+    /// Each of them.
+    pub nodes: Vec<AddedNode>,
+}
+
+/// A machine that was added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AddedNode {
+    /// Which.
+    pub node: NodeId,
+    /// Its name, which may be derived.
+    pub fqdn: String,
+}
+
 /// What is to be changed about a machine's record; what is absent stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
 use crate::address::{Query, part};
-use crate::apply::json_of;
+use crate::apply::{json_of, text_of};
 use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
 use crate::names;
@@ -43,7 +43,7 @@ pub(crate) enum Node {
         #[command(flatten)]
         again: Again,
     },
-    /// Add a node to the inventory
+    /// Add a node to the inventory, or those of a file
     Add(Add),
     /// Change what people say of a node
     Edit(Edit),
@@ -152,7 +152,14 @@ pub(crate) struct Add {
     /// The host key, as ssh-keyscan prints it behind the name
     #[arg(long)]
     host_key: Option<String>,
+    /// Add the nodes of a file, all or none; - reads the standard input. A line has a node: its name, then what these options say, as in
+    /// web-7.rack1.example.com root=/srv/nodes/web-7 (with host_key and key_version for --host-key and --key-version)
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ALONE)]
+    file: Option<String>,
 }
+
+/// What is said of one node, and not beside a file of several.
+const ALONE: [&str; 10] = ["fqdn", "macs", "serial", "domain", "root", "addresses", "port", "user", "key", "host_key"];
 
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
@@ -246,6 +253,10 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             let place = place(node)?;
             client.show(*again, || server.get(&place), pages::node)
         }
+        Node::Add(Add { file: Some(file), .. }) => {
+            let answer = server.post("/nodes/many", json!({"text": text_of(file)?}))?;
+            paper.either(&answer, &added(&answer).join("\n"))
+        }
         Node::Add(add) => {
             let ssh = (!add.addresses.is_empty()).then(|| {
                 json!({"addresses": add.addresses, "port": add.port, "user": add.user, "key": add.key, "key_version": add.key_version,
@@ -280,6 +291,17 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         }
         Node::Token(command) => node_token(client, command),
     }
+}
+
+/// What came of a file of nodes: how many there are, and the name of each.
+fn added(answer: &Value) -> Vec<String> {
+    let nodes = answer["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let told = match nodes.len() {
+        1 => "1 node is added:".to_owned(),
+        count => format!("{count} nodes are added:"),
+    };
+    let names = nodes.iter().map(|node| format!("  {}", plain(&said(&node["fqdn"]))));
+    std::iter::once(told).chain(names).collect()
 }
 
 fn node_token(client: &Client, command: &NodeToken) -> Outcome {
@@ -775,6 +797,14 @@ mod tests {
         let answer = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "disappeared": [], "findings": ["demo.yml:1:1: note: x"]});
         let lines = imported(&answer);
         assert_eq!(lines, ["demo 2 (3e3390a7) was there already, with the same content.", "demo.yml:1:1: note: x"]);
+    }
+
+    #[test]
+    fn nodes_of_a_file_are_told_by_name() {
+        let node = |name: &str| json!({"node": "0", "fqdn": name});
+        assert_eq!(added(&json!({"nodes": [node("n1.a.example")]})), ["1 node is added:", "  n1.a.example"]);
+        let two = added(&json!({"nodes": [node("n1.a.example"), node("n2.a.example")]}));
+        assert_eq!(two, ["2 nodes are added:", "  n1.a.example", "  n2.a.example"]);
     }
 
     #[test]

@@ -90,6 +90,7 @@ const WRITING: &[Row] = &[
     ("prioritise", Takes::Operate, "deployment=$place&priority=1&reason=because"),
     ("switch", Takes::OperateAll, "enabled=false&reason=because"),
     ("add-node", Takes::OperateAll, "fqdn=m9.house.example.com&root=/srv/m9"),
+    ("add-nodes", Takes::OperateAll, "text=m8.house.example.com+root%3D/srv/m8"),
     ("change-node", Takes::Operate, "node=$node&version=1&description=x"),
     ("set-available", Takes::Operate, "node=$node&available=false&reason=because"),
     ("mint-node-token", Takes::OperateOrAdmin, "node=$node&name=x"),

@@ -291,6 +291,12 @@ fn limits_are_documented_as_they_are() {
             limits::BODY / mib
         ),
         format!("| {} KiB as sent, {} KiB as JSON |", limits::REPORT_BODY / kib, api::limits::FACTS / kib),
+        format!(
+            "| nodes that one text adds; its size; wrong lines of it that a refusal names | {}; {} KiB; {} |",
+            api::limits::INVENTORY,
+            api::limits::INVENTORY_BYTES / kib,
+            api::limits::FAULTS
+        ),
         format!("| a page of a list | {} rows", api::console::PAGE_SIZE),
         format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),
         format!("| a title; a verdict's reason, a comment | {}; 10,000 characters |", api::limits::TITLE),

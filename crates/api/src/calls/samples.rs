@@ -106,6 +106,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         policy(),
         add_node(&folder),
         add_node(&by_ssh),
+        add_nodes("n1.demo.gantry.internal \"root=/srv/it's $HOME\"\n# no more\n"),
         show_node(&n1),
         node_looks(&n1),
         node_results(&n1),
