@@ -6,7 +6,7 @@
 #   make testbed N SSH servers on this machine as nodes to try things on, beside a running Gantry: make testbed N=8
 #   make test    everything that must pass, and what each part took
 #   make chaos   everything that may break, broken at random, and a checker: make chaos SEED=1 MINUTES=10
-#   make lint    format, clippy, licences, the book's links, the container file
+#   make lint    format, clippy, licences, the book and its links, the container file
 #   make docs    the book, from docs/, into target/book
 #   make pictures the pictures of the README and the book, of a fresh demo
 #   make bench   the benchmarks, optimised, in the browser too
@@ -65,8 +65,8 @@ lint:
 	@cargo xtask lint
 
 docs:
-	@if command -v mdbook >/dev/null; then mdbook build docs; \
-	else echo 'mdbook is not there: cargo install mdbook --locked --version 0.5.4' >&2; exit 1; fi
+	@scripts/setup rust
+	@scripts/mdbook build docs
 
 pictures:
 	@scripts/setup test

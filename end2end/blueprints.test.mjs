@@ -89,7 +89,7 @@ test('the same, the unknown and the far away are said to be so', { timeout: 60_0
   await ada.getByText('There is no target 99: they go from 1 to 3.').waitFor();
   await assertAccessible(ada);
   await visit(ada, '/blueprints?before=1');
-  await ada.getByText('Nothing here').waitFor();
+  await ada.getByText('There are no more targets').waitFor();
   assertQuiet(ada, /404/);
   ada.problems.length = 0; // the answers to what is not there
 });

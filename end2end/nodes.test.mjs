@@ -70,6 +70,11 @@ test('a form that names half a way is refused with what is missing, and keeps wh
   await dialog.getByLabel('Host key').fill(`${hostKey()} a comment`);
   await dialog.getByRole('button', { name: 'Add', exact: true }).click();
   await line('gone.rack9.example.com').waitFor();
+  await page.getByRole('button', { name: 'Add node' }).click();
+  for (const label of ['Name', 'Addresses', 'Key', 'Host key']) {
+    assert.equal(await dialog.getByLabel(label, { exact: true }).inputValue(), '', `${label}: the next one begins empty`);
+  }
+  await page.keyboard.press('Escape');
   assertQuiet(page, /400/);
   page.problems.length = 0;
 });

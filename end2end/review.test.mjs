@@ -334,7 +334,7 @@ test('a thread on a single change keeps the gate shut until it is resolved', { t
 
   await t.test('approved it still can not be committed, and the checks say why', async () => {
     await bo.getByRole('button', { name: 'Approve' }).click();
-    await bo.getByText('1 of 1 approvals').first().waitFor();
+    await bo.getByText('1 of 1 approval').first().waitFor();
     assert.ok(await bo.getByRole('button', { name: 'Commit' }).isDisabled());
     await bo.getByRole('link', { name: /^Checks 1/ }).click();
     await bo.getByRole('row', { name: /Threads/ }).getByText('One thread is open').waitFor();

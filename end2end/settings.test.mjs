@@ -27,6 +27,14 @@ async function comeIn(page) {
   await page.waitForURL((url) => url.pathname === '/');
 }
 
+/** A refusal stands alone: nothing beside it asks for anything, and nothing leads to where the same is said. */
+async function assertAlone(page) {
+  const main = page.getByRole('main');
+  for (const role of ['search', 'form', 'group', 'table']) assert.equal(await main.getByRole(role).count(), 0, role);
+  assert.equal(await main.getByRole('button').count(), 0);
+  assert.equal(await main.getByRole('link', { name: 'All accounts' }).count(), 0);
+}
+
 test('somebody new, from the link to the day they leave', { timeout: 600_000 }, async (t) => {
   const admin = await signIn(await openPage(browser, gantry), gantry, 'author');
   const dee = await openPage(browser, gantry);
@@ -45,6 +53,13 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     link = (await form.getByRole('group', { name: 'Link' }).innerText()).trim();
     assert.match(link, /^http:\/\/.*\/sign-in\?token=[0-9a-f]{64}$/);
     await admin.getByRole('link', { name: 'dee' }).waitFor();
+    assert.equal(await form.getByLabel('Name').inputValue(), '', 'nobody adds the same again');
+    assert.equal(await form.getByLabel('In single deployments').inputValue(), '');
+    await form.getByLabel('Name').fill('No Name');
+    await form.getByRole('button', { name: 'Add' }).click();
+    await form.getByRole('alert').waitFor();
+    assert.equal(await form.getByLabel('Name').inputValue(), 'No Name', 'what was refused stays');
+    assert.equal((await form.getByRole('group', { name: 'Link' }).innerText()).trim(), link, 'and so does the link');
     await visit(admin, '/settings/people?filter=de');
     await admin.getByRole('cell', { name: 'operator in web' }).waitFor();
     assert.equal(await admin.getByRole('link', { name: 'ada' }).count(), 0);
@@ -102,6 +117,8 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     await card.getByRole('button', { name: 'Make a token' }).click();
     const token = (await card.getByRole('group', { name: 'Token' }).innerText()).trim();
     assert.match(token, /^gantry_[0-9a-f]{64}$/);
+    assert.equal(await card.getByLabel('New token').inputValue(), '');
+    assert.equal(await card.getByRole('checkbox', { name: /operator/ }).isChecked(), false);
     const ask = (path, method = 'POST') =>
       fetch(`${gantry.address}/api/v1/${path}`, {
         method,
@@ -136,6 +153,10 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     }
     await visit(dee, '/settings/people');
     await dee.getByText('does not have the permission admin').waitFor();
+    await assertAlone(dee);
+    await visit(dee, '/settings/services?filter=a&columns=name');
+    await dee.getByText('does not have the permission admin').waitFor();
+    await assertAlone(dee);
   });
 
   await t.test('who is disabled is out with the next request', async () => {

@@ -123,8 +123,8 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
 
     // The author's page is open meanwhile: it follows.
     await bo.getByRole('button', { name: 'Approve' }).click();
-    await bo.getByText('1 of 1 approvals').waitFor();
-    await ada.getByText('1 of 1 approvals').waitFor();
+    await bo.getByText('1 of 1 approval').waitFor();
+    await ada.getByText('1 of 1 approval').waitFor();
     await screenshot(bo, 'story-review');
 
     await ada.getByRole('link', { name: 'web', exact: true }).first().click();

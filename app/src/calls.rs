@@ -12,7 +12,6 @@
 pub mod oversight;
 pub mod people;
 
-use api::At;
 use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
 };
@@ -24,12 +23,12 @@ use api::console::{
 #[cfg(feature = "ssr")]
 use api::console::{NodeWish, SshWish};
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{LookPage, MintedToken, NodeView};
+use api::nodes::{LookPage, LooksWanted, MintedToken, NodeView};
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
-use api::values::{ResultLines, ValuesView, ValuesWanted};
+use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
@@ -464,16 +463,16 @@ pub async fn node(name: String) -> Answer<NodeView> {
     answer(console()?.node(&name).await)
 }
 
-/// What came of looks at a node, newest first.
+/// A page of what came of looks at a node.
 #[server(name = ReadNodeLooks, prefix = "/call", endpoint = "node_looks", input = AsJson, output = AsJson)]
-pub async fn node_looks(name: String, before: Option<At>) -> Answer<LookPage> {
-    answer(console()?.node_looks(&name, before).await)
+pub async fn node_looks(name: String, wanted: LooksWanted) -> Answer<LookPage> {
+    answer(console()?.node_looks(&name, wanted).await)
 }
 
-/// What attempts returned on a node, newest first.
+/// A page of what attempts returned on a node.
 #[server(name = ReadNodeResults, prefix = "/call", endpoint = "node_results", input = AsJson, output = AsJson)]
-pub async fn node_results(name: String, before: Option<RunId>) -> Answer<ResultLines> {
-    answer(console()?.node_results(&name, before).await)
+pub async fn node_results(name: String, wanted: ResultsWanted) -> Answer<ResultLines> {
+    answer(console()?.node_results(&name, wanted).await)
 }
 
 /// Changes what people say of a node. What the form does not have of its hints and its way stays as it is.

@@ -4,6 +4,7 @@
 //! through server functions that do nothing but call one method here. Every method checks by itself whether its caller may: a page
 //! that shows a button decides nothing.
 
+use api::Problem;
 use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
 };
@@ -13,12 +14,11 @@ use api::console::{
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{AddedNodes, LookPage, MintedToken, NodeChange, NodeView};
+use api::nodes::{AddedNodes, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
-use api::values::{ResultLines, ValuesView, ValuesWanted};
+use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
-use api::{At, Problem};
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
@@ -158,10 +158,10 @@ pub trait Console: Send + Sync {
     async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem>;
     /// Everything about a node, by its name or id.
     async fn node(&self, name: &str) -> Result<NodeView, Problem>;
-    /// What came of the last looks at a node, by its name or id: newest first, before a moment.
-    async fn node_looks(&self, name: &str, before: Option<At>) -> Result<LookPage, Problem>;
-    /// What attempts returned that is kept for a node, by its name or id: newest first, before a run.
-    async fn node_results(&self, name: &str, before: Option<RunId>) -> Result<ResultLines, Problem>;
+    /// A page of what came of the last looks at a node, by its name or id.
+    async fn node_looks(&self, name: &str, wanted: LooksWanted) -> Result<LookPage, Problem>;
+    /// A page of what attempts returned that is kept for a node, by its name or id.
+    async fn node_results(&self, name: &str, wanted: ResultsWanted) -> Result<ResultLines, Problem>;
     /// Changes what people say of a node, made on a version of it; hands back the new one.
     async fn change_node(&self, node: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem>;
     /// Says that steps may start on a node, or that none may.

@@ -1,6 +1,5 @@
 //! The addresses of the pages.
 
-use api::At;
 pub use api::calls::shell::encoded;
 use api::listing::{DeploymentState, NodeState};
 use engine::ids::{BarclampName, DeploymentName, NoderoleId, PersonId, ProposalId, RoleName, RunId, SubmissionId};
@@ -190,16 +189,14 @@ pub fn deployments_that_are(state: DeploymentState) -> String {
     format!("{DEPLOYMENTS}?state={}", state.as_str())
 }
 
-/// What came of looks at a node, newest first, before a moment.
-pub fn node_looks(name: &str, before: Option<At>) -> String {
-    let before = before.map(|at| format!("?before={}", at.0)).unwrap_or_default();
-    format!("{}/looks{before}", node(name))
+/// What came of looks at a node.
+pub fn node_looks(name: &str) -> String {
+    format!("{}/looks", node(name))
 }
 
-/// What attempts returned on a node, newest first, before a run.
-pub fn node_results(name: &str, before: Option<RunId>) -> String {
-    let before = before.map(|run| format!("?before={run}")).unwrap_or_default();
-    format!("{}/results{before}", node(name))
+/// What attempts returned on a node.
+pub fn node_results(name: &str) -> String {
+    format!("{}/results", node(name))
 }
 
 /// What a node carries, one by one, in the graph of its deployment.

@@ -75,7 +75,7 @@ export async function commit(page, review, parts = []) {
   await visit(page, `/reviews/${review}`);
   for (const part of parts) await page.getByText(part).filter({ visible: true }).first().waitFor();
   await page.getByRole('button', { name: 'Approve' }).click();
-  await page.getByText('1 of 1 approvals').waitFor();
+  await page.getByText('1 of 1 approval').waitFor();
   await page.getByRole('button', { name: 'Commit' }).click();
   await page.getByRole('link', { name: 'Watch it run' }).waitFor();
 }

@@ -333,13 +333,14 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_name BEFORE INSERT OR UPDATE OF name ON person FOR EACH ROW EXECUTE FUNCTION guard_name();
 
--- Whoever changes what a person may says their permissions anew, also where only a part of the tree changes.
+-- Whoever changes what a person may says their permissions anew, also where only a part of the tree changes. Whether they come in at all
+-- is part of what they may.
 CREATE OR REPLACE FUNCTION guard_grants_version() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   NEW.grants_version := OLD.grants_version + 1;
   RETURN NEW;
 END $$;
-CREATE TRIGGER guard_grants_version BEFORE UPDATE OF permissions ON person FOR EACH ROW EXECUTE FUNCTION guard_grants_version();
+CREATE TRIGGER guard_grants_version BEFORE UPDATE OF permissions, disabled ON person FOR EACH ROW EXECUTE FUNCTION guard_grants_version();
 
 -- Takes the person's row lock: whoever counts what a person may holds it too. All of the tree is not a part of it.
 CREATE OR REPLACE FUNCTION guard_grant() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$

@@ -110,6 +110,8 @@ pub const MIGRATE_LOCK: i64 = 4;
 pub const ROOT_LOCK: i64 = 5;
 /// The transaction-level advisory lock of taking an admin away; taken by the guard of people.
 pub const ADMIN_LOCK: i64 = 6;
+/// The transaction-level advisory lock of imports; taken before the catalog is looked at that an import was read on.
+pub const IMPORT_LOCK: i64 = 7;
 
 const GUARDS: &str = include_str!("guards.sql");
 

@@ -3,7 +3,7 @@
 use api::Problem;
 use api::people::{
     Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView, PersonWish,
-    TokenMade, TokenView, TokenWish, TokensWanted,
+    TokenMade, TokenView, TokenWish,
 };
 use app::accounts::Accounts;
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ use crate::session;
 impl Accounts for Bound {
     async fn mine(&self) -> Result<(MyAccount, Vec<TokenView>), Problem> {
         let actor = self.actor()?;
-        Ok((self.people.mine(actor).await?, self.people.tokens(actor, &TokensWanted::default()).await?))
+        Ok((self.people.mine(actor).await?, self.people.tokens(actor, None).await?))
     }
 
     async fn list(&self, wanted: PeopleWanted) -> Result<PersonPage, Problem> {
@@ -31,7 +31,7 @@ impl Accounts for Bound {
         // Its page decides about people, also where it is about who asks.
         actor.require(Permission::Admin)?;
         let person = self.people.one(actor, id).await?;
-        Ok((person, self.people.tokens(actor, &TokensWanted { person: Some(id) }).await?))
+        Ok((person, self.people.tokens(actor, Some(id)).await?))
     }
 
     async fn add(&self, wish: PersonWish) -> Result<PersonMade, Problem> {

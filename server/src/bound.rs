@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use api::Problem;
 use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
 };
@@ -14,12 +15,11 @@ use api::console::{
     PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{AddedNodes, LookPage, MintedToken, NodeChange, NodeView};
+use api::nodes::{AddedNodes, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
-use api::values::{ResultLines, ValuesView, ValuesWanted};
+use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
-use api::{At, Problem};
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
@@ -313,12 +313,12 @@ impl Console for Bound {
         asked!(self.node(name))
     }
 
-    async fn node_looks(&self, name: &str, before: Option<At>) -> Result<LookPage, Problem> {
-        asked!(self.node_looks(name, before))
+    async fn node_looks(&self, name: &str, wanted: LooksWanted) -> Result<LookPage, Problem> {
+        asked!(self.node_looks(name, &wanted))
     }
 
-    async fn node_results(&self, name: &str, before: Option<RunId>) -> Result<ResultLines, Problem> {
-        asked!(self.node_results(name, before))
+    async fn node_results(&self, name: &str, wanted: ResultsWanted) -> Result<ResultLines, Problem> {
+        asked!(self.node_results(name, &wanted))
     }
 
     async fn change_node(&self, node: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem> {

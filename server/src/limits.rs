@@ -8,6 +8,8 @@ pub const BODY: usize = 1024 * 1024;
 pub const IMPORT_BODY: usize = 16 * 1024 * 1024;
 /// Bytes of what a machine reports of itself: its facts as JSON, however they are spaced.
 pub const REPORT_BODY: usize = 2 * api::limits::FACTS;
+/// Objects and lists within one another in a body of JSON. It is what `serde_json` reads, and a test holds it to that.
+pub const LEVELS: usize = 127;
 /// How long a request may take until its answer begins. Streams and downloads go on after that.
 pub const REQUEST: Duration = Duration::from_secs(30);
 /// How long a request's body may take to come; less than its answer, so that it is told as what it is.

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use api::nodes::{LookPage, MintedToken, NodeChange, NodeView};
-use api::{At, Problem};
+use api::Problem;
+use api::nodes::{LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
 use control::{Itself, Seen};
 use engine::ids::NodeId;
 
@@ -37,7 +37,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
             take_out,
             op("takeOutNode", "Take out the record of a node that no target speaks of").on_version(),
         )
-        .get("/nodes/{id}/looks", looks, op("listLooks", "What workers saw of a node, newest first"))
+        .get("/nodes/{id}/looks", looks, op("listLooks", "What workers saw of a node, newest first or as asked"))
         .put(
             "/nodes/{id}/availability",
             availability,
@@ -132,19 +132,13 @@ async fn take_out(
     Ok(Json(Done {}))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct LooksWanted {
-    before: Option<At>,
-}
-
 async fn looks(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
     Asked(wanted): Asked<LooksWanted>,
 ) -> Answer<LookPage> {
-    Ok(Json(state.control.node_looks(&actor, &name, wanted.before).await?))
+    Ok(Json(state.control.node_looks(&actor, &name, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -174,6 +168,7 @@ async fn availability(
 struct Minting {
     name: String,
     #[serde(default = "api::people::usual_days")]
+    #[schemars(range(min = 1, max = api::limits::TOKEN_DAYS))]
     days: u32,
 }
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use api::Problem;
 use api::people::{
     Ended, GrantsWish, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView, PersonWish,
-    SessionView, TokenMade, TokenView, TokenWish, TokensWanted,
+    SessionPage, SessionsWanted, TokenMade, TokenPage, TokenWish, TokensWanted,
 };
 use control::people::{Permission, SeenPerson};
 use engine::ids::PersonId;
@@ -35,20 +35,20 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .post(
             "/people/{id}/disable",
             disable,
-            op("disablePerson", "Keep somebody out from now on, and take their tokens back"),
+            op("disablePerson", "Keep somebody out from now on, and take their tokens back").on_version(),
         )
-        .post("/people/{id}/enable", enable, op("enablePerson", "Let somebody in again"))
-        .post("/people/{id}/link", link, op("makeLink", "Make a one-time link for somebody").secret())
+        .post("/people/{id}/enable", enable, op("enablePerson", "Let somebody in again").on_version())
+        .post("/people/{id}/link", link, op("makeLink", "Make a one-time link for somebody").on_version().secret())
         .get("/me/sessions", sessions, op("listSessions", "Where one is signed in").about(
-            "The whole list, newest first. There are at most 100 sessions of a person: beyond that a sign-in ends the one that was not used \
+            "Newest first or as asked. There are at most 100 sessions of a person: beyond that a sign-in ends the one that was not used \
              for the longest time.",
         ))
         .delete("/me/sessions", end_other_sessions, op("endOtherSessions", "Sign out everywhere else"))
         .delete("/me/sessions/{id}", end_session, op("endSession", "Sign out somewhere"))
         .put("/me/password", set_password, op("setPassword", "Set or change one's password"))
         .get("/tokens", tokens, op("listTokens", "Tokens of one's own, or of a service account").about(
-            "At most 100: all that are neither over nor taken back, of which a person has at most 50, and then the newest of the others. \
-             Whether there was an older one, the audit says: `action=token.make`.",
+            "Those that hold first, or as asked. At most 100 are told of: all that are neither over nor taken back, of which a person has at \
+             most 50, and the newest of the others. Whether there was an older one, the audit says: `action=token.make`.",
         ))
         .post("/tokens", make_token, op("makeToken", "Make a token, which is shown once").secret())
         .delete("/tokens/{id}", revoke_token, op("revokeToken", "Take a token back"))
@@ -101,22 +101,42 @@ async fn change_grants(
     Ok(Json(state.people.change_grants(&actor, seen, &wish.grants).await?))
 }
 
-async fn disable(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Answer<Done> {
-    state.people.set_disabled(&actor, id, true).await?;
+async fn disable(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+    headers: HeaderMap,
+) -> Answer<Done> {
+    state.people.set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, true).await?;
     Ok(Json(Done {}))
 }
 
-async fn enable(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Answer<Done> {
-    state.people.set_disabled(&actor, id, false).await?;
+async fn enable(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+    headers: HeaderMap,
+) -> Answer<Done> {
+    state.people.set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, false).await?;
     Ok(Json(Done {}))
 }
 
-async fn link(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<PersonId>) -> Made<LinkMade> {
-    Ok((StatusCode::CREATED, Json(state.people.new_link(&actor, id).await?)))
+async fn link(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+    headers: HeaderMap,
+) -> Made<LinkMade> {
+    let seen = SeenPerson { person, version: version(&headers)? };
+    Ok((StatusCode::CREATED, Json(state.people.new_link(&actor, seen).await?)))
 }
 
-async fn sessions(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<SessionView>> {
-    Ok(Json(state.people.sessions(&actor).await?))
+async fn sessions(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<SessionsWanted>,
+) -> Answer<SessionPage> {
+    Ok(Json(state.people.session_page(&actor, &wanted).await?))
 }
 
 async fn end_other_sessions(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Ended> {
@@ -142,8 +162,8 @@ async fn tokens(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Asked(wanted): Asked<TokensWanted>,
-) -> Answer<Vec<TokenView>> {
-    Ok(Json(state.people.tokens(&actor, &wanted).await?))
+) -> Answer<TokenPage> {
+    Ok(Json(state.people.token_page(&actor, &wanted).await?))
 }
 
 async fn make_token(

@@ -98,7 +98,7 @@ pub(crate) struct Asked<T>(pub T);
 
 /// A JSON body, typed. What does not fit is named by field, line and column.
 ///
-/// Its size is bounded by the body limit, and its depth by `serde_json`, which gives up at 128 levels.
+/// Its size is bounded by the body limit, and its depth by `serde_json`, which gives up behind [`crate::limits::LEVELS`].
 #[derive(Debug, Clone)]
 pub(crate) struct Given<T>(pub T);
 
@@ -198,8 +198,12 @@ fn kind_of_number(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
-        "u32" | "u64" | "usize" | "u128" => "a whole number from 0 on",
-        "i8" | "i16" | "i32" | "i64" | "isize" | "i128" => "a whole number",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" | "u128" => "a whole number from 0 on",
+        "i8" => "a whole number from -128 to 127",
+        "i16" => "a whole number from -32768 to 32767",
+        "i32" => "a whole number from -2147483648 to 2147483647",
+        "i64" | "isize" | "i128" => "a whole number",
         "f32" | "f64" => "a number",
         _ => return None,
     })
@@ -394,6 +398,15 @@ mod tests {
     }
 
     #[test]
+    fn a_body_has_as_many_levels_as_is_said() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let read =
+            |levels| read_json::<serde_json::Value>(nested(levels).as_bytes()).map_err(|refusal| refusal.0.status);
+        assert!(read(crate::limits::LEVELS).is_ok());
+        assert_eq!(read(crate::limits::LEVELS + 1).map(drop), Err(400));
+    }
+
+    #[test]
     fn types_of_the_program_are_told_in_words() {
         for (said, told) in [
             ("invalid type: integer `7`, expected struct NodeWish", "invalid type: integer `7`, expected an object"),
@@ -402,6 +415,14 @@ mod tests {
             (
                 "invalid value: integer `999`, expected u8",
                 "invalid value: integer `999`, expected a whole number from 0 to 255",
+            ),
+            (
+                "invalid value: integer `999999999999`, expected i32",
+                "invalid value: integer `999999999999`, expected a whole number from -2147483648 to 2147483647",
+            ),
+            (
+                "invalid value: integer `-1`, expected u32",
+                "invalid value: integer `-1`, expected a whole number from 0 to 4294967295",
             ),
             ("before: invalid digit found in string", "before: it is not a whole number"),
             ("unknown field `a`, expected one of `b`, `c`", "unknown field `a`, expected one of `b`, `c`"),

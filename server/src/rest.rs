@@ -19,15 +19,15 @@ use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage, Discussion, DraftedNoderole, Foreseen,
-    LogFound, LogPart, NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView, Restored, ReviewView, RunPage,
-    RunView, ScopeView, SinceLook, TargetPage,
+    Board, Carriers, CarriersWanted, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage, Discussion,
+    DraftedNoderole, Foreseen, LogFound, LogPart, NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView,
+    Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::AddedNodes;
 use api::overview::DeploymentWay;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
-use api::values::{ResultLines, ValuesView, ValuesWanted};
+use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
 use control::{Imported, ToCommit};
 use engine::Hash;
@@ -35,7 +35,7 @@ use engine::blueprint::{Anchor, Consequences};
 use engine::catalog::read::MAX_PRIORITY;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::ids::{CommentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 
 use crate::contract::{self, Operations, Versioned, op};
@@ -94,7 +94,9 @@ fn about_deployments(all: Operations) -> Operations {
         .get(
             "/deployments/{name}/carriers",
             carriers,
-            op("getCarriers", "Every node that carries a role, where a board has the first of them"),
+            op("getCarriers", "Every node that carries a role, or whether one does, where a board has the first of them")
+                .also(&[409])
+                .about("What a page ended with may be there no more when the next is asked for: `moved`, 409. Read it from its beginning then."),
         )
         .post(
             "/deployments/{name}/proposals",
@@ -186,7 +188,7 @@ fn about_runs(all: Operations) -> Operations {
         .get(
             "/nodes/{id}/results",
             results,
-            op("listResults", "Results that are kept for a node, newest first, each by its beginning"),
+            op("listResults", "Results that are kept for a node, newest first or as asked, each by its beginning"),
         )
         .get("/runs", runs, op("listRuns", "Runs, newest first or as asked"))
         .get("/runs/{id}", run, op("getRun", "A run"))
@@ -258,24 +260,13 @@ async fn way(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Pla
     Ok(Json(state.control.deployment_way(&actor, &name).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct CarriersWanted {
-    role: RoleName,
-    /// Where the role is an ancestor's: which.
-    of_ancestor: Option<String>,
-    /// Behind this noderole: the last one of the page before, while that said that there are more.
-    after: Option<NoderoleId>,
-}
-
 async fn carriers(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
     Asked(wanted): Asked<CarriersWanted>,
 ) -> Answer<Carriers> {
-    let CarriersWanted { role, of_ancestor, after } = wanted;
-    Ok(Json(state.control.carriers_behind(&actor, &name, of_ancestor.as_deref(), &role, after).await?))
+    Ok(Json(state.control.find_carriers(&actor, &name, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -359,6 +350,7 @@ async fn hold(
 #[serde(deny_unknown_fields)]
 struct Prioritising {
     #[serde(deserialize_with = "priority")]
+    #[schemars(range(min = -MAX_PRIORITY, max = MAX_PRIORITY))]
     priority: i32,
     #[schemars(length(min = 1, max = 1000))]
     reason: String,
@@ -789,19 +781,13 @@ async fn run_values(
     Ok(Json(state.control.run_values(&actor, id, &wanted).await?))
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ResultsWanted {
-    before: Option<RunId>,
-}
-
 async fn results(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Machine(id): Machine,
     Asked(wanted): Asked<ResultsWanted>,
 ) -> Answer<ResultLines> {
-    Ok(Json(state.control.results(&actor, id, wanted.before).await?))
+    Ok(Json(state.control.results(&actor, id, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -19,6 +19,7 @@ use engine::Hash;
 use engine::blueprint::projection::content;
 use engine::catalog::Role;
 use engine::cluster::{DeploymentRoleDoc, NoderoleDoc, NoderoleKey};
+use engine::counting::many;
 use engine::data::secret::{SecretRef, reference, references};
 use engine::data::surroundings::{self, Carried, OwnNode, Returned};
 use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
@@ -349,10 +350,11 @@ fn check_approval(target: TargetNo, approval: Option<Approval>) -> Result<(), Re
         ("genesis", _) => Ok(()),
         ("change", Some(needed)) if approval.objecting > 0 || approval.approving < i64::from(needed.max(1)) => {
             Err(broken(format!(
-                "submission {} of target {target} has {} of {needed} approvals, and {} objections",
+                "submission {} of target {target} has {} of {}, and {}",
                 approval.submission.unwrap_or_default(),
                 approval.approving,
-                approval.objecting
+                many(i64::from(needed), "approval"),
+                many(approval.objecting, "objection")
             )))
         }
         ("change", Some(_)) => Ok(()),

@@ -10,6 +10,8 @@
 //! * what follows `#` is a heading there, under the name that mdBook gives it (and GitHub, for what we write in headings).
 //!
 //! Links to other sites are not followed: nothing here reaches for the network.
+//!
+//! And it is built: what mdBook can't read is found before a reader finds it. Where mdBook can't be had, that is said and passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,6 +20,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context as _, bail};
 use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 
+use crate::command::Step;
 use crate::tree::Tree;
 
 /// The folder of the book.
@@ -49,6 +52,19 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     }
     println!("\n{} chapters, all in {SUMMARY}; every link leads somewhere", pages.len() - 2);
     Ok(())
+}
+
+/// Builds the book into `target/book`.
+///
+/// # Errors
+/// What mdBook can't make a book of.
+pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
+    let mdbook = || Step::new(tree, tree.path("scripts/mdbook"));
+    // It has said why.
+    if mdbook().arg("--version").output().is_err() {
+        return Ok(());
+    }
+    mdbook().args(["build", BOOK]).run()
 }
 
 /// Chapters that the table of contents does not name, or names more than once.

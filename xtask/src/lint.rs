@@ -5,11 +5,12 @@ use crate::command::Step;
 use crate::licences;
 use crate::tree::Tree;
 
-/// What takes seconds: format, licences, single copies, the book's contents and links, the container file.
+/// What takes seconds: format, licences, single copies, the book with its contents and links, the container file.
 pub(crate) fn quick(tree: &Tree) -> anyhow::Result<()> {
     Step::cargo(tree).args(["fmt", "--all", "--check"]).run()?;
     licences::check(tree)?;
     book::check(tree)?;
+    book::build(tree)?;
     Step::new(tree, tree.path("scripts/hadolint")).run()
 }
 

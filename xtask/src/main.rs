@@ -46,7 +46,7 @@ enum Task {
     Lint,
     /// Every dependency's licence against deny.toml, and that there is one copy of what must be single.
     Licences,
-    /// That every chapter is in the book's contents, and every link leads somewhere.
+    /// That every chapter is in the book's contents, every link leads somewhere, and mdBook makes a book of it.
     Book,
 }
 
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Task::Test { parts } => test::run(&tree, &parts),
         Task::Lint => lint::all(&tree),
         Task::Licences => licences::check(&tree),
-        Task::Book => book::check(&tree),
+        Task::Book => book::check(&tree).and_then(|()| book::build(&tree)),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -109,6 +109,7 @@ fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
     if ran.0.contains_key(&Part::Lint) {
         let cache = tree.cache().unwrap_or_default();
         skipped.push(without_hadolint("hadolint", &tree.path("scripts/hadolint"), &cache));
+        skipped.push(without_mdbook("mdbook", &tree.path("scripts/mdbook"), &cache));
     }
     if ran.0.contains_key(&Part::Native) {
         let corpus = env::var_os("GANTRY_CORPUS").map_or_else(|| tree.path("../shared/corpus"), PathBuf::from);
@@ -123,15 +124,25 @@ fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
 
 /// What lint does about the container file where there is no hadolint and pip brings none: nothing, and it passes.
 fn without_hadolint(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
+    without_tool(in_path, "hadolint", script, cache).then(|| {
+        "skipped: the container file was not linted (hadolint is not here, and pip did not bring it)".to_owned()
+    })
+}
+
+/// What lint does about the book where there is no mdBook and cargo builds none: nothing, and it passes.
+fn without_mdbook(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
+    without_tool(in_path, "mdbook", script, cache)
+        .then(|| "skipped: the book was not built (mdBook is not here, and cargo did not build it)".to_owned())
+}
+
+/// Whether a tool is neither in `PATH` nor where the script that brings it keeps its version.
+fn without_tool(in_path: &str, name: &str, script: &Path, cache: &Path) -> bool {
     if Command::new(in_path).arg("--version").output().is_ok() {
-        return None;
+        return false;
     }
     let script = fs::read_to_string(script).unwrap_or_default();
     let version = script.lines().find_map(|line| line.strip_prefix("version=")).unwrap_or_default();
-    let brought = cache.join(format!("hadolint-{version}/bin/hadolint"));
-    (!brought.is_file()).then(|| {
-        "skipped: the container file was not linted (hadolint is not here, and pip did not bring it)".to_owned()
-    })
+    !cache.join(format!("{name}-{version}/bin/{name}")).is_file()
 }
 
 /// What the pictures of pages are compared with where another major version of Chromium drew them: nothing, and the test passes.
@@ -331,6 +342,16 @@ mod tests {
         fs::write(folder.path().join("hadolint-1.2/bin/hadolint"), "").expect("a file");
         assert_eq!(without_hadolint("/no/such/hadolint", &script, folder.path()), None);
         assert_eq!(without_hadolint("true", &script, Path::new("/no/such/cache")), None);
+    }
+
+    #[test]
+    fn that_no_book_was_built_is_said() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = folder.path().join("script");
+        fs::write(&script, "version=0.5.4\n").expect("a file");
+        let skipped = without_mdbook("/no/such/mdbook", &script, folder.path()).expect("a line");
+        assert!(skipped.starts_with("skipped: the book was not built"), "{skipped}");
+        assert_eq!(without_mdbook("true", &script, folder.path()), None);
     }
 
     #[test]

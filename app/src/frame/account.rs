@@ -12,7 +12,7 @@ use crate::parts::{Icon, ProblemNotice, icon};
 #[component]
 pub(super) fn Account(me: Me) -> impl IntoView {
     let sign_out = ServerAction::<SignOut>::new();
-    let may = if me.permissions.is_empty() { "nothing but look".to_owned() } else { me.permissions.join(", ") };
+    let may = if me.permissions.is_empty() { "nothing, not even look".to_owned() } else { me.permissions.join(", ") };
     view! {
         <div class="account">
             <button type="button" popovertarget="account-menu" aria-label=format!("Account of {}", me.name)>

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::console::{GraphVertex, GraphView, Look};
+use engine::counting::many;
 
 use super::address::Colour;
 use super::{drawn_as, said, worst};
@@ -109,7 +110,7 @@ impl Scale {
         let others = (!others.is_empty()).then(|| Entry {
             tone: TONES[TONES.len() - 1],
             shape: Icon::Dot,
-            words: format!("{} others", others.len()),
+            words: many(others.len(), "other"),
         });
         told.iter().map(entry).chain(others).collect()
     }

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use api::console::{GraphEdge, GraphVertex, GraphView};
 use engine::cluster::EdgeKind;
+use engine::counting::many;
 
 use super::address::Colour;
 use super::boxes::{bar, in_box, members, short};
@@ -74,7 +75,7 @@ pub fn svg(view: &GraphView, colour: Colour) -> String {
 
 fn heading(view: &GraphView) -> String {
     let trail = view.trail.as_ref().map(|trail| format!(" · {}", trail.said)).unwrap_or_default();
-    format!("{}: {} noderoles, {} edges{trail}", view.deployment, view.noderoles, view.wires)
+    format!("{}: {}, {}{trail}", view.deployment, many(view.noderoles, "noderole"), many(view.wires, "edge"))
 }
 
 /// The legend, and how wide it is.

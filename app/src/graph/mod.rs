@@ -23,6 +23,7 @@ mod wires;
 use std::collections::BTreeSet;
 
 use api::console::{GraphEdge, GraphTrail, GraphVertex, GraphView, GraphWay, Look, StepState, TrailWish};
+use engine::counting::many;
 use leptos::html;
 use leptos::prelude::*;
 
@@ -274,7 +275,7 @@ fn About(shown: Shown) -> impl IntoView {
         let children = view.edges.iter().filter(|edge| edge.from == at).map(|edge| (edge.to, edge)).collect();
         let fold = match vertex.one.is_some() {
             true => format!("Fold {}", vertex.role),
-            false => format!("Show its {} noderoles one by one", vertex.members),
+            false => format!("Show its {} one by one", many(vertex.members, "noderole")),
         };
         let is_node = vertex.one.as_ref().map(|one| one.fqdn.clone()).map(|fqdn| {
             let word = if address.wish.nodes.contains(&fqdn) { "Fold this node" } else { "Everything on this node" };

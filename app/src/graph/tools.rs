@@ -1,6 +1,7 @@
 //! Above the picture: what is looked for, what is marked, what colours mean, how large it is, and what one can take along.
 
 use api::console::{GraphWay, Length, TrailWish};
+use engine::counting::{either, many};
 use leptos::prelude::*;
 use leptos_router::hooks::use_navigate;
 
@@ -15,7 +16,9 @@ const STEPS: [u32; 3] = [1, 2, 3];
 pub(super) fn Tools(shown: Shown) -> impl IntoView {
     let counts = move || {
         let view = shown.view.read();
-        format!("{} boxes for {} noderoles and {} edges", view.vertices.len(), view.noderoles, view.wires)
+        let boxes = view.vertices.len();
+        let (noderoles, edges) = (many(view.noderoles, "noderole"), many(view.wires, "edge"));
+        format!("{boxes} {} for {noderoles} and {edges}", either(boxes, "box", "boxes"))
     };
     let is_table = Memo::new(move |_| shown.address.read().table);
     let other = move || shown.address.read().as_table(!is_table.get()).link();

@@ -4,6 +4,8 @@ use api::audit::{AuditEntry, AuditPage, AuditWanted, CHECKED, ChainView};
 use api::calls::List;
 use api::listing::AuditSort;
 use api::live::Topic;
+use engine::counting::either;
+use engine::ids::{OWN_NAME, by_whom};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -57,8 +59,8 @@ impl ListPage for Entries {
     const SORTS: &'static [(AuditSort, &'static str)] = &[(AuditSort::At, "when")];
     const SAME: List = List::Audit;
 
-    fn path(self) -> &'static str {
-        places::AUDIT
+    fn path(self) -> String {
+        places::AUDIT.to_owned()
     }
 
     async fn fetch(self, listed: Listed<AuditSort>) -> Answer<AuditPage> {
@@ -99,10 +101,11 @@ impl ListPage for Entries {
     fn row(self, entry: Memo<AuditEntry>, with: With<Self>) -> AnyView {
         // What was written stays as it is; only its seal comes later.
         let AuditEntry { id, at, name, action, subject, detail, .. } = entry.get_untracked();
-        let who = name.unwrap_or_else(|| engine::ids::OWN_NAME.to_owned());
+        let who = by_whom(name.as_deref()).to_owned();
+        let asked = name.unwrap_or_else(|| OWN_NAME.to_owned());
         let link =
             |word: &str, value: &str| with.listed.with_value(|listed| self.asking(listed, word, value).address());
-        let (by, of_action) = (link("who", &who), link("action", &action));
+        let (by, of_action) = (link("who", &asked), link("action", &action));
         let about = (!subject.is_empty()).then(|| link("subject", &subject));
         let subject = about.map(|about| view! { <a href=about><code>{subject}</code></a> });
         let is_more = detail.as_object().is_none_or(|fields| !fields.is_empty());
@@ -252,7 +255,7 @@ fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
         view! { <a class="button" href=address>"Go on, " {CHECKED} " at a time" {icon(Icon::Right)}</a> }
     });
     let unsealed = (found.unsealed > 0).then(|| {
-        view! { <p class="muted">{found.unsealed} " entries are not sealed yet; that follows within a minute."</p> }
+        view! { <p class="muted">{found.unsealed} {either(found.unsealed, " entry is", " entries are")} " not sealed yet; that follows within a minute."</p> }
     });
     view! {
         <section class="notice" data-state=colour role="status" aria-label="What came of verifying">

@@ -9,7 +9,7 @@ use api::Problem;
 use api::console::{TargetKind, TargetPage, TargetSummary};
 use api::listing::{TargetSort, TargetsWanted};
 use api::live::Topic;
-use engine::ids::TargetNo;
+use engine::ids::{TargetNo, by_whom};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -19,7 +19,7 @@ use crate::calls;
 use crate::clock::Moment;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
-use crate::parts::list::{Listed, SORT, example_field, filters, pager, trouble};
+use crate::parts::list::{Listed, SORT, example_field, filters, hidden, pager, trouble};
 use crate::parts::{DeploymentField, Empty, Feed, Icon, ProblemNotice, SameList, icon, load_or, rows};
 use crate::places;
 
@@ -172,15 +172,10 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>
     });
     let may_come_back = removed_in.is_none();
     let table = move || {
-        match is_empty.get() {
-        true => view! {
-            <Empty icon=Icon::Blueprint title="Nothing here">
-                <p>"No target from there on changed what you look at."</p>
-                <a class="button" href=places::BLUEPRINTS>"The whole line"</a>
-            </Empty>
+        if is_empty.get() {
+            return nothing(&listed.read());
         }
-        .into_any(),
-        false => view! {
+        view! {
             <table class="table folds line-of-targets">
                 <thead>
                     <tr>
@@ -196,8 +191,12 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>
                 <tbody>{rows(list.into(), |target| target.number, move |target| row(target, wanted, head, may_come_back))}</tbody>
             </table>
         }
-        .into_any(),
-    }
+        .into_any()
+    };
+    // What stands instead of rows leads back to the beginning itself.
+    let pager = move || {
+        let next = next.get();
+        (!is_empty.get() || next.is_some()).then(|| pager(&listed.read(), next.as_ref()))
     };
     let title = of.map_or_else(|| "The line of targets".to_owned(), |name| format!("Targets that changed {name}"));
     view! {
@@ -206,10 +205,22 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>
             <header><h2>{title}</h2> <span class="muted">{order}</span></header>
             {fate}
             {table}
-            {move || pager(&listed.read(), next.read().as_ref())}
+            {pager}
         </section>
     }
     .into_any()
+}
+
+/// What stands there instead of rows: the line's end, a deployment that no target changed, or a line that has not begun.
+fn nothing(listed: &Listed<TargetSort>) -> AnyView {
+    hidden(listed, "target", "targets").unwrap_or_else(|| {
+        view! {
+            <Empty icon=Icon::Blueprint title="No targets yet">
+                <p>"The first one comes with the first start of the server."</p>
+            </Empty>
+        }
+        .into_any()
+    })
 }
 
 fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, may_come_back: bool) -> impl IntoView {
@@ -232,9 +243,13 @@ fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, 
         view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
     });
     let on = target.deployment.clone().map(|name| view! { <span class="muted">"on " {name}</span> });
-    let by = target.by.clone().map(|by| view! { <span>{by} ", "</span> });
+    let by = by_whom(target.by.as_deref()).to_owned();
     let short: String = target.root.chars().take(8).collect();
     let names = |names: &[String]| if names.is_empty() { "–".to_owned() } else { names.join(", ") };
+    let authors = match target.kind {
+        TargetKind::Genesis => by.clone(),
+        TargetKind::Change | TargetKind::Switch => names(&target.authors),
+    };
     let restorable = move || {
         let wanted = wanted.get();
         let head = head.get();
@@ -245,9 +260,9 @@ fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, 
         <tr data-target=number.0.to_string() data-side=move || side_of(&wanted.read(), number)>
             <td data-label="Target" class="number"><b>{number.0}</b></td>
             <td data-label="What for"><div class="about">{about} {on} {kind}</div></td>
-            <td data-label="Proposed by">{names(&target.authors)}</td>
+            <td data-label="Proposed by">{authors}</td>
             <td data-label="Approved by">{names(&target.approved_by)}</td>
-            <td data-label="Committed" class="muted"><span>{by} <Moment at=target.at/></span></td>
+            <td data-label="Committed" class="muted"><span>{by} ", " <Moment at=target.at/></span></td>
             <td data-label="Blueprint"><code title=target.root.clone()>{short}</code></td>
             <td data-label="Compare" class="nowrap">
                 <span class="pick">

@@ -68,8 +68,8 @@ impl ListPage for Versions {
     const SAME: List = List::Barclamps;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
 
-    fn path(self) -> &'static str {
-        places::CATALOG
+    fn path(self) -> String {
+        places::CATALOG.to_owned()
     }
 
     async fn fetch(self, listed: Listed<BarclampSort>) -> Answer<CatalogPage> {

@@ -93,11 +93,12 @@ impl ListPage for AllDeployments {
     const SAME: List = List::Deployments;
     const STYLE: &'static str = "deployments";
 
-    fn path(self) -> &'static str {
-        match self {
+    fn path(self) -> String {
+        let path = match self {
             Self::Boards => places::DEPLOYMENTS,
             Self::Graphs => places::GRAPH,
-        }
+        };
+        path.to_owned()
     }
 
     async fn fetch(self, listed: Listed<DeploymentSort>) -> Answer<DeploymentPage> {

@@ -3,6 +3,7 @@
 use api::calls::List;
 use api::catalog::{BroughtVersion, ImportPage, ImportReport, ImportSort, ImportsWanted};
 use api::live::Topic;
+use engine::counting::{either, many};
 use leptos::prelude::*;
 use leptos_meta::Title;
 
@@ -42,8 +43,8 @@ impl ListPage for AllImports {
     const TOPICS: &'static [Topic] = &[Topic::Targets];
     const SAME: List = List::Imports;
 
-    fn path(self) -> &'static str {
-        places::IMPORTS
+    fn path(self) -> String {
+        places::IMPORTS.to_owned()
     }
 
     async fn fetch(self, listed: Listed<ImportSort>) -> Answer<ImportPage> {
@@ -80,7 +81,7 @@ impl ListPage for AllImports {
             Some(found) => some(lines(found), "nothing"),
         };
         let left_out = (report.left_out > 0).then(|| {
-            view! { <small class="muted">{format!("{} lines more were not kept.", report.left_out)}</small> }
+            view! { <small class="muted">{format!("{} more {} not kept.", many(report.left_out, "line"), either(report.left_out, "was", "were"))}</small> }
         });
         view! {
             <tr>

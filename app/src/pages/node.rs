@@ -8,7 +8,7 @@ use api::console::RunSummary;
 use api::limits;
 use api::live::Topic;
 use api::nodes::{Carried, FactsOf, LookView, NodeToken, NodeView, ReportView, SshView};
-use engine::ids::{Fqdn, NodeId};
+use engine::ids::{Fqdn, NodeId, by_whom};
 use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -22,9 +22,9 @@ use crate::check;
 use crate::clock::{Moment, Span};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::Alone;
-use crate::parts::act::{problem_of, when_done};
+use crate::parts::act::{last_of, problem_of, when_done};
 use crate::parts::json::DataView;
-use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, in_area, load_one, mark};
+use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, anew, icon, in_area, load_one, mark};
 use crate::places;
 
 /// Topics that one page listens to for the deployments of what a node carries.
@@ -63,11 +63,11 @@ fn Whole(first: NodeView) -> impl IntoView {
                 <p class="muted">{move || node.read().description.clone()}</p>
             </div>
             <div class="buttons">
-                <Alone node=Signal::derive(move || id) name=Signal::derive(move || node.read().fqdn.clone()) in_full=true why_not/>
+                <Alone node=Signal::derive(move || id) name=Signal::derive(move || node.read().fqdn.clone()) in_full=true same_elsewhere=true why_not/>
             </div>
         </div>
         <ProblemNotice problem=feed.problem()/>
-        <Same of=move |_: Typed| vec![api::calls::show_node(&node.read().fqdn)]/>
+        <Same of=move |_: Typed| vec![api::calls::show_node(&node.read().fqdn), api::calls::propose_on_node(id)]/>
         <div class="columns">
             <div class="stack">
                 <Life feed/>
@@ -149,7 +149,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
         let said = node.read().life.bootenv.clone();
         said.map(|said| view! { <dt>"Boot environment"</dt> <dd>{said} " " <small class="muted">"by its own word"</small></dd> })
     };
-    let added = node.with_untracked(|node| (node.added_by.clone().unwrap_or_else(|| "Gantry".into()), node.added));
+    let added = node.with_untracked(|node| (by_whom(node.added_by.as_deref()).to_owned(), node.added));
     view! {
         <section class="card" aria-label="Life">
             <header>{pill} {since}</header>
@@ -174,9 +174,9 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
 fn whys(node: &NodeView) -> Vec<String> {
     let mut whys = Vec::new();
     if let Some(out) = &node.life.unavailable {
-        let by = out.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+        let by = by_whom(out.by.as_deref());
         whys.push(format!(
-            "Out of service{by}: {}. Nothing starts here; states stay, and what runs goes on to its end.",
+            "Out of service by {by}: {}. Nothing starts here; states stay, and what runs goes on to its end.",
             out.reason
         ));
     }
@@ -218,7 +218,6 @@ fn joined_words(word: &str) -> &'static str {
 fn Service(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let set = ServerAction::<SetAvailable>::new();
-    let reason = Refused::of(set).typed("reason");
     when_done(set, move |()| feed.now());
     let is_out = Memo::new(move |_| node.read().life.unavailable.is_some());
     let may = Memo::new(move |_| node.read().may_change.is_ok());
@@ -229,14 +228,16 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
                 true => ("Back into service", "Steps may start here again.", "Put into service", "true"),
                 false => ("Take out of service", "Nothing new starts here; every step keeps its state, what runs goes on.", "Take out of service", "false"),
             };
-            let reason = reason.clone();
+            let reason = anew(set, |refused| {
+                view! { <input class="input" id="service-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why" value=refused.typed("reason")/> }.into_any()
+            });
             view! {
                 <ActionForm action=set attr:class="form">
                     <input type="hidden" name="node" value=id.to_string()/>
                     <input type="hidden" name="available" value=value/>
                     <div class="field">
                         <label for="service-reason">{title}</label>
-                        <input class="input" id="service-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why" value=reason/>
+                        {reason}
                         <span class="hint">{hint}</span>
                     </div>
                     <ProblemNotice problem=problem_of(set)/>
@@ -495,7 +496,7 @@ fn where_and_what(look: &LookView) -> impl IntoView + use<> {
 fn Looks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let looks = Memo::new(move |_| node.read().looks.clone());
-    let all = places::node_looks(&node.read_untracked().fqdn, None);
+    let all = places::node_looks(&node.read_untracked().fqdn);
     view! {
         <section class="card" aria-label="Looks">
             <header><h2 class="grow">"Last looks"</h2> <a href=all>"All that are kept"</a></header>
@@ -508,17 +509,22 @@ fn Looks(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
+/// What came of a look, in a word.
+fn came(reached: bool) -> impl IntoView {
+    let (colour, shape, word) = match reached {
+        true => ("active", Icon::Active, "let in"),
+        false => ("error", Icon::Dead, "not reached"),
+    };
+    view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
+}
+
 /// Looks, newest first.
 fn looks_table(looks: Vec<LookView>) -> impl IntoView {
     let row = |look: LookView| {
-        let (colour, shape, word) = match look.reached {
-            true => ("active", Icon::Active, "let in"),
-            false => ("error", Icon::Dead, "not reached"),
-        };
         view! {
             <tr>
                 <td><Moment at=look.at/></td>
-                <td data-label="Result"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
+                <td data-label="Result">{came(look.reached)}</td>
                 <td data-label="Where">{where_and_what(&look)}</td>
                 <td data-label="Took" class="num">{look.took_ms} " ms"</td>
                 <td data-label="By" class="muted">{look.by}</td>
@@ -626,8 +632,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
 fn Runs(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let runs = Memo::new(move |_| node.read().runs.clone());
-    let (all, results) =
-        node.with_untracked(|node| (places::runs_on(&node.fqdn), places::node_results(&node.fqdn, None)));
+    let (all, results) = node.with_untracked(|node| (places::runs_on(&node.fqdn), places::node_results(&node.fqdn)));
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
         view! {
@@ -729,22 +734,21 @@ fn one_token(token: NodeToken, node: NodeId, may: bool, revoke: ServerAction<Rev
 #[component]
 fn Mint(feed: Feed<NodeView>) -> impl IntoView {
     let mint = ServerAction::<MintNodeToken>::new();
-    let refused = Refused::of(mint);
     when_done(mint, move |_| feed.now());
+    let last = last_of(mint);
     let id = feed.value().read_untracked().id;
     let made = move || {
-        let made = mint.value().get().and_then(Result::ok)?;
-        Some(view! {
-            <div class="notice" role="status">
-                <p>"Copy it to the machine now: it is shown this once."</p>
-                <pre class="data" tabindex="0" role="group" aria-label="Token">{made.token}</pre>
-            </div>
+        last.get().map(|made| {
+            view! {
+                <div class="notice" role="status">
+                    <p>"Copy it to the machine now: it is shown this once."</p>
+                    <pre class="data" tabindex="0" role="group" aria-label="Token">{made.token}</pre>
+                </div>
+            }
         })
     };
-    view! {
-        <p class="no-scripts muted">"Without scripts a new token can’t be shown here, so none is made: ask POST /api/v1/nodes/ID/tokens."</p>
-        <ActionForm action=mint attr:class="form needs-scripts">
-            <input type="hidden" name="node" value=id.to_string()/>
+    let fields = anew(mint, move |refused| {
+        view! {
             <div class="field">
                 <label for="token-name">"New token"</label>
                 <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="What it is for" value=refused.typed("name")/>
@@ -754,11 +758,19 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
                 <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder=limits::USUAL_TOKEN_DAYS value=refused.typed("days")/>
             </div>
             <ProblemNotice problem=problem_of(mint)/>
-            {made}
             <Same of=move |typed: Typed| {
                 let days = typed.get("days").parse().unwrap_or(limits::USUAL_TOKEN_DAYS);
                 vec![api::calls::mint_node_token(id, &typed.or("name", "NAME"), days)]
             }/>
+        }
+        .into_any()
+    });
+    view! {
+        <p class="no-scripts muted">"Without scripts a new token can’t be shown here, so none is made: ask POST /api/v1/nodes/ID/tokens."</p>
+        <ActionForm action=mint attr:class="form needs-scripts">
+            <input type="hidden" name="node" value=id.to_string()/>
+            {fields}
+            {made}
             <div class="buttons">
                 <button class="button" type="submit" disabled=move || mint.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
             </div>

@@ -18,7 +18,7 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{
-    Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Refused, Same, Typed, icon,
+    Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Refused, Same, Typed, anew, icon,
     in_area,
 };
 use crate::places;
@@ -64,8 +64,8 @@ impl ListPage for AllNodes {
     const RIGHT: Option<&'static str> = Some(OPERATOR);
     const COMMANDS: Option<&'static str> = Some("Change");
 
-    fn path(self) -> &'static str {
-        places::NODES
+    fn path(self) -> String {
+        places::NODES.to_owned()
     }
 
     async fn fetch(self, listed: Listed<NodeSort>) -> Answer<NodePage> {
@@ -338,90 +338,96 @@ fn wished(typed: Typed) -> NewNode {
 fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddNode>::new();
     let refused = Refused::of(add);
-    let is_refused = refused.is_here();
-    let before = move |field: &str| refused.typed(field);
-    let is_far = ["address", "port", "user", "key", "host_key"].iter().any(|field| before(field).is_some());
     // A name that came back is said to be wrong, and can be mended and sent without scripts: only typing switches the button off.
-    let (name, is_typed) = (RwSignal::new(before("fqdn").unwrap_or_default()), RwSignal::new(false));
+    let (name, is_typed) = (RwSignal::new(refused.typed_or("fqdn", "")), RwSignal::new(false));
     when_done(add, move |_| {
         handle.close();
         name.set(String::new());
+        is_typed.set(false);
         added.run(());
     });
     let fault = Memo::new(move |_| {
         let name = name.get();
         (!name.trim().is_empty()).then(|| Fqdn::parse(name.trim()).err()).flatten().map(|error| error.to_string())
     });
+    let fields = anew(add, move |refused| {
+        let before = |field: &str| refused.typed(field);
+        let is_far = ["address", "port", "user", "key", "host_key"].iter().any(|field| before(field).is_some());
+        view! {
+            <div class="field">
+                <label for="node-fqdn">"Name"</label>
+                <input
+                    class="input"
+                    id="node-fqdn"
+                    name="fqdn"
+                    autocomplete="off"
+                    spellcheck="false"
+                    placeholder="web-7.rack1.example.com"
+                    aria-invalid=move || fault.read().is_some().then_some("true")
+                    aria-describedby="node-fqdn-fault"
+                    value=before("fqdn")
+                    prop:value=move || name.get()
+                    on:input=move |event| {
+                        is_typed.set(true);
+                        name.set(event_target_value(&event));
+                    }
+                />
+                <span class="hint">"Its fully qualified domain name; left empty it follows from the MAC address or the serial number. A new node belongs to the deployment system."</span>
+                <Fault id="node-fqdn-fault" of=fault/>
+            </div>
+            <div class="field">
+                <label for="node-mac">"MAC addresses"</label>
+                <input class="input mono" id="node-mac" name="mac" value=before("mac") autocomplete="off" spellcheck="false" placeholder="00:25:90:aa:00:01"/>
+                <span class="hint">"For a node without a name. Several are parted by spaces."</span>
+            </div>
+            <div class="field">
+                <label for="node-serial">"Serial number"</label>
+                <input class="input mono" id="node-serial" name="serial" value=before("serial") autocomplete="off" spellcheck="false"/>
+                <span class="hint">"Counts when there is neither a name nor a MAC address."</span>
+            </div>
+            <div class="field">
+                <label for="node-root">"Root folder"</label>
+                <input class="input mono" id="node-root" name="root" value=before("root") autocomplete="off" spellcheck="false" placeholder="/srv/nodes/web-7"/>
+                <span class="hint">"The folder that stands for the node's file system: on the worker's machine, or there when it is reached by SSH. There it may be left empty: then it is all of it."</span>
+            </div>
+            <details class="more" open=is_far>
+                <summary>{icon(Icon::Right)} "Reached by SSH"</summary>
+                <div class="fields">
+                    <div class="field">
+                        <label for="node-address">"Addresses"</label>
+                        <input class="input mono" id="node-address" name="address" value=before("address") autocomplete="off" spellcheck="false" placeholder="10.0.3.7 web-7.mgmt.example.com"/>
+                        <span class="hint">"Names or numbers, tried in this order. Left empty, the node is a folder of the worker's machine."</span>
+                    </div>
+                    <div class="field">
+                        <label for="node-port">"Port"</label>
+                        <input class="input mono" id="node-port" name="port" value=before("port") inputmode="numeric" autocomplete="off" placeholder="22"/>
+                    </div>
+                    <div class="field">
+                        <label for="node-user">"User"</label>
+                        <input class="input mono" id="node-user" name="user" value=before("user") autocomplete="off" spellcheck="false" placeholder="root"/>
+                    </div>
+                    <div class="field">
+                        <label for="node-key">"Key"</label>
+                        <input class="input mono" id="node-key" name="key" value=before("key") autocomplete="off" spellcheck="false" placeholder="deploy/ssh"/>
+                        <span class="hint">"The name of the secret that has the private key. Workers have it as a file; it is never written here."</span>
+                    </div>
+                    <div class="field">
+                        <label for="node-host-key">"Host key"</label>
+                        <input class="input mono" id="node-host-key" name="host_key" value=before("host_key") autocomplete="off" spellcheck="false" placeholder="ssh-ed25519 AAAA…"/>
+                        <span class="hint">"As " <code>"ssh-keyscan -t ed25519 HOST"</code> " prints it behind the name. Workers take no other one."</span>
+                    </div>
+                </div>
+            </details>
+            <ProblemNotice problem=problem_of(add)/>
+            <Same of=move |typed: Typed| vec![api::calls::add_node(&wished(typed))]/>
+        }
+        .into_any()
+    });
     view! {
-        <Dialog id="add-node" title="Add node".to_owned() handle=handle refused=is_refused>
+        <Dialog id="add-node" title="Add node".to_owned() handle=handle refused=refused.is_here()>
             <ActionForm action=add attr:class="form">
                 <div class="body">
-                    <div class="field">
-                        <label for="node-fqdn">"Name"</label>
-                        <input
-                            class="input"
-                            id="node-fqdn"
-                            name="fqdn"
-                            autocomplete="off"
-                            spellcheck="false"
-                            placeholder="web-7.rack1.example.com"
-                            aria-invalid=move || fault.read().is_some().then_some("true")
-                            aria-describedby="node-fqdn-fault"
-                            value=before("fqdn")
-                            prop:value=move || name.get()
-                            on:input=move |event| {
-                                is_typed.set(true);
-                                name.set(event_target_value(&event));
-                            }
-                        />
-                        <span class="hint">"Its fully qualified domain name; left empty it follows from the MAC address or the serial number. A new node belongs to the deployment system."</span>
-                        <Fault id="node-fqdn-fault" of=fault/>
-                    </div>
-                    <div class="field">
-                        <label for="node-mac">"MAC addresses"</label>
-                        <input class="input mono" id="node-mac" name="mac" value=before("mac") autocomplete="off" spellcheck="false" placeholder="00:25:90:aa:00:01"/>
-                        <span class="hint">"For a node without a name. Several are parted by spaces."</span>
-                    </div>
-                    <div class="field">
-                        <label for="node-serial">"Serial number"</label>
-                        <input class="input mono" id="node-serial" name="serial" value=before("serial") autocomplete="off" spellcheck="false"/>
-                        <span class="hint">"Counts when there is neither a name nor a MAC address."</span>
-                    </div>
-                    <div class="field">
-                        <label for="node-root">"Root folder"</label>
-                        <input class="input mono" id="node-root" name="root" value=before("root") autocomplete="off" spellcheck="false" placeholder="/srv/nodes/web-7"/>
-                        <span class="hint">"The folder that stands for the node's file system: on the worker's machine, or there when it is reached by SSH. There it may be left empty: then it is all of it."</span>
-                    </div>
-                    <details class="more" open=is_far>
-                        <summary>{icon(Icon::Right)} "Reached by SSH"</summary>
-                        <div class="fields">
-                            <div class="field">
-                                <label for="node-address">"Addresses"</label>
-                                <input class="input mono" id="node-address" name="address" value=before("address") autocomplete="off" spellcheck="false" placeholder="10.0.3.7 web-7.mgmt.example.com"/>
-                                <span class="hint">"Names or numbers, tried in this order. Left empty, the node is a folder of the worker's machine."</span>
-                            </div>
-                            <div class="field">
-                                <label for="node-port">"Port"</label>
-                                <input class="input mono" id="node-port" name="port" value=before("port") inputmode="numeric" autocomplete="off" placeholder="22"/>
-                            </div>
-                            <div class="field">
-                                <label for="node-user">"User"</label>
-                                <input class="input mono" id="node-user" name="user" value=before("user") autocomplete="off" spellcheck="false" placeholder="root"/>
-                            </div>
-                            <div class="field">
-                                <label for="node-key">"Key"</label>
-                                <input class="input mono" id="node-key" name="key" value=before("key") autocomplete="off" spellcheck="false" placeholder="deploy/ssh"/>
-                                <span class="hint">"The name of the secret that has the private key. Workers have it as a file; it is never written here."</span>
-                            </div>
-                            <div class="field">
-                                <label for="node-host-key">"Host key"</label>
-                                <input class="input mono" id="node-host-key" name="host_key" value=before("host_key") autocomplete="off" spellcheck="false" placeholder="ssh-ed25519 AAAA…"/>
-                                <span class="hint">"As " <code>"ssh-keyscan -t ed25519 HOST"</code> " prints it behind the name. Workers take no other one."</span>
-                            </div>
-                        </div>
-                    </details>
-                    <ProblemNotice problem=problem_of(add)/>
-                    <Same of=move |typed: Typed| vec![api::calls::add_node(&wished(typed))]/>
+                    {fields}
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || (is_typed.get() && fault.read().is_some()) || add.pending().get()>"Add"</button>

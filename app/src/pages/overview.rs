@@ -10,6 +10,8 @@ use api::overview::Overview;
 use api::reviews::Whose;
 use api::waiting::WaitingGroup;
 use engine::anneal::Wait;
+use engine::counting::{either, many};
+use engine::ids::by_whom;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
@@ -190,7 +192,7 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
             <ul class="short-lines">
                 {rows(shown.into(), |group| group.reason, row)}
                 {move || all.read().is_empty().then(|| view! { <li class="muted">"Nothing waits: every step is done or under way."</li> })}
-                {move || (beyond() > 0).then(|| view! { <li><a href=places::WAITING>"and " {beyond()} " more reasons"</a></li> })}
+                {move || (beyond() > 0).then(|| view! { <li><a href=places::WAITING>"and " {beyond()} {either(beyond(), " more reason", " more reasons")}</a></li> })}
             </ul>
         </section>
     }
@@ -237,12 +239,12 @@ fn Machinery(overview: Memo<Overview>) -> impl IntoView {
                 <dt>"Workers"</dt>
                 <dd>
                     <a href=format!("{}?alive=true", places::WORKERS)><span class="num">{move || overview.read().workers.alive}</span> " alive"</a>
-                    ", for " {move || overview.read().workers.capacity} " runs at once"
+                    ", for " {move || many(overview.read().workers.capacity, "run")} " at once"
                 </dd>
                 <dt>"Queue"</dt>
                 <dd><a href=link("queued")><span class="num">{move || overview.read().queue.queued}</span> " queued"</a> {waits}</dd>
                 <dt>"Running"</dt>
-                <dd><a href=link("running")><span class="num">{move || overview.read().queue.running}</span> " runs"</a></dd>
+                <dd><a href=link("running")><span class="num">{move || overview.read().queue.running}</span> {move || either(overview.read().queue.running, " run", " runs")}</a></dd>
                 <dt>"Nodes"</dt>
                 <dd>
                     <a href=places::NODES><span class="num">{move || overview.read().nodes.all}</span> " in all"</a>
@@ -271,7 +273,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
         let TargetSummary { number, kind, at, by, submission, title, deployment, .. } = target.get_untracked();
         let place = submission.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
         let title = if title.is_empty() { format!("Target {number}") } else { title };
-        let by = by.unwrap_or_else(|| "Gantry".to_owned());
+        let by = by_whom(by.as_deref()).to_owned();
         let on = deployment.filter(|_| kind == TargetKind::Change).map(|name| format!(" on {name}"));
         view! {
             <li>

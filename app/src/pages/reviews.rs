@@ -6,6 +6,7 @@ use api::console::{ProposalSummary, ReviewState, ReviewSummary};
 use api::listing::{Cursor, Order, Paged, ProposalSort, ReviewSort, Sort};
 use api::live::Topic;
 use api::reviews::{Fate, ProposalsWanted, ReviewsWanted, Whose};
+use engine::counting::many;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::params::ParamsMap;
@@ -156,8 +157,8 @@ impl ListPage for Changes {
     const TOPICS: &'static [Topic] = &[Topic::Reviews, Topic::Targets];
     const SAME: List = List::Reviews;
 
-    fn path(self) -> &'static str {
-        places::REVIEWS
+    fn path(self) -> String {
+        places::REVIEWS.to_owned()
     }
 
     fn read(self, query: &ParamsMap) -> Listed<ReviewSort> {
@@ -383,10 +384,7 @@ fn draft(proposal: Memo<ProposalSummary>, with: With<Changes>) -> AnyView {
         nobody if nobody.is_empty() => "nobody yet".to_owned(),
         authors => authors,
     };
-    let edits = move || match proposal.read().edits {
-        1 => "1 edit".to_owned(),
-        edits => format!("{edits} edits"),
-    };
+    let edits = move || many(proposal.read().edits, "edit");
     let change = move || {
         let proposal = proposal.read();
         let (to, on) = place(&proposal);

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use api::catalog::{DRAWN, RoleGraph, RoleGraphWanted, RoleTie};
+use engine::counting::many;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -86,7 +87,11 @@ fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
         }
         .into_any();
     }
-    let said = format!("{} roles, {} ties. What comes first is on the left.", graph.roles.len(), graph.edges.len());
+    let said = format!(
+        "{}, {}. What comes first is on the left.",
+        many(graph.roles.len(), "role"),
+        many(graph.edges.len(), "tie")
+    );
     let picture = svg(&graph, &wanted.role);
     view! {
         <p class="muted">{said} " " <a href=format!("{}#ties", address(&wanted))>"The same as a table"</a></p>

@@ -50,8 +50,8 @@ impl ListPage for AllRoles {
     const TOPICS: &'static [Topic] = &[Topic::Targets];
     const SAME: List = List::Roles;
 
-    fn path(self) -> &'static str {
-        places::ROLES
+    fn path(self) -> String {
+        places::ROLES.to_owned()
     }
 
     async fn fetch(self, listed: Listed<RoleSort>) -> Answer<RolePage> {

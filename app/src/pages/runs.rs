@@ -54,8 +54,8 @@ impl ListPage for AllRuns {
     const TOPICS: &'static [Topic] = &[Topic::Runs];
     const SAME: List = List::Runs;
 
-    fn path(self) -> &'static str {
-        places::RUNS
+    fn path(self) -> String {
+        places::RUNS.to_owned()
     }
 
     async fn fetch(self, listed: Listed<RunSort>) -> Answer<RunPage> {

@@ -4,6 +4,7 @@
 use api::calls::Call;
 use api::live::Topic;
 use api::values::{SetBy, VALUE_SHOWN, ValuePage, ValueView, ValuesView, ValuesWanted};
+use engine::counting::many;
 use engine::ids::{NoderoleId, RunId};
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -229,8 +230,8 @@ fn table(of: Of, wanted: &ValuesWanted, page: ValuePage) -> AnyView {
         .into_any();
     }
     let count = match page.matching == page.all {
-        true => format!("{} values", page.all),
-        false => format!("{} of {} values", page.matching, page.all),
+        true => many(page.all, "value"),
+        false => format!("{} of {}", page.matching, many(page.all, "value")),
     };
     let next = page.next.map(|next| address(of, &ValuesWanted { after: Some(next), ..wanted.clone() }));
     let first = wanted.after.is_some().then(|| address(of, &ValuesWanted { after: None, ..wanted.clone() }));

@@ -95,8 +95,8 @@ impl ListPage for AllWorkers {
         &[(WorkerSort::Started, "started"), (WorkerSort::Heard, "heard"), (WorkerSort::Name, "name")];
     const SAME: List = List::Workers;
 
-    fn path(self) -> &'static str {
-        places::WORKERS
+    fn path(self) -> String {
+        places::WORKERS.to_owned()
     }
 
     async fn fetch(self, listed: Listed<WorkerSort>) -> Answer<Self::Page> {

@@ -34,6 +34,18 @@ where
     });
 }
 
+/// What an action brought about last. It stays when the next use is refused: what is shown once stays readable until its reader leaves, or
+/// makes the next.
+pub fn last_of<S>(action: ServerAction<S>) -> RwSignal<Option<S::Output>>
+where
+    S: ServerFn<Error = Failure> + Clone + Send + Sync + 'static,
+    S::Output: Clone + Send + Sync + 'static,
+{
+    let last = RwSignal::new(None);
+    when_done(action, move |output| last.set(Some(output)));
+    last
+}
+
 /// Gives a command and shows in `busy` and `problem` how it goes; `done` follows a success.
 pub fn act<T: 'static>(
     busy: RwSignal<bool>,

@@ -633,8 +633,10 @@ fn nothing_behind(first: String, many: &'static str) -> AnyView {
 /// What stands where the list would be when it can't be had: why, and the ways out of what the address asks for.
 pub fn trouble<S: Sort>(listed: &Listed<S>, many: &'static str, problem: Problem) -> AnyView {
     let (is_strange, here) = (listed.strange.is_some(), listed.address());
-    let first = listed.place().map(|_| listed.first());
-    let whole = (is_strange || here != listed.whole()).then(|| listed.whole().to_owned());
+    // No other address of the same list is answered to who may not see it.
+    let is_refused = problem.status == 403;
+    let first = listed.place().filter(|_| !is_refused).map(|_| listed.first());
+    let whole = (!is_refused && (is_strange || here != listed.whole())).then(|| listed.whole().to_owned());
     let without = (is_strange && here != listed.whole()).then_some(here);
     let ways = view! {
         {without.map(|without| view! { <a class="button" href=without>"Without that"</a> })}

@@ -5,6 +5,8 @@
 //!
 //! * The form stands outside of what is loaded. It stays, with what was typed and where the reader is in it, whatever the server says.
 //! * What can't be had is said where the list would be, under the page's own title, with the ways out of what the address asks for.
+//! * Who may not see the list at all is told that alone: no filter, no column and no command would change it. Whether that is so is known
+//!   with the answer, behind the form, so it is style that takes those away (`style/table.css`).
 //! * The table follows its list: an event moves cells, and rows that stay keep what is focused and what is open.
 //! * What a page shows of commands is what its address asks for, in the words of the interface.
 //!
@@ -135,7 +137,7 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     const STYLE: &'static str = "";
 
     /// Its path.
-    fn path(self) -> &'static str;
+    fn path(self) -> String;
 
     /// A page of it.
     fn fetch(self, listed: Listed<Self::Sort>) -> impl Future<Output = Answer<Self::Page>> + Send + 'static;

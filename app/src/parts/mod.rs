@@ -1,6 +1,7 @@
 //! What pages are made of.
 
 pub mod act;
+mod anew;
 mod area;
 mod ask;
 pub mod badge;
@@ -24,6 +25,7 @@ pub mod rows;
 pub mod same;
 
 pub use act::act;
+pub use anew::anew;
 pub use area::in_area;
 pub use ask::Ask;
 pub use badge::{Counts, RunPill, StatePill, mark};

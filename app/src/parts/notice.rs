@@ -89,7 +89,7 @@ pub fn problem_in_page(problem: Problem, ways: AnyView) -> AnyView {
 fn said(problem: Problem, title: AnyView, ways: AnyView) -> AnyView {
     let is_missing = problem.status == 404;
     view! {
-        <div class="empty card">
+        <div class="empty card" data-status=problem.status.to_string()>
             {icon(if is_missing { Icon::Search } else { Icon::Warn })}
             {title}
             <p>{problem.detail.clone()}</p>

@@ -1,6 +1,7 @@
 //! Data with the source of each value.
 
 use api::console::Provenance;
+use engine::counting::many;
 use leptos::prelude::*;
 
 use super::icon::{Icon, icon};
@@ -32,7 +33,7 @@ pub fn ProvenanceTable(
             </tr>
         }
     });
-    let count = if shown < all { format!("{shown} of {all} values") } else { format!("{all} values") };
+    let count = if shown < all { format!("{shown} of {}", many(all, "value")) } else { many(all, "value") };
     view! {
         <div class="table-scroll">
             <table class="table folds">

@@ -31,6 +31,11 @@ impl Refused {
         Self(is_refused.then_some(query))
     }
 
+    /// Nothing: of a form that is as it always was.
+    pub(super) const fn nothing() -> Self {
+        Self(None)
+    }
+
     /// Whether the page is here again because the form was refused.
     pub fn is_here(&self) -> bool {
         self.0.is_some()

@@ -100,3 +100,12 @@ async fn people_and_programs_are_two_lists_of_one_kind_each() {
     let fresh = Fake::new(|world| world.people.clear());
     get(&fresh, "/settings/services").await.says(&["Nobody yet", "Add a service account"]);
 }
+
+#[tokio::test]
+async fn who_has_no_permission_is_not_told_that_they_may_look() {
+    let said = "nothing, not even look";
+    let nobody = Fake::new(|world| world.permissions.clear());
+    get(&nobody, "/settings/policy").await.says(&["Signed in as", said]);
+    let viewer = Fake::new(|world| world.permissions = vec!["viewer".into()]);
+    get(&viewer, "/settings/policy").await.says_not(&[said]);
+}

@@ -13,12 +13,12 @@ use api::catalog::{
 use api::console::*;
 use api::listing::{BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::{
-    AddedNodes, Carried, FactsOf, Life, LookPage, LookView, MintedToken, NodeChange, NodeToken, NodeView, ReportView,
-    SshView, TriedAddress, Way,
+    AddedNodes, Carried, FactsOf, Life, LookPage, LookView, LooksWanted, MintedToken, NodeChange, NodeToken, NodeView,
+    ReportView, SshView, TriedAddress, Way,
 };
 use api::overview::PolicyView;
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
-use api::values::{ResultLine, ResultLines, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
+use api::values::{ResultLine, ResultLines, ResultsWanted, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
 use api::waiting::{Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
 use api::{At, Problem};
 use app::console::Console;
@@ -1172,6 +1172,11 @@ pub fn refusal() -> Refusal {
     }
 }
 
+/// The number that a place in a list is, in its usual order.
+fn number_in(place: Option<&Cursor>) -> Option<i64> {
+    place.and_then(|place| place.as_str().parse().ok())
+}
+
 #[async_trait]
 impl Console for Fake {
     async fn frame(&self) -> Result<Option<Frame>, Problem> {
@@ -1525,20 +1530,32 @@ impl Console for Fake {
             false => Err(Problem::not_found(format!("There is no node {name}."))),
         }
     }
-    async fn node_looks(&self, name: &str, before: Option<At>) -> Result<LookPage, Problem> {
+    async fn node_looks(&self, name: &str, wanted: LooksWanted) -> Result<LookPage, Problem> {
         let found = self.node(name).await?;
-        let mut looks = found.looks.into_iter().filter(|look| before.is_none_or(|before| look.at < before));
+        let before = number_in(wanted.before.as_ref());
+        let fits = |look: &LookView| {
+            before.is_none_or(|before| look.at.0 < before)
+                && wanted.reached.is_none_or(|reached| look.reached == reached)
+                && look.said.contains(&wanted.text)
+        };
+        let mut looks = found.looks.into_iter().filter(fits);
         let page: Vec<LookView> = looks.by_ref().take(1).collect();
-        let next = looks.next().and(page.last().map(|look| look.at));
+        let next = looks.next().and(page.last().map(|look| Cursor::from(look.at.0.to_string())));
         Ok(LookPage { looks: page, next })
     }
-    async fn node_results(&self, name: &str, before: Option<RunId>) -> Result<ResultLines, Problem> {
+    async fn node_results(&self, name: &str, wanted: ResultsWanted) -> Result<ResultLines, Problem> {
         self.node(name).await?;
         self.read(|world| {
             let all = world.results.len();
-            let mut lines = world.results.iter().filter(|line| before.is_none_or(|before| line.run < before)).cloned();
+            let before = number_in(wanted.before.as_ref());
+            let fits = |line: &&ResultLine| {
+                before.is_none_or(|before| line.run.0 < before)
+                    && wanted.outcome.is_none_or(|outcome| line.outcome == outcome.as_str())
+                    && (wanted.role.is_empty() || line.role == wanted.role)
+            };
+            let mut lines = world.results.iter().filter(fits).cloned();
             let results: Vec<ResultLine> = lines.by_ref().take(1).collect();
-            let next = lines.next().and(results.last().map(|line| line.run));
+            let next = lines.next().and(results.last().map(|line| Cursor::from(line.run.to_string())));
             ResultLines { results, all, next }
         })
     }

@@ -42,6 +42,26 @@ const LISTS: &[List] = &[
         many: "runs",
     },
     List {
+        path: "/nodes/web-1.rack1.example.com/looks",
+        words: &[("reached", "true"), ("text", "refused")],
+        sort: "at",
+        place: Some(("before", "7")),
+        odd: Some("reached=maybe"),
+        same: &["/looks?", "reached=true", "text=refused", "sort=at"],
+        heads: &["When", "Result", "Where, and what was said", "Took", "By"],
+        many: "looks",
+    },
+    List {
+        path: "/nodes/web-1.rack1.example.com/results",
+        words: &[("outcome", "failed"), ("role", "app")],
+        sort: "run",
+        place: Some(("before", "7")),
+        odd: Some("outcome=purple"),
+        same: &["/results?", "outcome=failed", "role=app", "sort=run"],
+        heads: &["Run", "Of", "Ended", "Handed back", "Target", "When"],
+        many: "results",
+    },
+    List {
         path: "/catalog/roles",
         words: &[("filter", "app"), ("barclamp", "demo")],
         sort: "-bound",
@@ -166,6 +186,8 @@ fn text(html: &str) -> String {
 fn without_rows(world: &mut World) {
     world.nodes.clear();
     world.runs.clear();
+    world.machine.looks.clear();
+    world.results.clear();
     world.roles.clear();
     world.imports.clear();
     world.catalog.clear();

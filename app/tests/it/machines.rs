@@ -14,6 +14,8 @@ async fn all_that_is_known_of_a_node_is_on_its_page() {
     let page = get(&Fake::new(|_| {}), PAGE).await;
     assert_eq!(page.status, 200);
     page.says(&["<title>web-1.rack1.example.com · Gantry</title>", "By the door", "href=\"/deployments/web\""]);
+    let head = page.body.split_once("<div class=\"columns\">").expect("what stands below the head").0;
+    assert_eq!(head.matches("Same by CLI, same by API").count(), 1, "{head}");
     page.says(&["alive", "8f14e45f", "what runs here is known", "by its own word"]);
     page.says(&["web-1.mgmt.example.com", "deploy/ssh", "SHA256:+DiY3wvvV6TuJJhbpZisF", "00:25:90:aa:00:01", "CN-1"]);
     page.says(&["let in", "not reached", "connection refused", "no answer within 5 seconds", "worker@here"]);
@@ -43,12 +45,18 @@ async fn every_look_and_every_result_that_is_kept_can_be_reached_without_scripts
     older.says(&["connection refused", &format!("href=\"{PAGE}/looks\"")]);
     older.says_not(&["looks?before="]);
     let end = get(&fake, &format!("{PAGE}/looks?before=0")).await;
-    end.says(&["No look is kept from before that", &format!("href=\"{PAGE}/looks\"")]);
+    end.says(&["There are no more looks", &format!("href=\"{PAGE}/looks\"")]);
+    let failed = get(&fake, &format!("{PAGE}/looks?reached=false&text=refused")).await;
+    failed.says(&["connection refused", "gantry node looks web-1.rack1.example.com --reached false --text refused"]);
+    failed.says_not(&["looks?before="]);
 
     let results = get(&fake, &format!("{PAGE}/results")).await;
     assert_eq!(results.status, 200);
     results.says(&["href=\"/runs/42\"", "v-42", "<title>Results on web-1.rack1.example.com · Gantry</title>"]);
+    results.says(&["2 kept in all"]);
     results.says_not(&["v-41"]);
+    let elsewhere = get(&fake, &format!("{PAGE}/results?role=nothing")).await;
+    elsewhere.says(&["No result fits", "role is “nothing”"]);
     let older = linked(&results.body, &format!("{PAGE}/results?before="));
     get(&fake, &older).await.says(&["href=\"/runs/41\"", "v-41"]);
     let long =
@@ -60,7 +68,7 @@ async fn every_look_and_every_result_that_is_kept_can_be_reached_without_scripts
     for part in ["looks", "results"] {
         let odd = get(&fake, &format!("{PAGE}/{part}?before=soon")).await;
         assert_eq!(odd.status, 400, "{part}");
-        odd.says(&["is no place in this list"]);
+        odd.says(&["this address goes on behind a row", "From its beginning"]);
         assert_eq!(get(&fake, &format!("/nodes/nobody.rack1.example.com/{part}")).await.status, 404, "{part}");
     }
 }

@@ -237,6 +237,7 @@ async fn the_line_of_targets_says_who_and_any_two_are_compared() {
         "ada, eve",
         "execution off",
         "genesis",
+        "data-label=\"Proposed by\">Gantry<",
         "href=\"/blueprints?deployment=web&amp;from=2&amp;to=2\" aria-label=\"Compare from target 2\"",
         "href=\"/blueprints?deployment=web&amp;from=1&amp;to=2\" aria-label=\"Changes of target 2\"",
         "From target 1 to target 2",
@@ -350,7 +351,13 @@ async fn blueprints_that_are_the_same_unknown_huge_or_one_alone_are_said_to_be()
     get(&huge, "/blueprints?from=1&to=2").await.says(&["more documents differ. They are too many for a page"]);
     get(&Fake::new(|_| {}), "/blueprints?from=1").await.says(&["From 1: now choose what to compare it to."]);
     let empty = Fake::new(|world| world.targets.targets.clear());
-    get(&empty, "/blueprints?before=1").await.says(&["Nothing here", "The whole line"]);
+    let behind = get(&empty, "/blueprints?deployment=web&before=1").await;
+    behind
+        .says(&["There are no more targets", "href=\"/blueprints?deployment=web\" class=\"button\">To its beginning"]);
+    behind.says_not(&["Pages of the list"]);
+    let untouched = get(&empty, "/blueprints?deployment=web").await;
+    untouched.says(&["No target fits", "href=\"/blueprints\" class=\"button\">All "]);
+    untouched.says_not(&["Pages of the list"]);
 }
 
 #[tokio::test]
@@ -414,6 +421,11 @@ async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
         "/reviews/128?tab=effects#restarts",
         "web is held by cy (a move)",
     ]);
+    let changed = page.body.split_once("<b>Changes ").and_then(|(_, rest)| rest.split('<').next());
+    let changed = changed.expect("what it changes");
+    assert!(changed.contains("noderole"), "{changed}");
+    let alike = page.body.matches(&format!(">Changes {changed}<")).count();
+    assert_eq!(alike, 2, "the tab says what the first lines say: {changed}");
     let lists = get(&Fake::new(|_| {}), "/reviews/128?tab=effects").await;
     lists.says(&[
         "id=\"restarts\"",

@@ -356,7 +356,7 @@ async fn who_may_not_read_the_audit_is_told_what_it_takes_and_who_gives_it() {
     let fake = Fake::new(|world| world.overseen.refused = Some(Problem::forbidden(said)));
     let page = get(&fake, "/audit").await;
     assert_eq!(page.status, 403);
-    page.says(&["You may not do this", said]);
+    page.says(&["data-status=\"403\"", "You may not do this", said]);
     page.says_not(&["Verify the chain", "Export what is sealed"]);
 }
 

@@ -22,10 +22,10 @@ mod work;
 
 pub use edits::{bind, discard, edit, propose, propose_on_node, put, redo, submit, unbind, undo};
 pub use graphs::{graph, review_graph};
-pub use lists::{List, list, noderole_data, run_data, search};
+pub use lists::{List, list, list_of, noderole_data, run_data, search};
 pub use machines::{
-    NewNode, add_node, add_nodes, change_node, mint_node_token, node_looks, node_results, revoke_node_token,
-    set_available, show_node, take_out_node,
+    NewNode, add_node, add_nodes, change_node, mint_node_token, revoke_node_token, set_available, show_node,
+    take_out_node,
 };
 pub use people::{
     add_person, change_grants, disable_person, enable_person, end_other_sessions, end_session, make_link, make_token,

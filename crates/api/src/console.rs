@@ -333,6 +333,31 @@ pub struct TrayNode {
 /// Nodes that a list of carriers has at most.
 pub const CARRIERS: usize = 1_000;
 
+/// Which carriers of a role a list shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CarriersWanted {
+    /// Of which role.
+    pub role: RoleName,
+    /// Where the role is an ancestor's: which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_ancestor: Option<String>,
+    /// On this node alone, by its name or its id; empty: on any.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub node: String,
+    /// Behind this noderole: the last one of the page before, while that said that there are more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<NoderoleId>,
+}
+
+impl CarriersWanted {
+    /// All of a role of the deployment's own, from the first.
+    pub fn of(role: RoleName) -> Self {
+        Self { role, of_ancestor: None, node: String::new(), after: None }
+    }
+}
+
 /// Everything that carries a role, beyond what its cell has room for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -18,8 +18,10 @@ use crate::console::{
     BarclampVersion, CatalogPage, DeploymentPage, DeploymentSummary, NodePage, NodeSummary, ProposalSummary,
     ReviewSummary, RunPage, RunSummary,
 };
+use crate::nodes::{LookPage, LookView};
 use crate::people::{PersonPage, PersonView};
 use crate::reviews::{ProposalPage, ReviewPage};
+use crate::values::{ResultLine, ResultLines};
 use crate::workers::{WorkerPage, WorkerView};
 
 /// What a key of a row is.
@@ -287,6 +289,8 @@ macro_rules! paged {
 paged! {
     DeploymentPage: deployments of DeploymentSummary,
     NodePage: nodes of NodeSummary,
+    LookPage: looks of LookView,
+    ResultLines: results of ResultLine,
     RunPage: runs of RunSummary,
     CatalogPage: versions of BarclampVersion,
     RolePage: roles of RoleSummary,
@@ -604,6 +608,9 @@ mod tests {
         }
         for state in DeploymentState::EVERY {
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+        }
+        for outcome in crate::values::ResultOutcome::EVERY {
+            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.as_str());
         }
     }
 

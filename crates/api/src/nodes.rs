@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::At;
 use crate::console::{RunSummary, StepState};
+use crate::listing::{Cursor, Kind, Order, Sort, sort};
 use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
 
 /// Everything about a machine.
@@ -167,14 +168,40 @@ pub struct LookView {
     pub by: String,
 }
 
-/// A page of looks, newest first.
+sort! {
+    /// What looks are sorted by.
+    LookSort, Order::falling(Self::At), {
+        /// When they were, in microseconds since 1970: two may fall into one millisecond.
+        At "at" [Number],
+    }
+}
+
+/// Which looks a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct LooksWanted {
+    /// Only those that were let in (`true`), or only those that were not (`false`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached: Option<bool>,
+    /// With this in an address that was tried or in what was said, in any case; empty: with any.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// In this order.
+    pub sort: Order<LookSort>,
+    /// Where the page before said that the next one begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Cursor>,
+}
+
+/// A page of looks, newest first or as asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LookPage {
     /// The looks.
     pub looks: Vec<LookView>,
     /// Give this as `before` to get the next page; the last 50 are kept.
-    pub next: Option<At>,
+    pub next: Option<Cursor>,
 }
 
 /// A noderole on a machine.

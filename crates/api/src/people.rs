@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use crate::At;
-use crate::listing::{Cursor, Order, PersonSort};
+use crate::listing::{Cursor, Kind, Order, PersonSort, Sort, sort};
 
 /// A password on its way to where it is checked. It never shows in logs.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
@@ -203,6 +203,38 @@ pub struct SessionView {
     pub address: String,
 }
 
+sort! {
+    /// What sessions are sorted by.
+    SessionSort, Order::falling(Self::Since), {
+        /// When they began.
+        Since "since" [Number, Text],
+        /// When they were last used.
+        Seen "seen" [Number, Text],
+    }
+}
+
+/// Which of one's own sessions a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionsWanted {
+    /// In this order.
+    pub sort: Order<SessionSort>,
+    /// Where the page before said that the next one begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Cursor>,
+}
+
+/// A page of one's own sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SessionPage {
+    /// Of this page.
+    pub sessions: Vec<SessionView>,
+    /// Where the next page begins; None: there is none.
+    pub next: Option<Cursor>,
+}
+
 /// Who asks, and how they came in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -248,6 +280,7 @@ pub struct TokenWish {
     pub name: String,
     /// For how many days it holds.
     #[serde(default = "usual_days")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::limits::API_TOKEN_DAYS)))]
     pub days: u32,
     /// What it may at most: some of what its person may, and never `reviewer`.
     pub scopes: Vec<String>,
@@ -310,14 +343,44 @@ pub struct TokenView {
     pub holds: bool,
 }
 
-/// Whose tokens a list should have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+sort! {
+    /// What tokens are sorted by.
+    TokenSort, Order::falling(Self::Holds), {
+        /// Whether they hold, and then when they were made.
+        Holds "holds" [Number, Number, Text],
+        /// When they were made.
+        Made "made" [Number, Text],
+        /// What their makers call them.
+        Name "name" [Text, Text],
+    }
+}
+
+/// Which tokens a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct TokensWanted {
     /// Absent: one's own. Others' takes an admin.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub person: Option<PersonId>,
+    /// Only those that hold (`true`), or only those that do not (`false`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<bool>,
+    /// In this order.
+    pub sort: Order<TokenSort>,
+    /// Where the page before said that the next one begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Cursor>,
+}
+
+/// A page of tokens.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TokenPage {
+    /// Of this page.
+    pub tokens: Vec<TokenView>,
+    /// Where the next page begins; None: there is none.
+    pub next: Option<Cursor>,
 }
 
 #[cfg(test)]

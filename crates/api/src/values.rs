@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
+use crate::listing::{Cursor, Kind, Order, Sort, sort};
 
 /// Most values of one page.
 pub const VALUES_SHOWN: usize = 200;
@@ -117,14 +118,70 @@ pub struct ResultLine {
     pub bytes: u64,
 }
 
+/// How a run ended that handed something back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ResultOutcome {
+    /// Well.
+    Succeeded,
+    /// Not well.
+    Failed,
+    /// Somebody ended it.
+    Cancelled,
+    /// After it had been given up.
+    Late,
+}
+
+impl ResultOutcome {
+    /// All of them.
+    pub const EVERY: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Late];
+
+    /// The word in an address.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Late => "late",
+        }
+    }
+}
+
+sort! {
+    /// What results are sorted by.
+    ResultSort, Order::falling(Self::Run), {
+        /// Their runs, by number, which is their order in time.
+        Run "run" [Number],
+    }
+}
+
+/// Which results a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct ResultsWanted {
+    /// Of runs that ended like this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<ResultOutcome>,
+    /// Of this role; empty: of any.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub role: String,
+    /// In this order.
+    pub sort: Order<ResultSort>,
+    /// Where the page before said that the next one begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Cursor>,
+}
+
 /// A page of the results that are kept for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResultLines {
-    /// Newest first.
+    /// Newest first, or as asked.
     pub results: Vec<ResultLine>,
-    /// How many are kept in all.
+    /// How many are kept in all, whatever was asked for.
     pub all: usize,
-    /// Results of runs before this one follow; None: that was the end.
-    pub next: Option<RunId>,
+    /// Where the next page begins; None: that was the end.
+    pub next: Option<Cursor>,
 }

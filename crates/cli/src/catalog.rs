@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use engine::catalog::Catalog;
 use engine::catalog::read::{At, Finding, Findings, Import, ImportedBarclamp, Severity};
+use engine::counting::many;
 
 /// Most files of one folder.
 const MAX_FILES: usize = 10_000;
@@ -160,7 +161,7 @@ fn print(read: &Read) {
     }
     for barclamp in read.iter().flat_map(|import| &import.barclamps) {
         let (name, version) = (&barclamp.barclamp.name, &barclamp.barclamp.version);
-        println!("{name} {version}: {} roles, {}", barclamp.roles.len(), barclamp.hash.short());
+        println!("{name} {version}: {}, {}", many(barclamp.roles.len(), "role"), barclamp.hash.short());
     }
 }
 

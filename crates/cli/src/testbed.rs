@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow};
 use api::console::{NodeWish, SshWish};
 use control::Control;
+use engine::counting::{either, many};
 use engine::ids::Fqdn;
 use testbed::{KEY, Node, PORT, Testbed};
 use worker::boot::{LocalNode, boot, halt};
@@ -55,8 +56,9 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let machines = machines(&testbed)?;
     boot(&machines).await.iter().for_each(|trouble| tracing::warn!(%trouble, "a service did not start"));
     println!(
-        "{} nodes run, and are known to Gantry. Ctrl-C stops them; their folders and records stay.",
-        machines.len()
+        "{} {} known to Gantry. Ctrl-C stops what runs; folders and records stay.",
+        many(machines.len(), "node"),
+        either(machines.len(), "runs, and is", "run, and are")
     );
     stopped.await;
     drop(testbed);

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use control::{Control, Verified};
+use engine::counting::many;
 
 use crate::database;
 
@@ -52,6 +53,7 @@ fn print(verified: &Verified) {
         say("found", &found.found);
     }
     if verified.discrepancies.is_empty() {
-        println!("Target {}: all rows of {} steps are what its documents say.", verified.target, verified.steps);
+        let steps = many(verified.steps, "step");
+        println!("Target {}: all rows of {steps} are what its documents say.", verified.target);
     }
 }

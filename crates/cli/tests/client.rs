@@ -420,6 +420,10 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     assert_eq!(targets["head"], json!(1), "all that REST answers: {targets}");
     let all = house.gantry(&["node", "list", "--all", "--json"]).json();
     assert_eq!((all["nodes"].as_array().map(Vec::len), &all["next"]), (Some(3), &Value::Null));
+    let sessions = house.gantry(&["session", "list", "--json"]).json();
+    assert!(sessions["sessions"].is_array() && sessions["next"].is_null(), "a page like all others: {sessions}");
+    let tokens = house.gantry(&["token", "list", "--holds", "true", "--sort", "name", "--json"]).json();
+    assert!(tokens["tokens"].is_array() && tokens["next"].is_null(), "a page like all others: {tokens}");
     let table = house.gantry(&["node", "list", "--filter", "n2"]).ok();
     assert!(table.starts_with("NAME ") && table.lines().count() == 2, "{table}");
     for words in [

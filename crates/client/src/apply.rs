@@ -7,7 +7,7 @@
 //!   joins it can't approve it any more.
 //! * Edits go into the version that they were worked out from, so what somebody else does meanwhile is refused, and never mixed in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
 use engine::cluster::NoderoleKey;
@@ -15,7 +15,7 @@ use engine::ids::{NodeId, NoderoleId, ProposalId, RoleName, SubmissionId};
 use engine::plan::Edit;
 use serde_json::{Map, Value, json};
 
-use api::console::{Board, BoardRole, Carriers, Chip, DraftedNoderole, NoderoleView, ProposalView};
+use api::console::{Board, BoardRole, CARRIERS, Carriers, Chip, DraftedNoderole, NoderoleView, ProposalView};
 
 use crate::address::{Query, part};
 use crate::declare::{self, Declared, Present, RolePresent, Step, Wrong};
@@ -153,11 +153,11 @@ pub(crate) fn diff(client: &Client, files: &Files) -> Outcome {
 pub(crate) fn bind(client: &Client, bind: &Bind) -> Outcome {
     let ground = ground(&client.server, &bind.place.deployment)?;
     let nodes = named(&client.server, &bind.nodes)?;
-    let carriers = match role_on(&ground.board, &bind.role) {
-        Some(found) => carriers(&client.server, &ground.board, found)?,
-        None => BTreeMap::new(),
+    let there = match role_on(&ground.board, &bind.role) {
+        Some(found) => carriers_among(&client.server, &ground.board, found, &nodes)?,
+        None => BTreeSet::new(),
     };
-    let missing: BTreeMap<NodeId, &str> = names_of(&nodes).filter(|(id, _)| !carriers.contains_key(id)).collect();
+    let missing: BTreeMap<NodeId, &str> = names_of(&nodes).filter(|(id, _)| !there.contains(id)).collect();
     let steps = declare::bound(ground.board.id, &bind.role, &missing);
     one_proposal(client, &ground, &bind.place, &steps)
 }
@@ -474,13 +474,43 @@ fn role_on<'b>(board: &'b Board, role: &RoleName) -> Option<&'b BoardRole> {
     own_roles(board).find(|there| there.role == *role)
 }
 
+/// A node that carries a role and goes on to.
+fn stays(chip: Chip) -> Option<(NodeId, String)> {
+    (!chip.going).then_some((chip.node, chip.fqdn))
+}
+
+/// Where it is told what carries roles.
+fn place_of_carriers(board: &Board) -> String {
+    format!("/deployments/{}/carriers", part(board.name.as_str()))
+}
+
+/// Those of some nodes that carry a role. Few nodes are asked for one by one: that is less than all the pages of all that carry it.
+fn carriers_among(
+    server: &Server,
+    board: &Board,
+    role: &BoardRole,
+    nodes: &BTreeMap<NodeId, String>,
+) -> Outcome<BTreeSet<NodeId>> {
+    let pages = (role.chips.len() + role.more).div_ceil(CARRIERS);
+    if role.more == 0 || nodes.len() > pages {
+        return Ok(carriers(server, board, role)?.into_keys().collect());
+    }
+    let place = place_of_carriers(board);
+    let mut there = BTreeSet::new();
+    for node in nodes.keys() {
+        let query = Query::default().with("role", role.role.as_str()).with("node", node.to_string());
+        let found: Carriers = server.read(&query.behind(&place))?;
+        there.extend(found.chips.into_iter().filter_map(stays).map(|(node, _)| node));
+    }
+    Ok(there)
+}
+
 /// Nodes that carry a role, the draft's bindings included and what it unbinds left out. A board has the first of many.
 fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMap<NodeId, String>> {
-    let stays = |chip: Chip| (!chip.going).then_some((chip.node, chip.fqdn));
     if role.more == 0 {
         return Ok(role.chips.iter().cloned().filter_map(stays).collect());
     }
-    let place = format!("/deployments/{}/carriers", part(board.name.as_str()));
+    let place = place_of_carriers(board);
     let mut query = Query::default().with("role", role.role.as_str());
     let mut all = BTreeMap::new();
     loop {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
+use engine::counting::many;
 use engine::ids::{RunId, SubmissionId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use crate::exit::{Failure, Outcome};
 use crate::lists::Client;
 use crate::names;
 use crate::overseeing::waiting_page;
-use crate::paper::{many, note, plain, plain_lines, steps};
+use crate::paper::{note, plain, plain_lines, steps};
 use crate::server::{News, Server, understood};
 use crate::when::duration;
 

@@ -3,10 +3,9 @@
 //! A list is a value here: where it is asked for, under which word its items stand and where it goes on, and what a person reads of each.
 //! A program gets what the server says, word for word, as one page.
 
-use std::cell::Cell;
 use std::time::Duration;
 
-use engine::ids::OWN_NAME;
+use engine::ids::by_whom;
 use serde_json::{Map, Value, json};
 
 use crate::address::Query;
@@ -43,13 +42,6 @@ pub(crate) struct Much {
     pub(crate) again: Again,
 }
 
-impl Much {
-    /// All that there is, once.
-    pub(crate) fn every() -> Self {
-        Self { limit: 0, all: true, sort: None, again: Again::default() }
-    }
-}
-
 /// Whether to look again.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Again {
@@ -64,7 +56,7 @@ pub(crate) type Column = (&'static str, fn(&Value) -> String);
 /// A list of the server's.
 pub(crate) struct List {
     pub(crate) path: String,
-    /// The word under which its items are; empty: the answer is the list.
+    /// The word under which its items are.
     pub(crate) items: &'static str,
     /// The word by which it goes on; empty: it is all in one answer.
     pub(crate) cursor: &'static str,
@@ -93,8 +85,7 @@ impl List {
         let (mut items, mut query, mut around) = (Vec::new(), query.clone(), None);
         loop {
             let mut answer = ask(&query)?;
-            let page = if self.items.is_empty() { answer.take() } else { taken(&mut answer, self.items) };
-            let Value::Array(page) = page else { return Err(Failure::unlike("no list")) };
+            let Value::Array(page) = taken(&mut answer, self.items) else { return Err(Failure::unlike("no list")) };
             items.extend(page);
             let next = taken(&mut answer, "next");
             let around = around.get_or_insert(answer);
@@ -110,9 +101,6 @@ impl List {
     /// What REST answers, its pages put together. What was cut off the last page is counted: `next` is behind that page, and no place is
     /// within one.
     fn document(&self, read: Read) -> Value {
-        if self.items.is_empty() {
-            return Value::Array(read.items);
-        }
         let mut document = if let Value::Object(around) = read.around { around } else { Map::new() };
         document.insert(self.items.to_owned(), Value::Array(read.items));
         document.insert("next".to_owned(), read.next);
@@ -124,8 +112,7 @@ impl List {
 
     /// For people.
     pub(crate) fn text(&self, document: &Value, paper: Paper) -> String {
-        let items = if self.items.is_empty() { document } else { &document[self.items] };
-        let items = items.as_array().map(Vec::as_slice).unwrap_or_default();
+        let items = document[self.items].as_array().map(Vec::as_slice).unwrap_or_default();
         if items.is_empty() {
             return format!("{}\n", self.none);
         }
@@ -142,18 +129,8 @@ impl Client {
     pub(crate) fn list(&self, list: &List, query: &Query, much: &Much) -> Outcome {
         let most = if much.all { usize::MAX } else { usize::try_from(much.limit).unwrap_or(usize::MAX) };
         let query = query.clone().with("sort", &much.sort);
-        let left_out = Cell::new(0);
-        let ask = || {
-            let read = list.read(&self.server, &query, most)?;
-            left_out.set(read.left_out);
-            Ok(list.document(read))
-        };
-        self.show(much.again, ask, |document, paper| list.text(document, paper))?;
-        // A list that is a whole answer has no word of its own for what was cut off.
-        if list.items.is_empty() && left_out.get() > 0 {
-            note(&format!("There are {} more: --all shows every one.", left_out.get()));
-        }
-        Ok(())
+        let ask = || Ok(list.document(list.read(&self.server, &query, most)?));
+        self.show(much.again, ask, |document, paper| list.text(document, paper))
     }
 
     /// Something as it is now; and again whenever it changes, if that is wanted.
@@ -276,7 +253,7 @@ pub(crate) fn looks(node: &str) -> List {
             ("WORKER", |v| word(v, "by")),
             ("SAID", |v| word(v, "said")),
         ],
-        none: "Nobody looked at it yet.",
+        none: "No look at it is like that.",
     }
 }
 
@@ -295,7 +272,7 @@ pub(crate) fn results(node: &str) -> List {
             ("BYTES", |v| word(v, "bytes")),
             ("RESULT", |v| word(v, "result")),
         ],
-        none: "No results are kept for it.",
+        none: "No result that is kept for it is like that.",
     }
 }
 
@@ -346,7 +323,7 @@ pub(crate) fn targets() -> List {
             ("KIND", |v| word(v, "kind")),
             ("DEPLOYMENT", |v| word(v, "deployment")),
             ("TITLE", |v| word(v, "title")),
-            ("BY", |v| word(v, "by")),
+            ("BY", |v| by_whom(v["by"].as_str()).to_owned()),
             ("APPROVED", |v| word(v, "approved_by")),
             ("AT", |v| moment(&v["at"])),
         ],
@@ -420,7 +397,7 @@ pub(crate) fn imports() -> List {
         columns: &[
             ("ID", |v| word(v, "id")),
             ("AT", |v| moment(&v["at"])),
-            ("BY", |v| if v["by"].is_null() { OWN_NAME.to_owned() } else { word(v, "by") }),
+            ("BY", |v| by_whom(v["by"].as_str()).to_owned()),
             ("BROUGHT", |v| {
                 let brought = v["barclamps"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let named = brought.iter().map(|one| {
@@ -482,7 +459,7 @@ pub(crate) fn audit() -> List {
         columns: &[
             ("ID", |v| word(v, "id")),
             ("AT", |v| moment(&v["at"])),
-            ("WHO", |v| if v["who"].is_null() { OWN_NAME.to_owned() } else { word(v, "name") }),
+            ("WHO", |v| by_whom(v["name"].as_str()).to_owned()),
             ("ACTION", |v| word(v, "action")),
             ("SUBJECT", |v| word(v, "subject")),
             ("SEALED", |v| word(v, "sealed")),
@@ -522,8 +499,8 @@ fn grants(value: &Value) -> String {
 pub(crate) fn tokens() -> List {
     List {
         path: "/tokens".into(),
-        items: "",
-        cursor: "",
+        items: "tokens",
+        cursor: "before",
         columns: &[
             ("ID", |v| word(v, "id")),
             ("NAME", |v| word(v, "name")),
@@ -534,15 +511,15 @@ pub(crate) fn tokens() -> List {
             ("EXPIRES", |v| moment(&v["expires"])),
             ("USED", |v| moment(&v["used"])),
         ],
-        none: "There is no token.",
+        none: "No token is like that.",
     }
 }
 
 pub(crate) fn sessions() -> List {
     List {
         path: "/me/sessions".into(),
-        items: "",
-        cursor: "",
+        items: "sessions",
+        cursor: "before",
         columns: &[
             ("ID", |v| word(v, "id")),
             ("THIS", |v| word(v, "this")),

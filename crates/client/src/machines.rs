@@ -75,6 +75,12 @@ pub(crate) enum Node {
     Looks {
         /// The node: its whole name, the first label of it where only one has that, or its id
         node: String,
+        /// Only those that were let in (true), or only those that were not (false)
+        #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
+        reached: Option<String>,
+        /// With this in an address that was tried or in what was said
+        #[arg(long, value_name = "TEXT")]
+        text: Option<String>,
         #[command(flatten)]
         much: Much,
     },
@@ -82,6 +88,12 @@ pub(crate) enum Node {
     Results {
         /// The node: its whole name, the first label of it where only one has that, or its id
         node: String,
+        /// Of runs that ended like this
+        #[arg(long, value_parser = ["succeeded", "failed", "cancelled", "late"])]
+        outcome: Option<String>,
+        /// Of this role
+        #[arg(long, value_name = "NAME")]
+        role: Option<String>,
         #[command(flatten)]
         much: Much,
     },
@@ -283,11 +295,13 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             let answer = server.ask(&Method::DELETE, &place(node)?, &With::default())?.read()?;
             paper.either(&answer, &format!("The record of {node} is taken out."))
         }
-        Node::Looks { node, much } => {
-            client.list(&lists::looks(&names::node(server, node)?.fqdn), &Query::default(), much)
+        Node::Looks { node, reached, text, much } => {
+            let query = Query::default().with("reached", reached).with("text", text);
+            client.list(&lists::looks(&names::node(server, node)?.fqdn), &query, much)
         }
-        Node::Results { node, much } => {
-            client.list(&lists::results(&names::node(server, node)?.fqdn), &Query::default(), much)
+        Node::Results { node, outcome, role, much } => {
+            let query = Query::default().with("outcome", outcome).with("role", role);
+            client.list(&lists::results(&names::node(server, node)?.fqdn), &query, much)
         }
         Node::Token(command) => node_token(client, command),
     }

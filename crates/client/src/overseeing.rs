@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use engine::counting::either;
 use serde_json::{Value, json};
 
 use api::audit::ChainView;
@@ -232,8 +233,11 @@ fn chain(client: &Client, after: u64) -> Outcome {
             Some(next) if next > after => after = next,
             _ => {
                 let told = format!(
-                    "The chain holds up to {}; {} entries are not sealed yet.\nIts last link is {}. Note it elsewhere.",
-                    view.end, view.unsealed, view.hash
+                    "The chain holds up to {}; {} {} not sealed yet.\nIts last link is {}. Note it elsewhere.",
+                    view.end,
+                    view.unsealed,
+                    either(view.unsealed, "entry is", "entries are"),
+                    view.hash
                 );
                 return paper.either(&value, &told);
             }

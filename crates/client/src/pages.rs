@@ -15,7 +15,8 @@ use api::nodes::{Life, LookView, NodeView, Way};
 use api::overview::Overview;
 use api::waiting::WaitingPage;
 use api::workers::WorkerView;
-use engine::ids::OWN_NAME;
+use engine::counting::many;
+use engine::ids::by_whom;
 
 use crate::overseeing::waiting_page;
 use crate::paper::{Paper, Table, facts, moment_of, outline, plain, steps};
@@ -39,7 +40,7 @@ pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
         ("nodes", counted(told.nodes.all, [(told.nodes.dead, "dead"), (told.nodes.unavailable, "out of service")])),
         ("steps", steps(&answer["steps"])),
         ("runs", format!("{} running, {} queued{queued}", told.queue.running, told.queue.queued)),
-        ("workers", format!("{} alive, {} runs at once", told.workers.alive, told.workers.capacity)),
+        ("workers", format!("{} alive, {} at once", told.workers.alive, many(told.workers.capacity, "run"))),
         ("reviews", format!("{} open, {} for you", told.open_reviews, told.reviews)),
     ]);
     if !told.commits.is_empty() {
@@ -60,7 +61,7 @@ fn counted<const N: usize>(all: i64, some: [(i64, &str); N]) -> String {
 fn commits(targets: &[TargetSummary]) -> Table {
     let mut table = Table::new(["TARGET", "DEPLOYMENT", "TITLE", "BY", "AT"]);
     for target in targets {
-        let by = target.by.clone().unwrap_or_else(|| OWN_NAME.to_owned());
+        let by = by_whom(target.by.as_deref()).to_owned();
         let deployment = target.deployment.clone().unwrap_or_default();
         table.row([target.number.to_string(), deployment, target.title.clone(), by, moment_of(target.at.0)]);
     }
@@ -75,7 +76,7 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
     let mut text = format!("{} {}{since}\n", paper.heading(&format!("{}:", plain(&told.fqdn))), how(life));
     let hints = told.hints.as_object().is_some_and(|hints| !hints.is_empty()).then(|| told.hints.to_string());
     let holding = told.tokens.iter().filter(|token| token.holds).map(|token| token.name.as_str());
-    let by = told.added_by.as_deref().unwrap_or(OWN_NAME);
+    let by = by_whom(told.added_by.as_deref());
     let only_record = if told.record { " (a record alone: no target speaks of it)" } else { "" };
     text += &facts([
         ("deployment", format!("{}{only_record}", told.deployment)),
@@ -139,7 +140,7 @@ fn how(life: &Life) -> &'static str {
 
 fn out_of_service(life: &Life) -> String {
     let Some(out) = &life.unavailable else { return String::new() };
-    let by = out.by.as_deref().unwrap_or(OWN_NAME);
+    let by = by_whom(out.by.as_deref());
     format!("by {by} {}: {}", at(out.since), out.reason)
 }
 
@@ -240,7 +241,7 @@ pub(crate) fn worker(answer: &Value, paper: Paper) -> String {
     format!("{name} {}, {heard}\n", told.phase.as_str())
         + &facts([
             ("left", told.reason.clone().unwrap_or_default()),
-            ("holds", format!("{} of {} runs", told.held, told.capacity)),
+            ("holds", format!("{} of {}", told.held, many(told.capacity, "run"))),
             ("runs", names(&told.runs) + &more),
             ("jigs", told.jigs.join(", ")),
             ("on", format!("{}{process}", told.host)),
@@ -439,7 +440,7 @@ mod tests {
             "  hints           {\"rack\":7}\n",
             "  facts of        role facts\n",
             "  tokens          its unit\n",
-            "  added           2026-09-21 14:13:20Z by gantry\n",
+            "  added           2026-09-21 14:13:20Z by Gantry\n",
             "  change          not now: you may not\n",
             "\napp   web         ERROR  2026-09-21 14:13:20Z  it broke\nIt carries more than these.\n",
             "\n7    app   failed  2026-09-21 14:13:20Z         it broke\n",

@@ -3,7 +3,6 @@
 //! Only what was asked for goes to standard output; progress, notes and errors go to standard error. Texts that others wrote are shown with
 //! what can't be seen spelled out, so nobody's title moves the cursor.
 
-use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
 
 use engine::text::shown;
@@ -166,12 +165,6 @@ pub(crate) fn moment_of(millis: i64) -> String {
     at.and_then(|at| at.format(format).ok()).unwrap_or_default()
 }
 
-/// How many there are of what is counted: `1 step`, `3 steps`.
-pub(crate) fn many<N: fmt::Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
-    let ending = if count == N::from(1) { "" } else { "s" };
-    format!("{count} {what}{ending}")
-}
-
 /// How many steps are in which state: `3 ACTIVE, 1 ERROR`.
 pub(crate) fn steps(value: &Value) -> String {
     let states = ["error", "transition", "todo", "blocked", "active"];
@@ -311,12 +304,6 @@ mod tests {
         assert!(text.lines().all(|line| console::measure_text_width(line) <= 20));
         let narrowest = table().text(paper(Some(3)));
         assert!(narrowest.contains("A proxy…"), "{narrowest}");
-    }
-
-    #[test]
-    fn one_is_not_many() {
-        let said = [many(0_i64, "step"), many(1_i64, "step"), many(2_usize, "node")];
-        assert_eq!(said, ["0 steps", "1 step", "2 nodes"]);
     }
 
     #[test]

@@ -231,6 +231,11 @@ pub(crate) enum Token {
         /// Whose
         #[arg(long = "for", value_name = "NAME")]
         whose: Option<String>,
+        /// Only those that hold (true), or only those that do not (false)
+        #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
+        holds: Option<String>,
+        #[command(flatten)]
+        much: Much,
     },
     /// Make one; it is shown this once
     Make {
@@ -261,8 +266,9 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
     let Client { server, paper } = client;
     let whose = |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
     match command {
-        Token::List { whose: name } => {
-            client.list(&lists::tokens(), &Query::default().with("person", &whose(name)?), &Much::every())
+        Token::List { whose: name, holds, much } => {
+            let query = Query::default().with("person", &whose(name)?).with("holds", holds);
+            client.list(&lists::tokens(), &query, much)
         }
         Token::Make { name, may, deployment, days, whose: of } => {
             let mut body = Map::from_iter([
@@ -284,7 +290,10 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Session {
     /// Where you are signed in
-    List,
+    List {
+        #[command(flatten)]
+        much: Much,
+    },
     /// Sign out somewhere
     End {
         /// The session's id, as the list of sessions has it
@@ -309,7 +318,7 @@ fn ended(sessions: u64) -> String {
 pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session) -> Outcome {
     let Client { server, paper } = client;
     match command {
-        Session::List => client.list(&lists::sessions(), &Query::default(), &Much::every()),
+        Session::List { much } => client.list(&lists::sessions(), &Query::default(), much),
         Session::End { id } => {
             let answer = server.ask(&Method::DELETE, &format!("/me/sessions/{id}"), &With::default())?.read()?;
             paper.either(&answer, "That session is over.")

@@ -1,9 +1,13 @@
 //! Deployments, proposals, reviews and targets: what is meant, and how that is changed.
 
+use std::ops::RangeInclusive;
+
 use clap::{Args, Subcommand, ValueEnum};
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Touched, WaveGroup};
-use engine::ids::{CommentId, OWN_NAME, ProposalId, SubmissionId, TargetNo};
+use engine::catalog::read::MAX_PRIORITY;
+use engine::counting::many;
+use engine::ids::{CommentId, ProposalId, SubmissionId, TargetNo, by_whom};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
@@ -14,8 +18,11 @@ use crate::apply::edits_of;
 use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
 use crate::names;
-use crate::paper::{Paper, Table, many, moment_of, outline, plain, plain_lines, said, steps};
+use crate::paper::{Paper, Table, moment_of, outline, plain, plain_lines, said, steps};
 use crate::server::{With, taken};
+
+/// Priorities that a deployment can have.
+const PRIORITIES: RangeInclusive<i64> = -(MAX_PRIORITY as i64)..=MAX_PRIORITY as i64;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Deployment {
@@ -61,7 +68,7 @@ pub(crate) enum Deployment {
         /// The deployment's name
         name: String,
         /// Higher comes first
-        #[arg(allow_negative_numbers = true)]
+        #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(PRIORITIES))]
         priority: i32,
         #[command(flatten)]
         because: Because,
@@ -118,10 +125,11 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             let answer = post(name, "restore", json!({"target": target, "partial": partial}))?;
             let missing = answer["missing"].as_array().map(Vec::as_slice).unwrap_or_default();
             let missing: String = missing.iter().map(|what| format!("\n  left out: {}", plain(&said(what)))).collect();
-            let (proposal, edits) = (said(&answer["proposal"]), said(&answer["edits"]));
+            let edits = many(answer["edits"].as_u64().unwrap_or_default(), "edit");
+            let proposal = said(&answer["proposal"]);
             paper.either(
                 &answer,
-                &format!("Proposal {proposal} brings {name} back to target {target}, by {edits} edits.{missing}"),
+                &format!("Proposal {proposal} brings {name} back to target {target}, by {edits}.{missing}"),
             )
         }
     }
@@ -621,7 +629,11 @@ fn review_page(value: &Value, paper: Paper) -> String {
     );
     part("What waits", lines_of(&value["waits"]));
     let gate = &value["gate"];
-    let mut lines = vec![format!("{} of {} approvals", said(&gate["approvals"]), said(&gate["needed"]))];
+    let mut lines = vec![format!(
+        "{} of {}",
+        said(&gate["approvals"]),
+        many(gate["needed"].as_u64().unwrap_or_default(), "approval")
+    )];
     if !gate["can_approve"].as_array().is_none_or(Vec::is_empty) {
         lines.push(format!("can approve: {}", plain(&said(&gate["can_approve"]))));
     }
@@ -707,7 +719,7 @@ fn consequences(value: &Value) -> String {
             true => format!("{} of {}", group.role, group.deployment),
             false => {
                 let at_once = group.at_once.map(|n| format!(", {n} at once")).unwrap_or_default();
-                let nodes = if group.nodes == 1 { "one node".to_owned() } else { format!("{} nodes", group.nodes) };
+                let nodes = many(group.nodes, "node");
                 format!("{} of {} on {nodes}{at_once}", group.role, group.deployment)
             }
         };
@@ -827,7 +839,7 @@ pub(crate) fn target(client: &Client, command: &Target) -> Outcome {
 
 fn target_page(value: &Value, paper: Paper) -> String {
     let target = &value["target"];
-    let by = target["by"].as_str().unwrap_or(OWN_NAME);
+    let by = by_whom(target["by"].as_str());
     let at = target["at"].as_i64().map(moment_of).unwrap_or_default();
     format!(
         "{} {}\n{} by {}, {at}\nway: {}, {} applied; {}\n",
@@ -928,7 +940,7 @@ mod tests {
         for line in [
             "A proxy",
             "  binds proxy to n1",
-            "0 of 1 approvals",
+            "0 of 1 approval",
             "can approve: bo",
             "you may not judge it: you wrote part",
         ] {

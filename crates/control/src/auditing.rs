@@ -47,6 +47,12 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let mut rows = reading::audit(&mut connection, filter, PAGE_SIZE as i64 + 1).await.map_err(from_store)?;
+        let in_window = filter.since.is_some() || filter.until.is_some();
+        if let Some(id) = behind.filter(|_| in_window && rows.is_empty())
+            && !reading::is_entry(&mut connection, id).await.map_err(from_store)?
+        {
+            return Err(paging::no_row_has(wanted.sort, wanted.before.as_ref()));
+        }
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
         let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &[Key::from(row.id)]));

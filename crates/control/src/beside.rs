@@ -16,9 +16,9 @@ use api::Problem;
 use tokio::sync::Semaphore;
 
 /// Those that wait for a place, beside those that have one.
-pub(crate) const WAITING: usize = 128;
+pub const WAITING: usize = 128;
 /// How long they wait.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The places of this process: they are its cores', whoever asks.
 pub(crate) static PLACES: LazyLock<Places> = LazyLock::new(|| {

@@ -54,8 +54,7 @@ impl Control {
         let committed = self.commit_in_turn(actor, &what).await;
         match &committed {
             Ok(_) => self.replan_at_once().await,
-            // Whoever refused it, it is worth knowing about. It is audited by itself, since what was refused wrote nothing.
-            Err(no) if no.status < 500 => self.note_refused_commit(actor, id, &no.code).await?,
+            Err(no) if no.status < 500 => self.note_refusal(actor, "submission.commit.refused", id, &no.code).await?,
             Err(_) => {}
         }
         committed
@@ -187,14 +186,6 @@ impl Control {
         drop(connection);
         let present = present.clone();
         aside(move || plan(&present, &counting(&edits)).ok()).await
-    }
-
-    async fn note_refused_commit(&self, actor: &Actor, id: SubmissionId, code: &str) -> Result<(), Problem> {
-        let mut connection = self.connection().await?;
-        let detail = json!({"refused": code});
-        intent::append_audit(&mut connection, Some(actor.person), "submission.commit.refused", &id.to_string(), &detail)
-            .await
-            .map_err(from_store)
     }
 }
 

@@ -21,6 +21,7 @@ use engine::blueprint::projection::StepChange;
 use engine::cluster::graph::{Edge, Folded, Item, Unfold, Vertex, Way, fold, reach};
 use engine::cluster::trail::{self, Trail};
 use engine::cluster::{Blueprint, EdgeKind, Skeleton, phantom};
+use engine::counting::many;
 use engine::ids::{DeploymentId, DeploymentName, NoderoleId, SubmissionId, TargetNo};
 use sqlx::PgConnection;
 use store::reading;
@@ -506,7 +507,8 @@ impl Scene {
             return (Trail::default(), "One end of the path is not in the graph any more, or never was.".into());
         }
         let (from, to) = (self.called(from), self.called(to));
-        let said = |n: usize, from: &str, to: &str| format!("{to} waits for {from}: {} on the way", counted(n));
+        let said =
+            |n: usize, from: &str, to: &str| format!("{to} waits for {from}: {} on the way", many(n, "noderole"));
         let there = trail::between(&self.items, &a, &b);
         if !there.is_empty() {
             let said = said(there.noderoles.len(), &from, &to);
@@ -528,7 +530,7 @@ impl Scene {
             Some(GraphWaypoint { id: *id, name, took: took.get(id).copied() })
         };
         let said = match length {
-            Length::Count => format!("The longest way: {} one after the other.", counted(way.len())),
+            Length::Count => format!("The longest way: {} one after the other.", many(way.len(), "noderole")),
             Length::Time => {
                 let all: u64 = way.iter().filter_map(|id| took.get(id)).sum();
                 let seconds = all.div_ceil(1_000);
@@ -539,7 +541,7 @@ impl Scene {
                 };
                 format!(
                     "The longest way by time: {} took {seconds} s when they last succeeded.{unknown}",
-                    counted(way.len())
+                    many(way.len(), "noderole")
                 )
             }
         };
@@ -626,8 +628,4 @@ impl Scene {
             on_trail: ids().filter(|id| trail.noderoles.contains(id)).count(),
         })
     }
-}
-
-fn counted(noderoles: usize) -> String {
-    if noderoles == 1 { "1 noderole".into() } else { format!("{noderoles} noderoles") }
 }

@@ -284,6 +284,8 @@ impl Control {
         };
         let by = actor.map(|a| a.person);
         let mut transaction = self.begin().await?;
+        // Nothing comes between this look at the catalog and what is added to it.
+        intent::lock_imports(&mut transaction).await.map_err(from_store)?;
         // The catalog is kept as it is for as long as nothing is new in it.
         if !Arc::ptr_eq(&all, &self.kept.catalog(&mut transaction).await.map_err(from_store)?) {
             return Ok(None);

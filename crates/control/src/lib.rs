@@ -14,7 +14,7 @@
 
 mod asking;
 mod auditing;
-mod beside;
+pub mod beside;
 mod blueprints;
 mod board;
 mod cataloguing;
@@ -66,6 +66,7 @@ pub use imports::{Imported, MAX_IMPORT, disappeared, find_and_read, other_conten
 pub use machines::{LOOKS, Seen};
 pub use node_self::Itself;
 pub use overview::Numbers;
+pub use proposing::{MAX_EDITS_PER_CALL, MAX_SINGLES};
 pub use verifying::Verified;
 
 use std::path::Path;

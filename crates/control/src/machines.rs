@@ -10,12 +10,13 @@
 
 use api::Problem;
 use api::console::StepState;
+use api::limits;
+use api::listing::{Cursor, Key};
 use api::live::{Live, Topic};
 use api::nodes::{
-    Carried, FactsOf, Life, LookPage, LookView, NodeChange, NodeToken, NodeView, OutOfService, ReportView, SshView,
-    Way, WayChange,
+    Carried, FactsOf, Life, LookPage, LookView, LooksWanted, NodeChange, NodeToken, NodeView, OutOfService, ReportView,
+    SshView, Way, WayChange,
 };
-use api::{At, limits};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use engine::alive::Belief;
@@ -27,10 +28,10 @@ use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
 use store::intent::{self, MachineRow};
 use store::node_tokens::{NodeTokenRow, node_tokens};
-use store::reading::{self, CarriedRow, FactRow, LookRow, MAX_CARRIED, ReportRow};
+use store::reading::{self, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, ReportRow};
 use store::running;
+use time::OffsetDateTime;
 
-use crate::auditing::moment;
 use crate::nodes::{changed_meanwhile, checked_macs, checked_serial};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
@@ -38,7 +39,7 @@ use crate::problems::from_store;
 use crate::running::{checked, from_change};
 use crate::showing::{corrupt, to_run};
 use crate::words::{self, at};
-use crate::{Control, connection, done};
+use crate::{Control, connection, done, paging};
 
 /// Looks of one page.
 pub const LOOKS: usize = 20;
@@ -55,7 +56,8 @@ impl Control {
         let row = machine_of(&mut connection, name).await?;
         let id = NodeId(row.id);
         let present = self.kept.present(&mut connection).await?;
-        let looks = reading::looks(&mut connection, id, None, LOOKS as i64).await.map_err(from_store)?;
+        let looks =
+            reading::looks(&mut connection, id, LookFilter::default(), LOOKS as i64).await.map_err(from_store)?;
         let mut carried = reading::noderoles_on(&mut connection, id).await.map_err(from_store)?;
         let more_noderoles = carried.len() as i64 > MAX_CARRIED;
         carried.truncate(usize::try_from(MAX_CARRIED).unwrap_or(usize::MAX));
@@ -106,19 +108,23 @@ impl Control {
         Ok(NodeId(machine_of(&mut connection, name).await?.id))
     }
 
-    /// What came of the last looks at a machine, newest first, before a moment.
-    pub async fn node_looks(&self, actor: &Actor, name: &str, before: Option<At>) -> Result<LookPage, Problem> {
+    /// A page of what came of the last looks at a machine.
+    pub async fn node_looks(&self, actor: &Actor, name: &str, wanted: &LooksWanted) -> Result<LookPage, Problem> {
         actor.require(Permission::Viewer)?;
+        let filter = LookFilter {
+            reached: wanted.reached,
+            text: words::asked(&wanted.text)?,
+            rising: !wanted.sort.falling,
+            behind: behind_look(wanted)?,
+        };
         let mut connection = self.connection().await?;
         let node = NodeId(machine_of(&mut connection, name).await?.id);
-        let before = before.map(|before| moment("before", before)).transpose()?;
         let limit = LOOKS as i64 + 1;
-        let mut looks = reading::looks(&mut connection, node, before, limit).await.map_err(from_store)?;
+        let mut looks = reading::looks(&mut connection, node, filter, limit).await.map_err(from_store)?;
         let more = looks.len() > LOOKS;
         looks.truncate(LOOKS);
-        let looks: Vec<LookView> = looks.into_iter().map(look).collect();
-        let next = if more { looks.last().map(|look| look.at) } else { None };
-        Ok(LookPage { looks, next })
+        let next = looks.last().filter(|_| more).map(|last| Cursor::behind(wanted.sort, &[look_key(last.at)]));
+        Ok(LookPage { looks: looks.into_iter().map(look).collect(), next })
     }
 
     /// Changes what people say of a machine, made on a version of it; hands back the new one.
@@ -233,6 +239,8 @@ impl Control {
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         let actor = actor.still(&mut transaction).await?;
         let gone = || Problem::not_found("There is no such node any more.");
+        // What is said of a machine is changed without APPLY: only the lock of its record keeps the version that is looked at here.
+        intent::lock_machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
         let row = reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
         actor.require_in(Permission::Operator, DeploymentId(row.deployment_id))?;
         still(version, row.version, &row.fqdn)?;
@@ -429,6 +437,23 @@ fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
     ];
     let changed = pairs.into_iter().filter(|(_, was, is)| was != is);
     changed.map(|(what, was, is)| (what.to_owned(), json!({"was": was, "is": is}))).collect()
+}
+
+/// What tells a look from the others of its node: its moment, in microseconds since 1970, as exactly as the database has it.
+fn look_key(at: OffsetDateTime) -> Key {
+    Key::from(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))
+}
+
+/// The moment behind which a page of looks goes on.
+fn behind_look(wanted: &LooksWanted) -> Result<Option<OffsetDateTime>, Problem> {
+    let Some(keys) = paging::behind(wanted.sort, wanted.before.as_ref())? else { return Ok(None) };
+    let moment = match keys.as_slice() {
+        [Key::Number(micros)] => OffsetDateTime::from_unix_timestamp_nanos(i128::from(*micros) * 1_000).ok(),
+        _ => None,
+    };
+    // The database knows no moment before 4714 BC.
+    let moment = moment.filter(|moment| moment.year() >= 1);
+    moment.map(Some).ok_or_else(|| paging::no_row_has(wanted.sort, wanted.before.as_ref()))
 }
 
 fn look(row: LookRow) -> LookView {

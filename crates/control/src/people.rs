@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use api::Problem;
 use api::names::TOKEN_PREFIX;
+use engine::counting::many;
 use engine::ids::{OWN_NAME, PersonId};
 use rand::TryRngCore as _;
 use serde_json::json;
@@ -56,6 +57,16 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
 pub const SESSION_ABSOLUTE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Requests of a session within a minute.
 pub const SESSION_REQUESTS: u32 = MOST_BY_SESSION;
+/// Requests by one token within a minute.
+pub const TOKEN_REQUESTS: u32 = MOST_BY_TOKEN;
+/// Sign-ins that fail, from one address or for one name, before the next one within [`FAILURES_COUNT`] has to wait.
+pub const FAILED_SIGN_INS: u32 = MOST_FAILURES;
+/// How long sign-ins that failed are counted.
+pub const FAILURES_COUNT: Duration = WINDOW;
+/// Passwords that are hashed at once.
+pub const HASHED_AT_ONCE: usize = passwords::AT_ONCE;
+/// Those and the ones that wait for that.
+pub const HASHED_OR_WAITING: usize = passwords::WAITING;
 /// A session's last visit is this exact.
 pub const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// How long the one-time sign-ins hold that a start prints: a working day, for whoever comes back to that terminal.
@@ -353,8 +364,8 @@ impl People {
         };
         self.visits.take(hash_of(token)).map_err(|wait| {
             let detail = format!(
-                "A session may ask {SESSION_REQUESTS} times a minute, in all its tabs. Try again in {} seconds.",
-                wait.as_secs().max(1)
+                "A session may ask {SESSION_REQUESTS} times a minute, in all its tabs. Try again in {}.",
+                many(wait.as_secs().max(1), "second")
             );
             Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
         })?;
@@ -537,6 +548,7 @@ fn failed(error: impl Into<StoreError>) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::people::SessionsWanted;
     use testdb::TestDatabase;
 
     struct House {
@@ -682,6 +694,10 @@ mod tests {
         let actor = house.actor(&last).await.expect("who came last is in");
         assert!(house.actor(&first).await.is_some(), "used since");
         assert_eq!(house.people.sessions(&actor).await.expect("a list").len(), 100, "all of them are told");
+        let first = house.people.session_page(&actor, &SessionsWanted::default()).await.expect("a page");
+        let wanted = SessionsWanted { before: first.next, ..SessionsWanted::default() };
+        let rest = house.people.session_page(&actor, &wanted).await.expect("a page");
+        assert_eq!((first.sessions.len(), rest.sessions.len(), rest.next), (50, 50, None), "page by page, too");
     }
 
     #[tokio::test]

@@ -186,7 +186,7 @@ impl Control {
         if let Err(no) = &judged
             && matches!(no.status, 401 | 403 | 409)
         {
-            self.note_refusal(actor, id, &no.code).await?;
+            self.note_refusal(actor, "submission.verdict.refused", id, &no.code).await?;
         }
         judged
     }
@@ -239,19 +239,17 @@ impl Control {
         done(transaction).await
     }
 
-    /// A refused verdict is worth knowing about; it is audited by itself, since what refused it wrote nothing.
-    async fn note_refusal(&self, actor: &Actor, id: SubmissionId, no: &str) -> Result<(), Problem> {
+    /// What somebody is refused on a review is worth knowing about, whoever they are; once, when they repeat it. It is audited by itself,
+    /// since what refused it wrote nothing.
+    pub(crate) async fn note_refusal(
+        &self,
+        actor: &Actor,
+        action: &str,
+        id: SubmissionId,
+        no: &str,
+    ) -> Result<(), Problem> {
         let mut connection = self.connection().await?;
-        let detail = json!({"refused": no});
-        intent::append_audit(
-            &mut connection,
-            Some(actor.person),
-            "submission.verdict.refused",
-            &id.to_string(),
-            &detail,
-        )
-        .await
-        .map_err(from_store)
+        intent::append_refusal(&mut connection, actor.person, action, id, no).await.map_err(from_store)
     }
 }
 

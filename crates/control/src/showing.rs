@@ -14,6 +14,7 @@ use engine::Hash;
 use engine::anneal::{Reason, why_not};
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
+use engine::counting::{either, many};
 use engine::data::{OwnData, Wall, layers, mask};
 use engine::ids::{
     ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId, SubmissionId, TargetNo,
@@ -300,7 +301,11 @@ impl Control {
         let by: Vec<StepId> = by.collect();
         let names = reading::step_names(on, &by).await.map_err(from_store)?.into_iter().collect();
         if reasons.is_empty() {
-            return Ok(vec![format!("Starts with the next claim; {} runs are under way.", view.open.len())]);
+            return Ok(vec![format!(
+                "Starts with the next claim; {} {} under way.",
+                many(view.open.len(), "run"),
+                either(view.open.len(), "is", "are")
+            )]);
         }
         Ok(reasons.iter().map(|reason| reason_words(reason, &names)).collect())
     }
@@ -492,7 +497,8 @@ pub(crate) fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) ->
             .to_owned(),
         Reason::Room { capacity: 0, .. } => "no worker is there: start one with `gantry worker`".to_owned(),
         Reason::Room { running, capacity, .. } => {
-            format!("waits for room: {running} runs are open and workers can carry {capacity}")
+            let (open, are) = (many(*running, "run"), either(*running, "is", "are"));
+            format!("waits for room: {open} {are} open and workers can carry {capacity}")
         }
         Reason::Frozen { node, by } => format!("the error of {} stops everything on {node}: retry that", named(by)),
         Reason::Exclusive { node, by } => format!("waits for node {node}: {} runs there", named(by)),

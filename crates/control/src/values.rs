@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
+use api::listing::{Cursor, Key};
 use api::values::{
-    ResultLine, ResultLines, SetBy, VALUE_SHOWN, VALUES_SHOWN, ValuePage, ValueView, ValuesView, ValuesWanted,
+    ResultLine, ResultLines, ResultOutcome, ResultsWanted, SetBy, VALUE_SHOWN, VALUES_SHOWN, ValuePage, ValueView,
+    ValuesView, ValuesWanted,
 };
 use engine::Hash;
 use engine::catalog::Role;
@@ -14,14 +16,14 @@ use engine::data::{Contribution, Layer, Layered, OwnData, Sight, Source, Wall, l
 use engine::ids::{DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, StepId, TargetNo};
 use serde_json::Value;
 use sqlx::PgConnection;
-use store::reading::{self, NoderoleRow, SetRow, Setting, StepOf};
+use store::reading::{self, NoderoleRow, ResultFilter, SetRow, Setting, StepOf};
 use store::running::{self, SeenStep};
 
-use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::words::{self, at};
+use crate::{Control, paging};
 
 /// Most results of one page.
 const RESULTS_SHOWN: usize = 50;
@@ -133,22 +135,37 @@ impl Control {
     ///
     /// # Errors
     /// Not found; or the database could not be asked.
-    pub async fn node_results(&self, actor: &Actor, name: &str, before: Option<RunId>) -> Result<ResultLines, Problem> {
+    pub async fn node_results(
+        &self,
+        actor: &Actor,
+        name: &str,
+        wanted: &ResultsWanted,
+    ) -> Result<ResultLines, Problem> {
         let node = self.node_named(actor, name).await?;
-        self.results(actor, node, before).await
+        self.results(actor, node, wanted).await
     }
 
-    /// What attempts returned that is kept for a node, newest first, each by its beginning. No more than that leaves the database.
+    /// A page of what attempts returned that is kept for a node, each by its beginning. No more than that leaves the database.
     ///
     /// # Errors
     /// Not found; or the database could not be asked.
-    pub async fn results(&self, actor: &Actor, node: NodeId, before: Option<RunId>) -> Result<ResultLines, Problem> {
+    pub async fn results(&self, actor: &Actor, node: NodeId, wanted: &ResultsWanted) -> Result<ResultLines, Problem> {
         actor.require(Permission::Viewer)?;
+        let behind = match paging::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
+            Some([Key::Number(run)]) => Some(RunId(*run)),
+            _ => None,
+        };
+        let filter = ResultFilter {
+            outcome: wanted.outcome.map(ResultOutcome::as_str),
+            role: words::asked(&wanted.role)?,
+            rising: !wanted.sort.falling,
+            behind,
+        };
         let mut connection = self.connection().await?;
         let most = i64::try_from(RESULTS_SHOWN + 1).unwrap_or(i64::MAX);
         // One more than is shown tells whether there is more.
         let characters = i32::try_from(VALUE_SHOWN + 1).unwrap_or(i32::MAX);
-        let found = reading::results_of(&mut connection, node, before, most, characters).await.map_err(from_store)?;
+        let found = reading::results_of(&mut connection, node, filter, most, characters).await.map_err(from_store)?;
         let (rows, all) = found.ok_or_else(|| Problem::not_found("There is no such node."))?;
         let more = rows.len() > RESULTS_SHOWN;
         let results: Vec<ResultLine> = rows
@@ -166,7 +183,7 @@ impl Control {
                 bytes: u64::from(row.result_bytes.unsigned_abs()),
             })
             .collect();
-        let next = results.last().filter(|_| more).map(|last| last.run);
+        let next = results.last().filter(|_| more).map(|last| Cursor::behind(wanted.sort, &[Key::from(last.run.0)]));
         Ok(ResultLines { results, all, next })
     }
 }

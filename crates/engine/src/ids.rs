@@ -20,6 +20,11 @@ pub const MAX_FQDN: usize = 253;
 /// it, too (`guard_name`).
 pub const OWN_NAME: &str = "gantry";
 
+/// Who did something, for people to read: where nobody is named it was Gantry itself. It is asked for by [`OWN_NAME`].
+pub fn by_whom(name: Option<&str>) -> &str {
+    name.unwrap_or("Gantry")
+}
+
 /// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {

@@ -25,6 +25,7 @@ pub mod blueprint;
 pub mod canonical;
 pub mod catalog;
 pub mod cluster;
+pub mod counting;
 pub mod data;
 pub mod gate;
 pub mod ids;

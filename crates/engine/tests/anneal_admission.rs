@@ -114,7 +114,7 @@ fn every_rule_holds_and_is_told() {
                 v.capacity = 1;
                 v.open.push(open(9, 5));
             },
-            "waits for room: 1 runs are open, 10 are allowed and workers can carry 1",
+            "waits for room: 1 run is open, 10 are allowed and workers can carry 1",
         ),
         (
             |v| {
@@ -176,7 +176,7 @@ fn every_rule_holds_and_is_told() {
                     other.failures = 1;
                 });
             },
-            "waits for budget quorum: 1 of 1 nodes are down already",
+            "waits for budget quorum: 1 of 1 node is down already",
         ),
         (
             |v| v.lanes.clear(),

@@ -25,13 +25,16 @@ impl Connecting {
     }
 }
 
+/// How long one statement may take, and how long a transaction may do nothing, as PostgreSQL reads it.
+pub const STATEMENT_TIME: &str = "60s";
+
 /// How each of our sessions is set. A client that vanished without a word must not keep locks for the hours that TCP takes by
 /// itself: APPLY would stop everything. The longest statement of ours, a commit of 200,000 steps, takes eight seconds.
 const SETTINGS: [(&str, &str); 6] = [
     // Compiling a claim takes longer than running it.
     ("jit", "off"),
-    ("statement_timeout", "60s"),
-    ("idle_in_transaction_session_timeout", "60s"),
+    ("statement_timeout", STATEMENT_TIME),
+    ("idle_in_transaction_session_timeout", STATEMENT_TIME),
     ("tcp_keepalives_idle", "30"),
     ("tcp_keepalives_interval", "10"),
     ("tcp_keepalives_count", "3"),

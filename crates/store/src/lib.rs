@@ -23,4 +23,4 @@ pub mod people;
 pub mod reading;
 pub mod running;
 
-pub use connect::{Connecting, Store, StoreError, listener};
+pub use connect::{Connecting, STATEMENT_TIME, Store, StoreError, listener};

@@ -430,6 +430,14 @@ pub async fn by_token<W: Future>(token: Uuid, work: W) -> W::Output {
     TOKEN.scope(token, work).await
 }
 
+/// What is written down of a person: with the token that they came by, if it was one.
+pub(crate) fn with_token(mut detail: Value) -> Value {
+    if let (Ok(token), Some(object)) = (TOKEN.try_get(), detail.as_object_mut()) {
+        object.insert("by_token".into(), token.to_string().into());
+    }
+    detail
+}
+
 /// Writes down who did what, and by which token if it was by one. `detail` holds no secret: audit rows are kept for ever and exported.
 ///
 /// # Errors
@@ -441,12 +449,10 @@ pub async fn append_audit(
     subject: &str,
     detail: &Value,
 ) -> Result<(), StoreError> {
-    let mut detail = detail.clone();
-    if actor.is_some()
-        && let (Ok(token), Some(object)) = (TOKEN.try_get(), detail.as_object_mut())
-    {
-        object.insert("by_token".into(), token.to_string().into());
-    }
+    let detail = match actor {
+        Some(_) => with_token(detail.clone()),
+        None => detail.clone(),
+    };
     sqlx::query("INSERT INTO audit (actor, action, subject, detail) VALUES ($1, $2, $3, $4)")
         .bind(actor.map(|person| person.0))
         .bind(action)

@@ -21,7 +21,7 @@ async fn the_committed_document_is_the_served_one() {
     let committed = std::fs::read_to_string(COMMITTED).expect("docs/openapi.json");
     assert!(
         committed == served.text(),
-        "docs/openapi.json is not what is served: GANTRY_WRITE=1 cargo nextest run -p server -E 'test(the_committed_document)' writes it"
+        "docs/openapi.json is not what is served: GANTRY_WRITE=1 cargo test -p server the_committed_document writes it"
     );
 }
 
@@ -41,6 +41,18 @@ fn what_422_says_is_described() {
     ] {
         let answers = &document["paths"][path][method]["responses"];
         assert!(answers.get("422").is_some() && answers.get("408").is_some(), "{path}: {answers}");
+    }
+}
+
+/// Whoever makes a form or a program by the document knows from it which numbers are taken.
+#[test]
+fn numbers_say_their_bounds() {
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
+    for (schema, field, least, most) in
+        [("Prioritising", "priority", -100, 100), ("TokenWish", "days", 1, 365), ("Minting", "days", 1, 366)]
+    {
+        let said = &document["components"]["schemas"][schema]["properties"][field];
+        assert_eq!((&said["minimum"], &said["maximum"]), (&json!(least), &json!(most)), "{schema}: {said}");
     }
 }
 

@@ -17,6 +17,10 @@ async fn orders_are_a_closed_set_for_each_list() {
         ("roles", "name, -name, barclamp, -barclamp, jig, -jig, bound, -bound"),
         ("imports", "imported, -imported"),
         ("waiting", "since, -since"),
+        ("tokens", "holds, -holds, made, -made, name, -name"),
+        ("me/sessions", "since, -since, seen, -seen"),
+        ("nodes/n1.house.example.com/looks", "at, -at"),
+        ("nodes/n1.house.example.com/results", "run, -run"),
     ] {
         let refused = house.ask_get(&format!("/api/v1/{path}?sort=colour"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
@@ -59,6 +63,15 @@ async fn a_place_in_one_order_is_refused_in_another() {
         ("roles?after=name~-a~-b", "roles?after=a"),
         ("imports?before=7", "imports?before=x"),
         ("runs?before=2720000000000000", "runs?before=-5"),
+        ("audit?before=2720000000000000", "audit?before=-5"),
+        ("audit?since=0", "audit?since=0&before=2720000000000000"),
+        ("tokens?sort=name&before=name~-a~-b", "tokens?before=7"),
+        ("me/sessions?before=-since~-7~-a", "me/sessions?sort=seen&before=-since~-7~-a"),
+        ("nodes/n1.house.example.com/looks?before=7", "nodes/n1.house.example.com/looks?sort=at&before=7"),
+        (
+            "nodes/n1.house.example.com/results?sort=run&before=run~-7",
+            "nodes/n1.house.example.com/results?before=run~-7",
+        ),
         (
             "waiting?reason=failed&sort=-since&after=-since~-7~-00000000-0000-0000-0000-000000000001",
             "waiting?reason=failed&after=-since~-7~-00000000-0000-0000-0000-000000000001",
@@ -70,6 +83,20 @@ async fn a_place_in_one_order_is_refused_in_another() {
         let detail = refused.problem()["detail"].as_str().expect("a text").to_owned();
         assert!(detail.contains("take what the page before said under next"), "{bad}: {detail}");
     }
+}
+
+#[tokio::test]
+async fn a_page_of_carriers_whose_place_is_gone_says_so_as_the_document_does() {
+    let house = House::new().await;
+    committed(&house).await;
+    let ada = house.cookie().await;
+    let asked = "/api/v1/deployments/system/carriers?role=app&after=00000000-0000-0000-0000-000000000001";
+    let refused = house.ask_get(asked, &ada).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT);
+    assert_eq!(refused.problem()["code"], "moved");
+    let document = house.ask_get("/api/v1/openapi.json", &ada).await.json();
+    let answers = &document["paths"]["/api/v1/deployments/{name}/carriers"]["get"]["responses"];
+    assert!(answers["409"].is_object(), "{answers}");
 }
 
 #[tokio::test]

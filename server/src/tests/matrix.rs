@@ -716,7 +716,7 @@ async fn each_ends_what_is_their_own() {
     let viewer = house.people.actor_by_name("viewer").await.expect("an actor").person;
     let other = house.cookie_of(viewer).await;
     let sessions = house.ask_get("/api/v1/me/sessions", &of(Viewer)).await.json();
-    let sessions = sessions.as_array().expect("a list");
+    let sessions = sessions["sessions"].as_array().expect("a list");
     let id = sessions.iter().find(|session| session["this"] == false).expect("the other one")["id"].clone();
     let path = format!("/api/v1/me/sessions/{}", id.as_str().expect("an id"));
     for who in [Nothing, Admin] {

@@ -279,10 +279,17 @@ async fn people_get_pages_that_say_no() {
     assert!(plain.header(header::CONTENT_SECURITY_POLICY).starts_with("default-src 'none';"));
 }
 
+/// A number as people write it: 10,000.
+fn thousands(number: usize) -> String {
+    format!("{},{:03}", number / 1_000, number % 1_000)
+}
+
 #[test]
 fn limits_are_documented_as_they_are() {
     let docs = include_str!("../../../docs/limits.md");
     let (mib, kib) = (1024 * 1024, 1024);
+    let minutes = control::people::FAILURES_COUNT.as_secs() / 60;
+    let failing = format!("{} in {minutes} minutes", control::people::FAILED_SIGN_INS);
     let lines = [
         format!("| a request's body | {} MiB |", limits::BODY / mib),
         format!(
@@ -297,13 +304,38 @@ fn limits_are_documented_as_they_are() {
             api::limits::INVENTORY_BYTES / kib,
             api::limits::FAULTS
         ),
+        format!("| levels of a JSON body | {} |", limits::LEVELS),
+        format!("| levels of a role's or noderole's data | {} |", engine::data::MAX_DEPTH),
+        format!(
+            "| edits in one call; edits of a proposal; nodes that they name | {}; {}; {} |",
+            thousands(control::MAX_EDITS_PER_CALL),
+            thousands(store::intent::MAX_EDITS),
+            thousands(control::MAX_SINGLES)
+        ),
         format!("| a page of a list | {} rows", api::console::PAGE_SIZE),
         format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),
         format!("| a title; a verdict's reason, a comment | {}; 10,000 characters |", api::limits::TITLE),
         format!("| a password | {} to 1,024 characters |", api::limits::PASSWORD_LEAST),
         format!("| grants of a person | {} |", api::limits::GRANTS),
         format!("| {}; {} | 409 |", store::api_tokens::MOST_TOKENS, store::node_tokens::MOST_TOKENS),
+        format!("| failing sign-ins from an address (an IPv6 /64) | {failing} | 429 |"),
+        format!("| wrong passwords for a name, known or not | {failing} | 429 |"),
+        format!("| requests by one token | {} a minute | 429 |", control::people::TOKEN_REQUESTS),
         format!("| {} a minute | 429 |", control::people::SESSION_REQUESTS),
+        format!(
+            "| passwords that are hashed at once; with those that wait | {}; {} |",
+            control::people::HASHED_AT_ONCE,
+            control::people::HASHED_OR_WAITING
+        ),
+        format!(
+            "its cores, at least 2; {}, each {} seconds |",
+            control::beside::WAITING,
+            control::beside::PATIENCE.as_secs()
+        ),
+        format!(
+            "| one statement in the database; a transaction that does nothing | {} seconds |",
+            store::STATEMENT_TIME.trim_end_matches('s')
+        ),
         format!(
             "| live streams at once, by one server; of one person | {}; {} |",
             limits::STREAMS,
@@ -313,6 +345,7 @@ fn limits_are_documented_as_they_are() {
         format!("then the newest of the others) | {} |", api::limits::TOKENS_TOLD),
         format!("| sessions of a person at once | {} |", store::people::MOST_SESSIONS),
         format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
+        format!("in the audit | 1 in {} seconds |", store::intent::REFUSED_AGAIN.as_secs()),
         format!("| requests that are worked on at once, by one server | {} |", limits::REQUESTS),
         format!("| until a request's body is there | {} seconds | 408;", limits::BODY_TIME.as_secs()),
         format!("| until an answer begins | {} seconds |", limits::REQUEST.as_secs()),

@@ -58,7 +58,18 @@ async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brough
         whole,
         "all of it is with its run"
     );
-    assert_eq!(house.ask_get(&format!("{path}?before={run}"), &ada).await.json()["results"], json!([]));
+    for (asked, found) in [
+        (format!("before={run}"), 0),
+        ("outcome=failed&role=app".to_owned(), 1),
+        ("outcome=late".to_owned(), 0),
+        ("role=base".to_owned(), 0),
+        ("sort=run".to_owned(), 1),
+        (format!("sort=run&before=run~-{run}"), 0),
+    ] {
+        let some = house.ask_get(&format!("{path}?{asked}"), &ada).await.json();
+        assert_eq!((some["results"].as_array().map(Vec::len), &some["all"]), (Some(found), &json!(1)), "{asked}");
+    }
+    assert_eq!(house.ask_get(&format!("{path}?outcome=purple"), &ada).await.status, StatusCode::BAD_REQUEST);
 
     // People's data names the edit: the one that first said what stands there now.
     let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;

@@ -169,7 +169,7 @@ async fn a_root_that_nobody_approved_is_not_carried_out() {
     for node in [0, 1] {
         cluster.reaches(node, "right", "error").await;
         let error = cluster.error(node, "right").await.expect("a reason");
-        assert!(error.contains("0 of 1 approvals"), "{error}");
+        assert!(error.contains("0 of 1 approval"), "{error}");
         assert!(!cluster.nodes[node].root.join("ran").exists());
     }
     worker.stop().await;
@@ -210,6 +210,6 @@ async fn a_run_that_is_not_what_was_approved_is_refused() {
     store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift).await.expect("a re-run");
     cluster.reaches(1, "right", "error").await;
     let error = cluster.error(1, "right").await.expect("a reason");
-    assert!(error.contains("0 of 1 approvals"), "{error}");
+    assert!(error.contains("0 of 1 approval"), "{error}");
     worker.stop().await;
 }

@@ -3,6 +3,7 @@
 use api::console::{Comparison, Side, TargetPage};
 use engine::blueprint::Consequences;
 use engine::blueprint::difference::Mark;
+use engine::counting::{either, many};
 use engine::ids::{DeploymentName, TargetNo};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -10,7 +11,7 @@ use leptos::prelude::*;
 use super::Wanted;
 use crate::calls::Restore;
 use crate::failure::Answer;
-use crate::pages::review::{count, differs};
+use crate::pages::review::{Changed, differs};
 use crate::parts::act::problem_of;
 use crate::parts::{Icon, ProblemNotice, Same, Typed, heed, icon};
 use crate::places;
@@ -60,13 +61,13 @@ fn Half(wanted: Memo<Wanted>) -> impl IntoView {
 fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
     let heading = format!("From {} to {}", name(&found.from), name(&found.to));
     let same_root = found.from.root.is_some() && found.from.root == found.to.root;
-    let count = count(&found.difference);
+    // What is beside the one deployment that is looked at is told below.
+    let left = if found.deployment.is_some() { 0 } else { found.more };
     // The policy is in no blueprint.
     let same = same_root && found.difference.is_empty();
-    let said = match (same, count) {
-        (true, _) => "Both are the same blueprint.".to_owned(),
-        (false, 1) => "One change".to_owned(),
-        (false, n) => format!("{n} changes"),
+    let said = match same {
+        true => "Both are the same blueprint.".to_owned(),
+        false => format!("Different: {}", Changed::of(&found.difference, left)),
     };
     let graphs = graphs(&found);
     let within = found.deployment.clone().map(|name| format!("in {name}"));
@@ -164,7 +165,7 @@ fn beside(found: &Comparison, wanted: Memo<Wanted>) -> AnyView {
     match &found.deployment {
         Some(_) => {
             let all = move || Wanted { deployment: None, ..wanted.get() }.address();
-            view! { <p class="muted">"Beside that, " {n} " documents differ. " <a href=all>"Compare everything"</a></p> }.into_any()
+            view! { <p class="muted">"Beside that, " {many(n, "document")} {either(n, " differs. ", " differ. ")} <a href=all>"Compare everything"</a></p> }.into_any()
         }
         None => view! { <p class="muted">{n} " more documents differ. They are too many for a page: take the text or the JSON."</p> }.into_any(),
     }

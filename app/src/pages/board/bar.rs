@@ -3,11 +3,11 @@
 use api::calls::Call;
 use api::console::{EditView, ProposalView};
 use api::limits;
+use engine::counting::{either, many};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::desk::Desk;
-use super::lifting::counted;
 use crate::calls::{Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
 use crate::pages::edits::{JoinNotice, by, fate};
@@ -131,7 +131,7 @@ fn Edits(desk: Desk) -> impl IntoView {
     };
     view! {
         <details>
-            <summary><span class="num">{move || done()}</span> {move || counted(done(), "edit")[done().to_string().len()..].to_owned()} {icon(Icon::Right)}</summary>
+            <summary><span class="num">{move || done()}</span> {move || either(done(), " edit", " edits")} {icon(Icon::Right)}</summary>
             <ol class="edits" tabindex="0" aria-label="Edits, oldest first">{move || edits.get().into_iter().map(line).collect_view()}</ol>
         </details>
     }
@@ -251,7 +251,7 @@ fn Refused(desk: Desk) -> impl IntoView {
             <div class="notice refused" data-state="warn" role="alert">
                 {icon(Icon::Warn)}
                 <div>
-                    <b>{counted(proposal.refused.len(), "edit")} " can't take effect"</b>
+                    <b>{many(proposal.refused.len(), "edit")} " can't take effect"</b>
                     <ul>{lines.collect_view()}</ul>
                 </div>
             </div>
@@ -275,7 +275,7 @@ fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
             <ActionForm action=discard attr:class="form">
                 <Which desk/>
                 <div class="body">
-                    <p>{move || counted(count(), "edit")} " will be gone, and nobody can bring them back. What is committed stays as it is."</p>
+                    <p>{move || many(count(), "edit")} " will be gone, and nobody can bring them back. What is committed stays as it is."</p>
                     <ProblemNotice problem=problem_of(discard)/>
                     <Same of=move |_: Typed| {
                         desk.proposal().read().as_ref().map(|p| api::calls::discard(p.id, p.version)).into_iter().collect::<Vec<_>>()
@@ -302,8 +302,8 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
         desk.proposal().read().as_ref().map(|p| {
             format!(
                 "{}: {} added, {} removed, {} run again.",
-                counted(p.edits.iter().filter(|edit| !edit.undone).count(), "edit"),
-                counted(p.added, "noderole"),
+                many(p.edits.iter().filter(|edit| !edit.undone).count(), "edit"),
+                many(p.added, "noderole"),
                 p.removed,
                 p.reruns
             )

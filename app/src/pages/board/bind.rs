@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::calls::Call;
 use api::console::{LiftRole, TrayNode};
+use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
 use leptos::prelude::*;
 
@@ -289,7 +290,8 @@ fn node_choice(node: TrayNode, possible: Option<&LiftRole>, chosen: RwSignal<BTr
     let id = node.node;
     let why_not =
         possible.and_then(|role| role.illegal.iter().find(|illegal| illegal.node == id)).map(|n| n.reason.clone());
-    let about = why_not.clone().unwrap_or_else(|| format!("in {}, {} noderoles", node.deployment, node.noderoles));
+    let about =
+        why_not.clone().unwrap_or_else(|| format!("in {}, {}", node.deployment, many(node.noderoles, "noderole")));
     view! {
         <label class="choice">
             <input

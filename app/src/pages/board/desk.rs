@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::Problem;
 use api::console::{Board, BoardRole, Chip, Lift, ProposalView, StepState};
 use engine::Hash;
+use engine::counting::many;
 use engine::ids::{NodeId, NoderoleId, RoleName};
 use engine::plan::Edit;
 use leptos::prelude::*;
@@ -13,7 +14,7 @@ use leptos::task::spawn_local;
 
 use super::act::{self, Act};
 use super::carriers::Asked;
-use super::lifting::{self, Verdict, counted, named};
+use super::lifting::{self, Verdict, named};
 use super::planner::{self, Planner, Unusable};
 use crate::calls;
 use crate::failure::Answer;
@@ -679,7 +680,7 @@ impl Desk {
         if !self.waits_for_board() {
             return;
         }
-        let waited = counted(self.queue.with_value(VecDeque::len), "command");
+        let waited = many(self.queue.with_value(VecDeque::len), "command");
         let detail = format!(
             "The board could not be fetched, so what undo or redo would do is not known. What waited for it ({waited}) was not done: do \
              that again when the board is there."
@@ -776,7 +777,7 @@ fn with_those_after(problem: Problem, waited: usize) -> Problem {
     match waited {
         0 => problem,
         n => {
-            let after = counted(n, "command");
+            let after = many(n, "command");
             let detail = format!("{} What came after it ({after}) was not done either: do that again.", problem.detail);
             Problem { detail, ..problem }
         }
@@ -842,7 +843,7 @@ pub(super) fn taken_back(edits: usize) -> &'static str {
 
 /// `3 nodes`, for buttons.
 pub(super) fn nodes(n: usize) -> String {
-    counted(n, "node")
+    many(n, "node")
 }
 
 #[cfg(test)]

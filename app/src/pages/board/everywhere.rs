@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use api::console::JigView;
+use engine::counting::many;
 use engine::gate::{MAX_APPROVALS, Policy, Risk};
 use engine::ids::JigName;
 use engine::plan::Edit;
 use leptos::prelude::*;
 
 use super::desk::Desk;
-use super::lifting::counted;
 use crate::pages::edits::{Outcome, PutIn, Wish};
 use crate::parts::Fault;
 
@@ -42,7 +42,7 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
                             });
                         }
                     />
-                    <span><b>{jig.jig.to_string()}</b> " " <small>{counted(jig.roles, "role")} " of barclamps in use"</small></span>
+                    <span><b>{jig.jig.to_string()}</b> " " <small>{many(jig.roles, "role")} " of barclamps in use"</small></span>
                 </label>
             </li>
         }

@@ -1,6 +1,7 @@
 //! The rows of a board: roles, and the nodes that carry them.
 
 use api::console::{BoardGroup, BoardRole, Chip, StepState};
+use engine::counting::many;
 use engine::ids::{DeploymentName, RoleName};
 use leptos::ev::DragEvent;
 use leptos::prelude::*;
@@ -10,7 +11,7 @@ use super::act::Act;
 use super::address::Address;
 use super::carriers;
 use super::desk::Desk;
-use super::lifting::{Verdict, counted};
+use super::lifting::Verdict;
 use super::menu::Subject;
 use super::role::is_there;
 use crate::parts::{Empty, Icon, icon, mark, rows};
@@ -48,7 +49,7 @@ fn Group(desk: Desk, group: Memo<BoardGroup>) -> impl IntoView {
     // Part of the group's key, so it never changes.
     let ancestor = StoredValue::new(group.read_untracked().of_ancestor.clone());
     let about = move || {
-        let count = counted(roles.read().len(), "role");
+        let count = many(roles.read().len(), "role");
         match &group.read().of_ancestor {
             Some(ancestor) => format!("{count}, in {ancestor}"),
             None => count,

@@ -1,6 +1,7 @@
 //! What lifting nodes means for a row, in words. Pure: the server decides, this says it.
 
 use api::console::{Brought, Lift, LiftRole};
+use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
 
 /// Names that are said before the rest becomes a count.
@@ -100,7 +101,7 @@ impl Verdict {
 
 /// What would come along: `+ 6 noderoles: brings dns-client, runtime; web-1 moves from system to web; place 3 of 4 in its order`.
 fn promise(role: &LiftRole) -> String {
-    let mut said = format!("+ {}", counted(role.added, "noderole"));
+    let mut said = format!("+ {}", many(role.added, "noderole"));
     if !role.brings.is_empty() {
         let mut roles: Vec<&str> = role.brings.iter().map(|brought| brought.role.as_str()).collect();
         roles.dedup();
@@ -152,7 +153,7 @@ fn refused(role: &LiftRole) -> String {
 /// That there were too many nodes to say it of all of them.
 pub(super) fn not_worked_out(role: &LiftRole) -> Option<String> {
     let n = role.unknown.len();
-    (n > 0).then(|| format!("{} not worked out: lift fewer at once", counted(n, "node")))
+    (n > 0).then(|| format!("{} not worked out: lift fewer at once", many(n, "node")))
 }
 
 /// Names, the first few of many.
@@ -168,12 +169,6 @@ fn first_of(names: &[&str], count: usize) -> String {
         said.push_str(&format!(" and {more} more"));
     }
     said
-}
-
-/// `1 node`, `2 nodes`.
-pub(super) fn counted(n: usize, what: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{s}")
 }
 
 /// The nodes of a role that could be bound.

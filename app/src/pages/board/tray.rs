@@ -1,6 +1,7 @@
 //! The tray: nodes that could be bound, to be selected, dragged or lifted.
 
 use api::console::TrayNode;
+use engine::counting::many;
 use engine::ids::NodeId;
 use leptos::ev::{DragEvent, KeyboardEvent, MouseEvent};
 use leptos::html;
@@ -273,7 +274,7 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
 
 pub(super) fn about(node: &TrayNode) -> String {
     let alive = if node.alive { "alive" } else { "dead" };
-    format!("{}\nin {}, {alive}, {} noderoles", node.fqdn, node.deployment, node.noderoles)
+    format!("{}\nin {}, {alive}, {}", node.fqdn, node.deployment, many(node.noderoles, "noderole"))
 }
 
 /// What a chip lifts: the selection, if it is part of it.

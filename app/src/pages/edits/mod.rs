@@ -212,6 +212,9 @@ pub fn Alone(
     /// Shows the whole sentence, not only its first word.
     #[prop(optional)]
     in_full: bool,
+    /// Its command stands with others of the page.
+    #[prop(optional)]
+    same_elsewhere: bool,
     /// Why this person may not; None: they may.
     #[prop(optional, into)]
     why_not: Option<Signal<Option<String>>>,
@@ -229,7 +232,7 @@ pub fn Alone(
             </button>
         </ActionForm>
         {move || why_not.get().map(|why| view! { <small class="muted">{why}</small> })}
-        {in_full.then(|| view! { <Same of=move |_: Typed| vec![api::calls::propose_on_node(node.get())]/> })}
+        {(in_full && !same_elsewhere).then(|| view! { <Same of=move |_: Typed| vec![api::calls::propose_on_node(node.get())]/> })}
         <ProblemNotice problem=problem_of(propose)/>
     }
     .into_any()

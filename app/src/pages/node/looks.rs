@@ -1,51 +1,102 @@
-//! What came of looks at a node: its own page has the first of them. The newest page is looked at again from time to time.
+//! What came of looks at a node: its own page has the first of them. It is looked at again from time to time.
 
 use api::At;
-use api::nodes::LookPage;
+use api::calls::{Call, List, list_of};
+use api::nodes::{LookPage, LookSort, LookView, LooksWanted};
 use leptos::prelude::*;
 
-use super::kept::{Asked, Sheet, kept, ways};
-use super::looks_table;
+use super::kept::{self, Whose};
+use super::{came, where_and_what};
 use crate::calls;
+use crate::clock::Moment;
+use crate::failure::Answer;
+use crate::parts::list::{Listed, columns_of};
+use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::pulse::pulse;
 use crate::parts::{Empty, Feed, Icon};
 use crate::places;
 
+columns_of!(Part {
+    When "when" "When",
+    Result "result" "Result",
+    Where "where" "Where, and what was said",
+    Took "took" "Took",
+    By "by" "By",
+});
+
+#[derive(Clone, Copy)]
+struct LooksAt(Whose);
+
+impl ListPage for LooksAt {
+    type Sort = LookSort;
+    type Part = Part;
+    type Page = LookPage;
+    // Two workers may look in the same millisecond.
+    type Key = (At, String);
+
+    const ID: &'static str = "look";
+    const NAMES: (&'static str, &'static str) = ("look", "looks");
+    const PLACE: &'static str = "before";
+    const FIELDS: &'static [Field] = &[
+        Field::choice("reached", "Result", "let in is", || vec![("true", "let in"), ("false", "not reached")]),
+        Field::text("text", "Address or words", "an address or what was said has"),
+    ];
+    const NUMBERS: &'static [Part] = &[Part::Took];
+    const SORTS: &'static [(LookSort, &'static str)] = &[(LookSort::At, "when")];
+    const SAME: List = List::Looks;
+
+    fn path(self) -> String {
+        places::node_looks(&self.0.name())
+    }
+
+    async fn fetch(self, listed: Listed<LookSort>) -> Answer<LookPage> {
+        let name = self.0.name_now();
+        let reached = listed.one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
+        let (sort, before) = listed.stretch()?;
+        calls::node_looks(name, LooksWanted { reached, text: listed.word("text"), sort, before }).await
+    }
+
+    fn sorted_by(column: Part) -> Option<(LookSort, bool)> {
+        (column == Part::When).then_some((LookSort::At, true))
+    }
+
+    fn key(look: &LookView) -> (At, String) {
+        (look.at, look.by.clone())
+    }
+
+    fn same(self, listed: &Listed<LookSort>) -> Call {
+        list_of(Self::SAME, &self.0.name_now(), |word| self.word(listed, word))
+    }
+
+    fn follow(self, feed: Feed<LookPage>) {
+        pulse(feed);
+    }
+
+    fn none(self) -> AnyView {
+        view! { <Empty icon=Icon::Search title="No looks"><p>"Nobody has looked yet."</p></Empty> }.into_any()
+    }
+
+    fn row(self, look: Memo<LookView>, with: With<Self>) -> AnyView {
+        // What was seen stays as it was.
+        let look = look.get_untracked();
+        view! {
+            <tr>
+                <td data-label="When"><Moment at=look.at/></td>
+                {with.cell(Part::Result, "", came(look.reached))}
+                {with.cell(Part::Where, "", view! { <div>{where_and_what(&look)}</div> })}
+                {with.cell(Part::Took, "", format!("{} ms", look.took_ms))}
+                {with.cell(Part::By, "muted", look.by)}
+            </tr>
+        }
+        .into_any()
+    }
+}
+
 /// The page.
 #[component]
 pub fn LooksPage() -> impl IntoView {
-    kept(|text| text.parse().ok().map(At), calls::node_looks, |asked, first| view! { <Loaded asked first/> })
-}
-
-#[component]
-fn Loaded(asked: Asked<At>, first: LookPage) -> impl IntoView {
-    let (name, before) = asked;
-    let of = name.clone();
-    let feed = Feed::new(first, move || calls::node_looks(of.clone(), before));
-    if before.is_none() {
-        pulse(feed);
-    }
-    let page = feed.value();
-    let looks = Memo::new(move |_| page.read().looks.clone());
-    let on = Memo::new(move |_| page.read().next);
-    let at = name.clone();
-    let pager = move || {
-        ways(before.map(|_| places::node_looks(&at, None)), on.get().map(|next| places::node_looks(&at, Some(next))))
-    };
-    let none = move || match before {
-        None => "Nobody has looked yet.",
-        Some(_) => "No look is kept from before that: the last 50 of a node are.",
-    };
-    let about = view! { "Workers look at it every ten seconds. The last 50 looks are kept." }.into_any();
-    let same = api::calls::node_looks(&name);
-    view! {
-        <Sheet title=format!("Looks at {name}") name about problem=feed.problem() same>
-            {move || match looks.read().is_empty() {
-                true => view! { <Empty icon=Icon::Search title="No looks"><p>{none()}</p></Empty> }.into_any(),
-                false => looks_table(looks.get()).into_any(),
-            }}
-            {pager}
-        </Sheet>
-    }
-    .into_any()
+    let whose = Whose::read();
+    let list = ListOf::new(LooksAt(whose));
+    let title = |name: &str| format!("Looks at {name}");
+    kept::page(whose, title, "Workers look at it every ten seconds. The last 50 looks are kept.", list.view())
 }

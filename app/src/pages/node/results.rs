@@ -1,71 +1,119 @@
 //! What attempts returned that is kept for a node. Of each result its beginning is shown: all of it is on the page of its run, and 50 of
 //! them may be large.
 
-use api::values::{ResultLine, ResultLines};
+use api::calls::{Call, List, list_of};
+use api::live::Topic;
+use api::values::{ResultLine, ResultLines, ResultOutcome, ResultSort, ResultsWanted};
+use engine::counting::many;
 use engine::ids::RunId;
 use leptos::prelude::*;
 
-use super::kept::{Asked, Sheet, kept, ways};
+use super::kept::{self, Whose};
 use crate::calls;
 use crate::clock::Moment;
+use crate::failure::Answer;
+use crate::parts::list::{Listed, columns_of};
+use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon};
 use crate::places;
+
+columns_of!(Part {
+    Run "run" "Run",
+    Of "of" "Of",
+    Ended "ended" "Ended",
+    Result "result" "Handed back",
+    Target "target" "Target",
+    When "when" "When",
+});
+
+#[derive(Clone, Copy)]
+struct ResultsOn(Whose);
+
+impl ListPage for ResultsOn {
+    type Sort = ResultSort;
+    type Part = Part;
+    type Page = ResultLines;
+    type Key = RunId;
+
+    const ID: &'static str = "result";
+    const NAMES: (&'static str, &'static str) = ("result", "results");
+    const PLACE: &'static str = "before";
+    const FIELDS: &'static [Field] = &[
+        Field::choice("outcome", "Ended", "ended is", || {
+            ResultOutcome::EVERY.map(|outcome| (outcome.as_str(), outcome.as_str())).to_vec()
+        }),
+        Field::text("role", "Role", "role is"),
+    ];
+    const NUMBERS: &'static [Part] = &[Part::Target];
+    const SORTS: &'static [(ResultSort, &'static str)] = &[(ResultSort::Run, "run")];
+    const TOPICS: &'static [Topic] = &[Topic::Runs];
+    const SAME: List = List::Results;
+
+    fn path(self) -> String {
+        places::node_results(&self.0.name())
+    }
+
+    async fn fetch(self, listed: Listed<ResultSort>) -> Answer<ResultLines> {
+        let name = self.0.name_now();
+        let outcome = listed.one_of("outcome", &ResultOutcome::EVERY, ResultOutcome::as_str)?;
+        let (sort, before) = listed.stretch()?;
+        calls::node_results(name, ResultsWanted { outcome, role: listed.word("role"), sort, before }).await
+    }
+
+    fn sorted_by(column: Part) -> Option<(ResultSort, bool)> {
+        (column == Part::Run).then_some((ResultSort::Run, true))
+    }
+
+    fn key(line: &ResultLine) -> RunId {
+        line.run
+    }
+
+    fn caption(page: &ResultLines) -> Option<String> {
+        Some(format!("{} kept in all", page.all))
+    }
+
+    fn same(self, listed: &Listed<ResultSort>) -> Call {
+        list_of(Self::SAME, &self.0.name_now(), |word| self.word(listed, word))
+    }
+
+    fn none(self) -> AnyView {
+        view! {
+            <Empty icon=Icon::Data title="No results">
+                <p>"A run that hands something back leaves it here, however it ended."</p>
+            </Empty>
+        }
+        .into_any()
+    }
+
+    fn row(self, line: Memo<ResultLine>, with: With<Self>) -> AnyView {
+        // What was handed back stays as it was.
+        let line = line.get_untracked();
+        let rest = line.result.ends_with('…').then(|| format!("{} in all", many(line.bytes, "byte")));
+        let of =
+            view! { <span><a href=places::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span> };
+        let result = view! {
+            <span><code>{line.result}</code> {rest.map(|rest| view! { " " <small class="muted">{rest}</small> })}</span>
+        };
+        view! {
+            <tr>
+                <td data-label="Run" class="tight"><a class="main" href=places::run(line.run)>{line.run.0}</a></td>
+                {with.cell(Part::Of, "", of)}
+                {with.cell(Part::Ended, "", line.outcome)}
+                {with.cell(Part::Result, "", result)}
+                {with.cell(Part::Target, "", line.target.0)}
+                {with.cell(Part::When, "muted", view! { <Moment at=line.at/> })}
+            </tr>
+        }
+        .into_any()
+    }
+}
 
 /// The page.
 #[component]
 pub fn ResultsPage() -> impl IntoView {
-    kept(|text| text.parse().ok(), calls::node_results, |asked, page| view! { <Loaded asked page/> })
-}
-
-#[component]
-fn Loaded(asked: Asked<RunId>, page: ResultLines) -> impl IntoView {
-    let (name, before) = asked;
-    let ResultLines { results, all, next } = page;
-    let newest = before.map(|_| places::node_results(&name, None));
-    let pager = ways(newest, next.map(|next| places::node_results(&name, Some(next))));
-    let none = match all {
-        0 => "A run that hands something back leaves it here, however it ended.",
-        _ => "No result is kept from before that run.",
-    };
-    let table = match results.is_empty() {
-        true => view! { <Empty icon=Icon::Data title="No results"><p>{none}</p></Empty> }.into_any(),
-        false => table(results),
-    };
-    let about = view! { "What runs here handed back, by which a later attempt knows what an earlier one made. Of each step the newest ten are kept: " {all} " in all." }
-        .into_any();
-    let same = api::calls::node_results(&name);
-    view! { <Sheet title=format!("Results on {name}") name about same>{table} {pager}</Sheet> }.into_any()
-}
-
-fn table(results: Vec<ResultLine>) -> AnyView {
-    let row = |line: ResultLine| {
-        let rest = line.result.ends_with('…').then(|| format!("{} bytes in all", line.bytes));
-        view! {
-            <tr>
-                <td data-label="Run" class="tight"><a class="main" href=places::run(line.run)>{line.run.0}</a></td>
-                <td data-label="Of"><span><a href=places::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span></td>
-                <td data-label="Ended">{line.outcome}</td>
-                <td data-label="Handed back"><span><code>{line.result}</code> {rest.map(|rest| view! { " " <small class="muted">{rest}</small> })}</span></td>
-                <td data-label="Target" class="number">{line.target.0}</td>
-                <td data-label="When" class="muted"><Moment at=line.at/></td>
-            </tr>
-        }
-    };
-    let rows = results.into_iter().map(row).collect_view();
-    view! {
-        <table class="table folds">
-            <thead>
-                <tr>
-                    <th scope="col">"Run"</th>
-                    <th scope="col">"Of"</th>
-                    <th scope="col">"Ended"</th>
-                    <th scope="col">"Handed back"</th>
-                    <th scope="col" class="number">"Target"</th>
-                    <th scope="col">"When"</th>
-                </tr>
-            </thead>
-            <tbody>{rows}</tbody>
-        </table>
-    }
-    .into_any()
+    let whose = Whose::read();
+    let list = ListOf::new(ResultsOn(whose));
+    let title = |name: &str| format!("Results on {name}");
+    let about = "What runs here handed back, by which a later attempt knows what an earlier one made. Of each step the newest ten are kept.";
+    kept::page(whose, title, about, list.view())
 }

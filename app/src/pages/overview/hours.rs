@@ -1,6 +1,7 @@
 //! Runs of the last 24 hours by hour, as a picture with the same in words.
 
 use api::overview::Hour;
+use engine::counting::many;
 use leptos::prelude::*;
 
 use crate::places;
@@ -20,13 +21,14 @@ fn words(hours: &[Hour]) -> String {
     let failed: i64 = hours.iter().map(|hour| hour.failed).sum();
     let most = hours.iter().map(|hour| hour.runs).max().unwrap_or_default();
     let time = match hours.len() {
-        24 => "the last 24 hours".to_owned(),
+        1 => "the last hour".to_owned(),
         n => format!("the last {n} hours"),
     };
+    let all = many(runs, "run");
     match (runs, failed) {
         (0, _) => format!("No run in {time}"),
-        (_, 0) => format!("{runs} runs in {time}, none failed; at most {most} in an hour"),
-        _ => format!("{runs} runs in {time}, {failed} failed or lost; at most {most} in an hour"),
+        (_, 0) => format!("{all} in {time}, none failed; at most {most} in an hour"),
+        _ => format!("{all} in {time}, {failed} failed or lost; at most {most} in an hour"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What differs, by deployment and by node. Nodes that change in the same way are shown once; what does not change is counted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use api::console::{ContentChange, Discussion, FileChange, PinChange, PinnedRole, ReviewView};
 use engine::Hash;
@@ -11,6 +12,7 @@ use engine::blueprint::difference::{
 };
 use engine::blueprint::text::{Names as Known, Place};
 use engine::cluster::{EdgeKind, NoderoleKey, phantom};
+use engine::counting::{either, many};
 use engine::data::{Change, ChangeKind};
 use engine::gate::Policy;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, SubmissionId};
@@ -32,11 +34,53 @@ const GLANCE: usize = 30;
 /// Edges of one noderole; more are counted.
 const EDGES: usize = 20;
 
-/// Single changes in a difference: roles, barclamps and noderoles.
-pub(in crate::pages) fn count(difference: &Difference) -> usize {
-    let deployments = difference.deployments.iter().map(|d| (d.roles.len() + d.barclamps.len()).max(1));
-    let nodes = difference.nodes.iter().map(|n| n.noderoles.len().max(1));
-    deployments.chain(nodes).chain([usize::from(difference.policy.is_some())]).sum()
+/// What a difference changes, by what it is: `1 role and 12 noderoles`. The tab of a review, its first lines and the comparison of two
+/// blueprints say it in these words, so that they agree; a card has a line for each value besides, and says lines.
+///
+/// Where only a part of its documents is here, what is in the others is not known, and all of them are counted as documents.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::pages) struct Changed {
+    pub(super) parts: Vec<String>,
+    /// Whether something on nodes changes.
+    pub(super) is_on_nodes: bool,
+}
+
+impl Changed {
+    /// Of a difference, of which so many documents more are not here.
+    pub fn of(difference: &Difference, more: usize) -> Self {
+        let counts = match more {
+            0 => parts_of(difference).to_vec(),
+            more => vec![(difference.documents().count() + more, "document")],
+        };
+        let is_on_nodes = counts.iter().any(|(n, what)| *n > 0 && matches!(*what, "noderole" | "document"));
+        let counted = counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| many(n, what));
+        let policy = difference.policy.as_ref().map(|_| "the policy".to_owned());
+        Self { parts: counted.chain(policy).collect(), is_on_nodes }
+    }
+}
+
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.parts.as_slice() {
+            [] => f.write_str("nothing"),
+            [one] => f.write_str(one),
+            [all @ .., last] => write!(f, "{} and {last}", all.join(", ")),
+        }
+    }
+}
+
+/// How many of what differ. Deployments and nodes count for themselves where nothing in them does.
+fn parts_of(difference: &Difference) -> [(usize, &'static str); 5] {
+    let Difference { deployments, nodes, .. } = difference;
+    let bare = deployments.iter().filter(|d| d.roles.is_empty() && d.barclamps.is_empty());
+    let empty = nodes.iter().filter(|node| node.noderoles.is_empty());
+    [
+        (bare.count(), "deployment"),
+        (deployments.iter().map(|d| d.barclamps.len()).sum(), "barclamp"),
+        (deployments.iter().map(|d| d.roles.len()).sum(), "role"),
+        (empty.count(), "node"),
+        (nodes.iter().map(|node| node.noderoles.len()).sum(), "noderole"),
+    ]
 }
 
 /// Names that a difference needs.
@@ -134,7 +178,7 @@ impl Talks {
         let said = move || {
             let (all, open) = counts.get();
             (all > 0).then(
-                || view! { <span class="num">{all}</span> <span class="unseen">" threads, " {open} " open"</span> },
+                || view! { <span class="num">{all}</span> <span class="unseen">{either(all, " thread, ", " threads, ")} {open} " open"</span> },
             )
         };
         view! {
@@ -253,7 +297,7 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
         {cards}
         {groups.into_iter().take(SHOWN).map(|group| node_card(group, &names)).collect_view()}
         {move || rest()}
-        <p class="muted">{unchanged} " other documents stay as they are."</p>
+        <p class="muted">{unchanged} {either(unchanged, " other document stays as it is.", " other documents stay as they are.")}</p>
     }
     .into_any()
 }
@@ -871,8 +915,11 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_without_roles_is_still_a_change() {
+    fn what_changes_is_told_by_what_it_is_and_by_documents_where_not_all_are_here() {
         let nothing = NodeDifference { noderoles: Vec::new(), ..node(1, "app") };
-        assert_eq!(count(&Difference { nodes: vec![nothing, node(2, "db")], ..Difference::default() }), 2);
+        let both = Difference { nodes: vec![nothing, node(2, "db"), node(3, "db")], ..Difference::default() };
+        assert_eq!(Changed::of(&both, 0).to_string(), "1 node and 2 noderoles");
+        assert_eq!(Changed::of(&both, 40).to_string(), "43 documents");
+        assert_eq!(Changed::of(&Difference::default(), 0).to_string(), "nothing");
     }
 }

@@ -1,6 +1,7 @@
 //! Every rule of the gate with what it looked at: what holds, what does not, and who can do something about it.
 
 use api::console::{ReviewState, ReviewView};
+use engine::counting::{either, many};
 use engine::gate::who::named;
 use engine::gate::{Rule, RuleState};
 use engine::lint::{Check, Finding, Level};
@@ -133,7 +134,8 @@ fn evidence(review: &ReviewView, rule: Rule) -> String {
         Rule::Resolved => format!("effects {}", short(&review.effects_hash)),
         Rule::Lint => {
             let errors = review.checks.iter().filter(|finding| finding.level == Level::Error).count();
-            format!("{} checks: {errors} errors, {} warnings", Check::ALL.len(), review.checks.len() - errors)
+            let warnings = review.checks.len() - errors;
+            format!("{}: {}, {}", many(Check::ALL.len(), "check"), many(errors, "error"), many(warnings, "warning"))
         }
         Rule::Base => format!("planned on target {}", review.parent),
         Rule::Epoch => String::new(),
@@ -143,12 +145,16 @@ fn evidence(review: &ReviewView, rule: Rule) -> String {
             n => format!("{n} risk classes"),
         },
         Rule::Approvals => format!(
-            "{} of {} approvals; could approve: {}",
+            "{} of {}; could approve: {}",
             review.gate.approvals,
-            review.gate.needed,
+            many(review.gate.needed, "approval"),
             if review.gate.can_approve.is_empty() { "nobody".to_owned() } else { named(&review.gate.can_approve) }
         ),
-        Rule::Objections => format!("{} verdicts that count, {} that don't", verdicts(true), verdicts(false)),
+        Rule::Objections => {
+            let (count, others) = (verdicts(true), verdicts(false));
+            let (counts, do_not) = (either(count, "counts", "count"), either(others, "doesn't", "don't"));
+            format!("{} that {counts}, {others} that {do_not}", many(count, "verdict"))
+        }
         Rule::Threads => "all versions of the proposal".to_owned(),
     }
 }

@@ -5,10 +5,11 @@ use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
 use engine::blueprint::projection::RerunCause;
 use engine::cluster::phantom;
+use engine::counting::many;
 use engine::ids::SubmissionId;
 use leptos::prelude::*;
 
-use super::facts::{Keeps, counted, lost};
+use super::facts::{Keeps, lost};
 use crate::parts::{Icon, icon};
 use crate::places;
 
@@ -144,7 +145,7 @@ fn gone(loss: &Loss) -> AnyView {
     let paths = match loss {
         Loss::Data { paths, .. } if paths.len() > 3 => Some(view! {
             <details>
-                <summary class="muted">{counted(paths.len(), "value")}</summary>
+                <summary class="muted">{many(paths.len(), "value")}</summary>
                 <p>{paths.join(", ")}</p>
             </details>
         }),

@@ -7,10 +7,11 @@ use api::console::ReviewView;
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
 use engine::cluster::phantom;
+use engine::counting::{either, many};
 use engine::ids::Fqdn;
 use leptos::prelude::*;
 
-use super::changes;
+use super::changes::Changed;
 use crate::parts::{Icon, icon};
 use crate::places;
 
@@ -55,7 +56,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     };
     let found = Memo::new(move |_| {
         let review = review.read();
-        facts(&review.consequences, changes::count(&review.difference))
+        facts(&review.consequences, &Changed::of(&review.difference, review.more))
     });
     let line = move |fact: Fact| {
         let address = format!("{}?tab={}", places::review(review.read_untracked().submission), fact.way.0);
@@ -87,14 +88,18 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     .into_any()
 }
 
-fn facts(found: &Consequences, changed: usize) -> Vec<Fact> {
+fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
     let mut facts = Vec::new();
     if found.irreversible.count > 0 {
         facts.push(Fact {
             state: "error",
             shape: Icon::Bin,
             lead: "Can’t be undone:".into(),
-            rest: format!("{} loses data when it runs.", names(&found.irreversible, touched)),
+            rest: format!(
+                "{} {}.",
+                names(&found.irreversible, touched),
+                either(found.irreversible.count, "loses data when it runs", "lose data when they run")
+            ),
             way: ("effects#irreversible", list(found.irreversible.count)),
         });
     }
@@ -133,7 +138,7 @@ fn facts(found: &Consequences, changed: usize) -> Vec<Fact> {
             lead: "Downstream:".into(),
             rest: format!(
                 "{} in {}{up}. They depend on what restarts or goes, and stay as they are.",
-                counted(downstream, "noderole"),
+                many(downstream, "noderole"),
                 first(&places, places.len())
             ),
             way: ("graph", "Graph".into()),
@@ -143,7 +148,7 @@ fn facts(found: &Consequences, changed: usize) -> Vec<Fact> {
         facts.push(Fact {
             state: "proposed",
             shape: Icon::Plus,
-            lead: format!("Starts {}:", counted(found.starts.count, "noderole")),
+            lead: format!("Starts {}:", many(found.starts.count, "noderole")),
             rest: format!("{}.", names(&found.starts, touched)),
             way: ("effects#starts", list(found.starts.count)),
         });
@@ -186,21 +191,21 @@ fn restarts(found: &Consequences) -> Option<Fact> {
     };
     let (state, lead, rest) = match found.interrupted {
         _ if all == 0 => return None,
-        None => ("todo", format!("Runs {} again:", counted(all, "noderole")), format!("{}.", names(None, all))),
+        None => ("todo", format!("Runs {} again:", many(all, "noderole")), format!("{}.", names(None, all))),
         Some(0) => (
             "todo",
-            format!("Runs {} again:", counted(all, "noderole")),
+            format!("Runs {} again:", many(all, "noderole")),
             format!("{}. None of it is up now.", names(None, all)),
         ),
         Some(up) => {
             let others = all - up;
             let beside = match others {
                 0 => String::new(),
-                n => format!(" {} again that {} not up.", counted_runs(n), if n == 1 { "is" } else { "are" }),
+                n => format!(" {} again that {} not up.", counted_runs(n), either(n, "is", "are")),
             };
             (
                 "warn",
-                format!("Restarts {} that {} up now:", counted(up, "noderole"), if up == 1 { "is" } else { "are" }),
+                format!("Restarts {} that {} up now:", many(up, "noderole"), either(up, "is", "are")),
                 format!("{}.{beside}", names(Some(true), up)),
             )
         }
@@ -213,13 +218,15 @@ fn counted_runs(n: usize) -> String {
 }
 
 /// How far it reaches.
-fn reach(found: &Consequences, changed: usize) -> Fact {
+fn reach(found: &Consequences, changed: &Changed) -> Fact {
     let waves = found.waves_in_all();
-    let lead = format!("Changes {}", counted(changed, "thing"));
-    let rest = match (found.nodes, waves) {
-        (0, _) => "and runs nothing.".to_owned(),
-        (nodes, 0) => format!("on {}; nothing runs.", counted(nodes, "node")),
-        (nodes, waves) => format!("on {}, in {}.", counted(nodes, "node"), counted(waves, "wave")),
+    let lead = format!("Changes {changed}");
+    let on = many(found.nodes, "node");
+    let rest = match (changed.is_on_nodes && found.nodes > 0, waves) {
+        (true, 0) => format!("on {on}; nothing runs."),
+        (true, waves) => format!("on {on}, in {}.", many(waves, "wave")),
+        (false, 0) => "and runs nothing.".to_owned(),
+        (false, waves) => format!("and runs on {on}, in {}.", many(waves, "wave")),
     };
     let way = match waves {
         0 => ("changes", "Changes".into()),
@@ -251,7 +258,7 @@ pub(super) fn touched(touched: &Touched) -> String {
 pub(super) fn lost(loss: &Loss) -> String {
     match loss {
         Loss::Deployment { name } => format!("deployment {name}"),
-        Loss::Node { fqdn, noderoles } => format!("all of {} ({})", node(fqdn), counted(*noderoles, "noderole")),
+        Loss::Node { fqdn, noderoles } => format!("all of {} ({})", node(fqdn), many(*noderoles, "noderole")),
         Loss::Noderole { noderole, fqdn } => format!("{noderole} on {}", node(fqdn)),
         Loss::Role { role, deployment } => format!("role {role} of {deployment}"),
         Loss::Barclamp { barclamp, deployment } => format!("barclamp {barclamp} of {deployment}"),
@@ -279,13 +286,8 @@ fn first(names: &[String], count: usize) -> String {
     }
 }
 
-pub(super) fn counted(n: usize, what: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{s}")
-}
-
 fn is_up(n: usize, what: &str) -> String {
-    format!("{} {}", counted(n, what), if n == 1 { "is" } else { "are" })
+    format!("{} {}", many(n, what), either(n, "is", "are"))
 }
 
 fn list(n: usize) -> String {
@@ -315,7 +317,8 @@ mod tests {
     }
 
     fn said(found: &Consequences) -> Vec<String> {
-        facts(found, 2).iter().map(|fact| format!("{} {}", fact.lead, fact.rest)).collect()
+        let changed = Changed { parts: vec!["2 noderoles".into()], is_on_nodes: true };
+        facts(found, &changed).iter().map(|fact| format!("{} {}", fact.lead, fact.rest)).collect()
     }
 
     #[test]
@@ -366,10 +369,10 @@ mod tests {
         assert_eq!(
             said(&found),
             [
-                "Can’t be undone: app on n1, app on n2, app on n3 and 997 more loses data when it runs.",
+                "Can’t be undone: app on n1, app on n2, app on n3 and 997 more lose data when they run.",
                 "Downstream: 20000 noderoles in web, 7 up now. They depend on what restarts or goes, and stay as they are.",
                 "Starts 1000 noderoles: app on n1, app on n2, app on n3 and 997 more.",
-                "Changes 2 things on 1000 nodes; nothing runs.",
+                "Changes 2 noderoles on 1000 nodes; nothing runs.",
             ]
         );
         assert_eq!(quiet(&found).as_deref(), Some("It restarts nothing and takes nothing away."));

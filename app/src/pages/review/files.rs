@@ -2,6 +2,7 @@
 
 use api::console::{FILE_LINES, FileChange, FileLine, FileText, LineMark};
 use engine::blueprint::difference::Mark;
+use engine::counting::{either, many};
 use leptos::prelude::*;
 
 use super::opened;
@@ -28,7 +29,7 @@ pub(super) fn file_row(file: FileChange) -> AnyView {
     let body = match file.text {
         FileText::Lines { lines, cut } => text(&file.name, lines, cut),
         FileText::Binary { old, new } => {
-            let sizes: Vec<String> = [old, new].into_iter().flatten().map(|bytes| format!("{bytes} bytes")).collect();
+            let sizes: Vec<String> = [old, new].into_iter().flatten().map(|bytes| many(bytes, "byte")).collect();
             view! { <span class="muted">"is no text: " {sizes.join(", then ")}</span> }.into_any()
         }
         FileText::Left => {
@@ -61,14 +62,14 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
     }
     let high: usize = lines.iter().map(|line| line.text.chars().count().div_ceil(BOX.1).max(1)).sum();
     let scrolls = (high > BOX.0).then(|| {
-        view! { <p class="muted">"The box has " <b class="num">{lines.len()}</b> {if lines.len() == 1 { " line" } else { " lines" }} ": scroll in it to its end."</p> }
+        view! { <p class="muted">"The box has " <b class="num">{lines.len()}</b> {either(lines.len(), " line", " lines")} ": scroll in it to its end."</p> }
     });
     let label = format!("Text of {name}");
     let open = lines.len() <= GLANCE;
     view! {
         {rest}
         <details open=open>
-            <summary class="muted num">{added} {if added == 1 { " line added, " } else { " lines added, " }} {removed} " removed"</summary>
+            <summary class="muted num">{added} {either(added, " line added, ", " lines added, ")} {removed} " removed"</summary>
             <pre class="file-text" tabindex="0" role="group" aria-label=label>{lines.into_iter().map(line).collect_view()} {opened::end()}</pre>
             {scrolls}
         </details>

@@ -15,6 +15,7 @@ mod waves;
 use api::console::{Discussion, GraphView, Opened, ReviewState, ReviewView, SinceLook};
 use api::live::Topic;
 use engine::blueprint::Anchor;
+use engine::counting::many;
 use engine::gate::Risk;
 use engine::ids::SubmissionId;
 use leptos::prelude::*;
@@ -22,7 +23,7 @@ use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 use leptos_router::location::Url;
 
-pub(super) use changes::{count, differs};
+pub(super) use changes::{Changed, differs};
 pub(crate) use moved::reasons;
 
 use super::part;
@@ -209,7 +210,7 @@ fn pages(review: &ReviewView, is_later: bool) -> AnyView {
     view! {
         <nav class="pager card" aria-label="Pages of the changes">
             {is_later.then(|| view! { <a class="button small" href=first.clone()>{icon(Icon::Up)} "First"</a> })}
-            <span class="muted">{facts::counted(here, "document")} " on this page of " {here + review.more}</span>
+            <span class="muted">{many(here, "document")} " on this page of " {here + review.more}</span>
             <span class="grow"></span>
             {next.map(|next| view! { <a class="button small" href=next>"Next" {icon(Icon::Right)}</a> })}
         </nav>
@@ -231,10 +232,7 @@ fn since_notice(id: SubmissionId, since: &SinceLook) -> impl IntoView + use<> {
     let before = since.before?;
     let said = match since.same_effect {
         true => "It was planned anew since, and comes to exactly the same effect.".to_owned(),
-        false => match count(&since.difference) + since.more {
-            1 => "One thing is different since.".to_owned(),
-            n => format!("{n} things are different since."),
-        },
+        false => format!("Different since: {}.", Changed::of(&since.difference, since.more)),
     };
     let link = format!("{}?tab=since", places::review(id));
     Some(view! {
@@ -254,7 +252,7 @@ fn Since(review: RwSignal<ReviewView>, since: SinceLook) -> impl IntoView {
         return view! { <p class="card inside muted">"What it would bring about is the same as when you looked before."</p> }.into_any();
     }
     let more = (since.more > 0).then(|| {
-        view! { <p class="card inside muted">{facts::counted(since.more, "document")} " more: " <code>"/api/v1/submissions/"{since.submission.0}"/since"</code> " has them."</p> }
+        view! { <p class="card inside muted">{many(since.more, "document")} " more: " <code>"/api/v1/submissions/"{since.submission.0}"/since"</code> " has them."</p> }
     });
     view! { <changes::Changes review difference=since.difference noderoles=since.noderoles versions=(since.contents, since.pins) talks=None/> {more} }
         .into_any()
@@ -303,9 +301,10 @@ fn tab_link(
     let label = move || {
         let review = review.read();
         match which {
-            Tab::Changes => format!("Changes {}", count(&review.difference) + review.more),
+            Tab::Changes => format!("Changes {}", Changed::of(&review.difference, review.more)),
             Tab::Since => {
-                format!("Since your last look {}", since.with_value(|since| count(&since.difference)))
+                let changed = since.with_value(|since| Changed::of(&since.difference, since.more));
+                format!("Since your last look {changed}")
             }
             Tab::Graph => "Graph".to_owned(),
             Tab::Effects => "Effects".to_owned(),

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use api::console::Opened;
 use engine::blueprint::Anchor;
+use engine::counting::{either, many};
 use engine::ids::SubmissionId;
 use leptos::html;
 use leptos::prelude::*;
@@ -102,10 +103,10 @@ pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
     let said = move || {
         let (seen, all) = marks.seen();
         match all - seen {
-            0 => view! { "opened all " <b class="num">{all}</b> {if all == 1 { " card " } else { " cards " }} {of} }
+            0 => view! { "opened all " <b class="num">{all}</b> {either(all, " card ", " cards ")} {of} }
                 .into_any(),
             _ => {
-                view! { "opened " <b class="num">{seen}</b> " of " <b class="num">{all}</b> {if all == 1 { " card " } else { " cards " }} {of} }.into_any()
+                view! { "opened " <b class="num">{seen}</b> " of " <b class="num">{all}</b> {either(all, " card ", " cards ")} {of} }.into_any()
             }
         }
     };
@@ -176,7 +177,7 @@ pub(super) fn fold(marks: Option<Marks>, card: Vec<Anchor>, rows: usize, open: b
         }
     });
     // What the review counts are roles, barclamps and noderoles; one of them may have several lines here.
-    let label = if rows == 1 { "One line".to_owned() } else { format!("{rows} lines") };
+    let label = many(rows, "line");
     view! {
         <details class="fold" node_ref=details open=open>
             <summary>{label}</summary>

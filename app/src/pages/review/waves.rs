@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Wave, WaveGroup};
 use engine::cluster::phantom;
+use engine::counting::many;
 use leptos::prelude::*;
 
-use super::facts::counted;
 use crate::parts::{Icon, icon};
 
 #[component]
@@ -20,7 +20,7 @@ pub(super) fn Waves(found: Memo<Consequences>) -> impl IntoView {
     };
     let more = move || match found.read().more_waves {
         0 => None,
-        n => Some(view! { <p class="pager">"and " {counted(n, "wave")} " more, in the same way."</p> }),
+        n => Some(view! { <p class="pager">"and " {many(n, "wave")} " more, in the same way."</p> }),
     };
     view! {
         <section class="card" aria-label="Waves">
@@ -44,9 +44,9 @@ fn wave_line(wave: &Wave, most: usize) -> AnyView {
         n => format!("Wave {n}"),
     };
     let count = match (wave.runs, wave.instants) {
-        (runs, 0) => counted(runs, "run"),
-        (0, instants) => format!("{}, no run", counted(instants, "noderole")),
-        (runs, instants) => format!("{}, then {instants} without one", counted(runs, "run")),
+        (runs, 0) => many(runs, "run"),
+        (0, instants) => format!("{}, no run", many(instants, "noderole")),
+        (runs, instants) => format!("{}, then {instants} without one", many(runs, "run")),
     };
     view! {
         <li>
@@ -80,7 +80,7 @@ fn group_line(group: &WaveGroup) -> AnyView {
     };
     let place = match group.is_whole() {
         true => format!(" for {} as a whole", group.deployment),
-        false => format!(" in {} on {}", group.deployment, counted(group.nodes, "node")),
+        false => format!(" in {} on {}", group.deployment, many(group.nodes, "node")),
     };
     view! {
         <li>
@@ -104,7 +104,7 @@ fn waits(group: &WaveGroup) -> String {
     let mut waits: Vec<String> = group.after.first.iter().take(4).map(|after| after.role.to_string()).collect();
     let more = group.after.count - waits.len();
     if more > 0 {
-        waits.push(format!("{} more", counted(more, "role")));
+        waits.push(format!("{} more", many(more, "role")));
     }
     let queue = match group.queued {
         0 => None,

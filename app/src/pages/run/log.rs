@@ -11,6 +11,7 @@ use std::time::Duration;
 use api::Problem;
 use api::console::{LogHit, LogPart, RunState};
 use api::limits::LOG_SEARCH;
+use engine::counting::many;
 use engine::ids::RunId;
 use leptos::html;
 use leptos::prelude::*;
@@ -474,7 +475,7 @@ fn poll_while_not_live(log: Log, is_open: Memo<bool>) {
 /// `512 bytes`, `12 KiB`, `3.4 MiB`.
 fn bytes(n: i64) -> String {
     match n {
-        ..1024 => format!("{n} bytes"),
+        ..1024 => many(n, "byte"),
         1024..1_048_576 => format!("{} KiB", n / 1024),
         _ => format!("{}.{} MiB", n / 1_048_576, n % 1_048_576 * 10 / 1_048_576),
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use api::Problem;
 use api::console::LogHit;
+use engine::counting::many;
 use engine::ids::RunId;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -162,8 +163,7 @@ impl Search {
             (Some((at, hit)), n) => format!("{} of {n}{so_far}, line {}", at + 1, hit.line),
             (None, 0) if self.busy.get() => format!("searching{so_far}"),
             (None, 0) => format!("not in this log{so_far}"),
-            (None, 1) => format!("1 line{so_far}"),
-            (None, n) => format!("{n} lines{so_far}"),
+            (None, n) => format!("{}{so_far}", many(n, "line")),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{ADMIN, Sections, in_words};
 use crate::calls::people::{self, EndOtherSessions, EndSession, SetPassword};
 use crate::clock::Moment;
 use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, anew, icon, load};
 
 type Own = (MyAccount, Vec<TokenView>);
 
@@ -85,6 +85,23 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
             </div>
         })
         };
+    let fields = anew(set, move |_| {
+        view! {
+            {old}
+            <div class="field">
+                <label for="new">"New password"</label>
+                <input class="input" id="new" name="new" type="password" required minlength=limits::PASSWORD_LEAST maxlength=limits::PASSWORD_MOST autocomplete="new-password"/>
+                <span class="hint">"At least " {limits::PASSWORD_LEAST} " characters, of whatever kind. Several words are easy to remember."</span>
+            </div>
+            <div class="field">
+                <label for="again">"The same again"</label>
+                <input class="input" id="again" name="again" type="password" required autocomplete="new-password"/>
+            </div>
+            <ProblemNotice problem=problem_of(set)/>
+            <Same of=move |_: Typed| vec![api::calls::set_password()]/>
+        }
+        .into_any()
+    });
     view! {
         <section class="card" aria-label="Password" id="password">
             <header><h2>{move || if is_set.get() { "Change the password" } else { "Set a password" }}</h2></header>
@@ -92,18 +109,7 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
                 {welcome}
                 <ActionForm action=set attr:class="form">
                     <input type="hidden" name="username" autocomplete="username" value=move || own.read().0.person.name.clone()/>
-                    {old}
-                    <div class="field">
-                        <label for="new">"New password"</label>
-                        <input class="input" id="new" name="new" type="password" required minlength=limits::PASSWORD_LEAST maxlength=limits::PASSWORD_MOST autocomplete="new-password"/>
-                        <span class="hint">"At least " {limits::PASSWORD_LEAST} " characters, of whatever kind. Several words are easy to remember."</span>
-                    </div>
-                    <div class="field">
-                        <label for="again">"The same again"</label>
-                        <input class="input" id="again" name="again" type="password" required autocomplete="new-password"/>
-                    </div>
-                    <ProblemNotice problem=problem_of(set)/>
-                    <Same of=move |_: Typed| vec![api::calls::set_password()]/>
+                    {fields}
                     {done}
                     <div class="buttons">
                         <button class="button primary" type="submit" disabled=move || set.pending().get()>"Set the password"</button>

@@ -2,7 +2,7 @@
 
 use api::calls::List;
 use api::listing::PersonSort;
-use api::people::{AccountKind, PeopleWanted, PersonPage, PersonView};
+use api::people::{AccountKind, PeopleWanted, PersonMade, PersonPage, PersonView};
 use engine::ids::PersonId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -15,7 +15,7 @@ use crate::failure::Answer;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Icon, ProblemNotice, Refused, Same, Typed, icon};
+use crate::parts::{Empty, Icon, ProblemNotice, Same, Typed, anew, icon};
 use crate::places;
 
 /// The list of people.
@@ -39,7 +39,11 @@ columns_of!(Part {
 
 /// Accounts of a kind.
 #[derive(Clone, Copy)]
-struct AllAccounts(AccountKind);
+struct AllAccounts {
+    kind: AccountKind,
+    /// Who was added last. Its link is shown once, so it stays whatever the list is asked for meanwhile.
+    made: RwSignal<Option<PersonMade>>,
+}
 
 impl ListPage for AllAccounts {
     type Sort = PersonSort;
@@ -57,17 +61,19 @@ impl ListPage for AllAccounts {
     const SORTS: &'static [(PersonSort, &'static str)] = &[(PersonSort::Name, "name")];
     const SAME: List = List::People;
 
-    fn path(self) -> &'static str {
-        match self.0 {
+    fn path(self) -> String {
+        let path = match self.kind {
             AccountKind::Human => places::PEOPLE,
             AccountKind::Service => places::SERVICES,
-        }
+        };
+        path.to_owned()
     }
 
     async fn fetch(self, listed: Listed<PersonSort>) -> Answer<PersonPage> {
         let disabled = listed.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
         let (sort, after) = listed.stretch()?;
-        people::people(PeopleWanted { filter: listed.word("filter"), kind: Some(self.0), disabled, sort, after }).await
+        people::people(PeopleWanted { filter: listed.word("filter"), kind: Some(self.kind), disabled, sort, after })
+            .await
     }
 
     fn sorted_by(column: Part) -> Option<(PersonSort, bool)> {
@@ -79,7 +85,7 @@ impl ListPage for AllAccounts {
     }
 
     fn word(self, listed: &Listed<PersonSort>, word: &str) -> Option<String> {
-        Some(if word == "kind" { self.0.as_str().to_owned() } else { listed.word(word) })
+        Some(if word == "kind" { self.kind.as_str().to_owned() } else { listed.word(word) })
     }
 
     fn none(self) -> AnyView {
@@ -111,13 +117,13 @@ impl ListPage for AllAccounts {
     }
 
     fn below(self, _: With<Self>, again: Callback<()>) -> AnyView {
-        view! { <Add kind=self.0 added=again/> }.into_any()
+        view! { <Add kind=self.kind made=self.made added=again/> }.into_any()
     }
 }
 
 #[component]
 fn Accounts(kind: AccountKind) -> impl IntoView {
-    let list = ListOf::new(AllAccounts(kind));
+    let list = ListOf::new(AllAccounts { kind, made: RwSignal::new(None) });
     let title = if kind == AccountKind::Human { "People" } else { "Service accounts" };
     view! {
         <Title text=title/>
@@ -131,10 +137,12 @@ fn Accounts(kind: AccountKind) -> impl IntoView {
 }
 
 #[component]
-fn Add(kind: AccountKind, added: Callback<()>) -> impl IntoView {
+fn Add(kind: AccountKind, made: RwSignal<Option<PersonMade>>, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddPerson>::new();
-    let refused = Refused::of(add);
-    when_done(add, move |_| added.run(()));
+    when_done(add, move |person| {
+        made.set(Some(person));
+        added.run(());
+    });
     let service = kind == AccountKind::Service;
     let (title, about) = match service {
         true => (
@@ -146,11 +154,24 @@ fn Add(kind: AccountKind, added: Callback<()>) -> impl IntoView {
             "They come in by a link that you hand them; it works once, for a day, and asks them to set a password.",
         ),
     };
-    let made = move || {
-        let made = add.value().get().and_then(Result::ok)?;
+    let shown = move || {
+        let made = made.get()?;
         let link = made.link.map(|made| super::person::link_notice(made.link, made.minutes));
         Some(view! { {link} <p><a href=places::person(made.id)>"To the new account"</a></p> })
     };
+    let fields = anew(add, move |refused| {
+        view! {
+            <div class="field">
+                <label for="person-name">"Name"</label>
+                <input class="input" id="person-name" name="name" required maxlength="96" autocomplete="off" spellcheck="false" placeholder=if service { "nightly-backup" } else { "ada" } value=refused.typed("name")/>
+                <span class="hint">"Lower case letters, digits, '.', '_', '@' and '-'. It stays theirs for ever."</span>
+            </div>
+            <GrantFields id="add" grants=Vec::new() service refused=refused.clone()/>
+            <ProblemNotice problem=problem_of(add)/>
+            <Same of=move |typed: Typed| vec![api::calls::add_person(&typed.or("name", "NAME"), kind, &granted(typed))]/>
+        }
+        .into_any()
+    });
     view! {
         <section class="card" aria-label=title>
             <header><h2>{title}</h2></header>
@@ -158,15 +179,8 @@ fn Add(kind: AccountKind, added: Callback<()>) -> impl IntoView {
                 <p class="muted">{about}</p>
                 <ActionForm action=add attr:class="form">
                     <input type="hidden" name="kind" value=kind.as_str()/>
-                    <div class="field">
-                        <label for="person-name">"Name"</label>
-                        <input class="input" id="person-name" name="name" required maxlength="96" autocomplete="off" spellcheck="false" placeholder=if service { "nightly-backup" } else { "ada" } value=refused.typed("name")/>
-                        <span class="hint">"Lower case letters, digits, '.', '_', '@' and '-'. It stays theirs for ever."</span>
-                    </div>
-                    <GrantFields id="add" grants=Vec::new() service refused=refused.clone()/>
-                    <ProblemNotice problem=problem_of(add)/>
-                    <Same of=move |typed: Typed| vec![api::calls::add_person(&typed.or("name", "NAME"), kind, &granted(typed))]/>
-                    {made}
+                    {fields}
+                    {shown}
                     <div class="buttons">
                         <button class="button primary" type="submit" disabled=move || add.pending().get()>{icon(Icon::Plus)} "Add"</button>
                     </div>

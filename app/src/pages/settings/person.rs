@@ -1,6 +1,7 @@
 //! One account, as an admin sees it.
 
 use api::people::{AccountKind, PersonView, TokenView};
+use engine::counting::many;
 use engine::ids::PersonId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -12,7 +13,7 @@ use super::{GrantFields, Sections, granted, in_words};
 use crate::calls::people::{self, ChangeGrants, NewLink, SetDisabled};
 use crate::clock::Moment;
 use crate::failure::Failure;
-use crate::parts::act::{problem_of, when_done};
+use crate::parts::act::{last_of, problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one};
 use crate::places;
 
@@ -44,13 +45,13 @@ pub fn PersonPage() -> impl IntoView {
 
 /// A link that is shown this once.
 pub(super) fn link_notice(link: String, minutes: u64) -> impl IntoView {
-    let hours = minutes / 60;
+    let hours = many(minutes / 60, "hour");
     // The server names the path; where people reach it is where they are.
     let origin = RwSignal::new(String::new());
     Effect::new(move |_| origin.set(window().location().origin().unwrap_or_default()));
     view! {
         <div class="notice" role="status">
-            <p>"Hand it over now, by a way that nobody else reads: it is shown this once, works once, and holds for " {hours} " hours."</p>
+            <p>"Hand it over now, by a way that nobody else reads: it is shown this once, works once, and holds for " {hours} "."</p>
             <pre class="data" tabindex="0" role="group" aria-label="Link">{move || origin.get()}{link}</pre>
         </div>
     }
@@ -99,7 +100,8 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
     let disable = ServerAction::<SetDisabled>::new();
     let link = ServerAction::<NewLink>::new();
     when_done(disable, move |()| feed.now());
-    let made = move || link.value().get().and_then(Result::ok).map(|made| link_notice(made.link, made.minutes));
+    let last = last_of(link);
+    let made = move || last.get().map(|made| link_notice(made.link, made.minutes));
     let word = move || if person.read().disabled { "Let them in again" } else { "Disable" };
     view! {
         <p class="muted">"Who is disabled is out with the next request: sessions end, links are void, tokens are taken back for good, approvals count no more."</p>

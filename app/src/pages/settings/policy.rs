@@ -9,7 +9,7 @@ use api::listing::DeploymentsWanted;
 use api::live::Topic;
 use api::overview::PolicyView;
 use engine::gate::Policy;
-use engine::ids::DeploymentName;
+use engine::ids::{DeploymentName, by_whom};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -59,7 +59,7 @@ fn Shown(first: Both, may_propose: bool) -> impl IntoView {
     let view = Memo::new(move |_| found.read().0.clone());
     let origin = move || {
         let view = view.get();
-        let by = view.by.map_or_else(|| "it came with the beginning".to_owned(), |by| format!("by {by}"));
+        let by = format!("by {}", by_whom(view.by.as_deref()));
         let (before, target) = (view.target.0 - 1, view.target.0);
         let change = format!("{}?from={before}&to={target}", places::BLUEPRINTS);
         let link = (before > 0).then(|| view! { ", " <a href=change>"target " {target}</a> });

@@ -10,8 +10,8 @@ use leptos::prelude::*;
 
 use crate::calls::people::{MakeToken, RevokeToken};
 use crate::clock::Moment;
-use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Icon, ProblemNotice, Refused, Same, Typed, icon};
+use crate::parts::act::{last_of, problem_of, when_done};
+use crate::parts::{Icon, ProblemNotice, Refused, Same, Typed, anew, icon};
 
 /// The card. `person`: the service account that it is about; None: oneself.
 #[component]
@@ -94,20 +94,44 @@ fn made_by(typed: Typed, person: Option<PersonId>) -> Call {
 #[component]
 fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl IntoView {
     let make = ServerAction::<MakeToken>::new();
-    let refused = Refused::of(make);
     when_done(make, move |_| changed.run(()));
+    let last = last_of(make);
     let made = move || {
-        let made = make.value().get().and_then(Result::ok)?;
-        Some(view! {
-            <div class="notice" role="status">
-                <p>"Copy it now: it is shown this once."</p>
-                <pre class="data" tabindex="0" role="group" aria-label="Token">{made.token}</pre>
-            </div>
+        last.get().map(|made| {
+            view! {
+                <div class="notice" role="status">
+                    <p>"Copy it now: it is shown this once."</p>
+                    <pre class="data" tabindex="0" role="group" aria-label="Token">{made.token}</pre>
+                </div>
+            }
         })
     };
-    let before = refused.clone();
-    let choice = move |name: &'static str, about: &'static str, usual: bool| {
-        let checked = if before.is_here() { before.typed(name).is_some() } else { usual };
+    let fields = anew(make, move |refused| {
+        view! {
+            {wished(&refused, admin)}
+            <ProblemNotice problem=problem_of(make)/>
+            <Same of=move |typed: Typed| vec![made_by(typed, person)]/>
+        }
+        .into_any()
+    });
+    view! {
+        <p class="no-scripts muted">"Without scripts a new token can’t be shown here, so none is made: ask POST /api/v1/tokens."</p>
+        <ActionForm action=make attr:class="form needs-scripts">
+            {person.map(|person| view! { <input type="hidden" name="person" value=person.to_string()/> })}
+            {fields}
+            {made}
+            <div class="buttons">
+                <button class="button" type="submit" disabled=move || make.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
+            </div>
+        </ActionForm>
+    }
+    .into_any()
+}
+
+/// What the token is for, what it may, where, and for how long.
+fn wished(refused: &Refused, admin: bool) -> AnyView {
+    let choice = |name: &'static str, about: &'static str, usual: bool| {
+        let checked = if refused.is_here() { refused.typed(name).is_some() } else { usual };
         view! {
             <li>
                 <label class="choice">
@@ -118,37 +142,27 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
         }
     };
     view! {
-        <p class="no-scripts muted">"Without scripts a new token can’t be shown here, so none is made: ask POST /api/v1/tokens."</p>
-        <ActionForm action=make attr:class="form needs-scripts">
-            {person.map(|person| view! { <input type="hidden" name="person" value=person.to_string()/> })}
-            <div class="field">
-                <label for="token-name">"New token"</label>
-                <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="What it is for" value=refused.typed("name")/>
-            </div>
-            <fieldset class="field">
-                <legend>"What it may"</legend>
-                <ul class="choices">
-                    {choice("viewer", "looks", true)}
-                    {choice("operator", "proposes, commits what is approved, retries, holds", false)}
-                    {admin.then(|| choice("admin", "reads the list of people, changes how machines are reached", false))}
-                </ul>
-            </fieldset>
-            <div class="field">
-                <label for="token-deployment">"Only in the deployment"</label>
-                <input class="input" id="token-deployment" name="deployment" autocomplete="off" spellcheck="false" placeholder="wherever the account may" value=refused.typed("deployment")/>
-            </div>
-            <div class="field">
-                <label for="token-days">"Days that it holds"</label>
-                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder="90" value=refused.typed("days")/>
-                <span class="hint">"At most " {limits::API_TOKEN_DAYS} "."</span>
-            </div>
-            <ProblemNotice problem=problem_of(make)/>
-            <Same of=move |typed: Typed| vec![made_by(typed, person)]/>
-            {made}
-            <div class="buttons">
-                <button class="button" type="submit" disabled=move || make.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
-            </div>
-        </ActionForm>
+        <div class="field">
+            <label for="token-name">"New token"</label>
+            <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="What it is for" value=refused.typed("name")/>
+        </div>
+        <fieldset class="field">
+            <legend>"What it may"</legend>
+            <ul class="choices">
+                {choice("viewer", "looks", true)}
+                {choice("operator", "proposes, commits what is approved, retries, holds", false)}
+                {admin.then(|| choice("admin", "reads the list of people, changes how machines are reached", false))}
+            </ul>
+        </fieldset>
+        <div class="field">
+            <label for="token-deployment">"Only in the deployment"</label>
+            <input class="input" id="token-deployment" name="deployment" autocomplete="off" spellcheck="false" placeholder="wherever the account may" value=refused.typed("deployment")/>
+        </div>
+        <div class="field">
+            <label for="token-days">"Days that it holds"</label>
+            <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder="90" value=refused.typed("days")/>
+            <span class="hint">"At most " {limits::API_TOKEN_DAYS} "."</span>
+        </div>
     }
     .into_any()
 }

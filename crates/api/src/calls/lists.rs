@@ -12,6 +12,10 @@ pub enum List {
     Deployments,
     /// Nodes.
     Nodes,
+    /// What came of looks at a node.
+    Looks,
+    /// What attempts returned that is kept for a node.
+    Results,
     /// Runs.
     Runs,
     /// Reviews.
@@ -38,9 +42,11 @@ pub enum List {
 
 impl List {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Deployments,
         Self::Nodes,
+        Self::Looks,
+        Self::Results,
         Self::Runs,
         Self::Reviews,
         Self::Proposals,
@@ -54,11 +60,14 @@ impl List {
         Self::People,
     ];
 
-    /// Where the interface has it, and by which words it can be asked; the place within it is none of them.
+    /// Where the interface has it, and by which words it can be asked; the place within it is none of them. Where one
+    /// thing has the list, `{id}` stands for that.
     pub fn asked_by(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Deployments => ("/deployments", &["filter", "state", "sort"]),
             Self::Nodes => ("/nodes", &["filter", "state", "deployment", "sort"]),
+            Self::Looks => ("/nodes/{id}/looks", &["reached", "text", "sort"]),
+            Self::Results => ("/nodes/{id}/results", &["outcome", "role", "sort"]),
             Self::Runs => ("/runs", &["state", "deployment", "node", "role", "worker", "since", "until", "sort"]),
             Self::Reviews => ("/submissions", &["whose", "fate", "deployment", "text", "sort"]),
             Self::Proposals => ("/proposals", &["mine", "drafts", "deployment", "text", "sort"]),
@@ -78,6 +87,8 @@ impl List {
         match self {
             Self::Deployments => &["deployment", "list"],
             Self::Nodes => &["node", "list"],
+            Self::Looks => &["node", "looks"],
+            Self::Results => &["node", "results"],
             Self::Runs => &["run", "list"],
             Self::Reviews => &["review", "list"],
             Self::Proposals => &["proposal", "list"],
@@ -93,19 +104,33 @@ impl List {
     }
 }
 
+/// Stands for what has a list, where not all of Gantry has it.
+const WHOSE: &str = "{id}";
+
 /// A list's first page, filtered: `asked` says what for, by word. Words that say nothing are left out.
 pub fn list(list: List, asked: impl Fn(&str) -> Option<String>) -> Call {
+    page(list, None, asked)
+}
+
+/// The same of a list that one thing has, by that one's name or id.
+pub fn list_of(list: List, name: &str, asked: impl Fn(&str) -> Option<String>) -> Call {
+    page(list, Some(name), asked)
+}
+
+fn page(list: List, name: Option<&str>, asked: impl Fn(&str) -> Option<String>) -> Call {
     let (path, words) = list.asked_by();
+    let path = path.replace(WHOSE, &encoded(name.unwrap_or_default()));
     let given = words.iter().filter_map(|word| Some((*word, asked(word).filter(|value| !value.trim().is_empty())?)));
     let given: Vec<(&str, String)> = given.collect();
     let pairs: Vec<String> = given.iter().map(|(word, value)| format!("{word}={}", encoded(value))).collect();
-    let address = if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) };
+    let address = if pairs.is_empty() { path } else { format!("{path}?{}", pairs.join("&")) };
     let call = Call::get(address);
     // The command line says moments as people write them, and addresses count milliseconds.
     if given.iter().any(|(word, _)| matches!(*word, "since" | "until")) {
         return call;
     }
-    given.iter().fold(call.words(list.words().iter().copied()), |call, (word, value)| match *word {
+    let call = name.into_iter().fold(call.words(list.words().iter().copied()), |call, name| call.word(name));
+    given.iter().fold(call, |call, (word, value)| match *word {
         "mine" | "drafts" => call.switch(word, value == "true"),
         word => call.option(word, value),
     })

@@ -90,16 +90,6 @@ pub fn show_node(fqdn: &str) -> Call {
     Call::get(format!("/nodes/{}", encoded(fqdn))).words(["node", "show", fqdn])
 }
 
-/// Lists what came of looks at a node.
-pub fn node_looks(name: &str) -> Call {
-    Call::get(format!("/nodes/{}/looks", encoded(name))).words(["node", "looks", name])
-}
-
-/// Lists what attempts returned that is kept for a node.
-pub fn node_results(name: &str) -> Call {
-    Call::get(format!("/nodes/{}/results", encoded(name))).words(["node", "results", name])
-}
-
 /// Changes what people say of a node, as of a version of its record; what is not in `change` stays.
 pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Call {
     let words = edited(&change);

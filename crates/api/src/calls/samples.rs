@@ -108,8 +108,6 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         add_node(&by_ssh),
         add_nodes("n1.demo.gantry.internal \"root=/srv/it's $HOME\"\n# no more\n"),
         show_node(&n1),
-        node_looks(&n1),
-        node_results(&n1),
         change_node(node, 4, fields(&change)),
         change_node(node, 4, fields(&hints)),
         set_available(node, 4, false, WHY),
@@ -137,10 +135,14 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         run_data(run, "-7"),
     ];
     for which in List::ALL {
-        all.push(list(which, |_| None));
-        all.push(list(which, |word| Some(sample_of(which, word).to_owned())));
+        let asking = |asked: &dyn Fn(&str) -> Option<String>| match which {
+            List::Looks | List::Results => list_of(which, &n1, asked),
+            _ => list(which, asked),
+        };
+        all.push(asking(&|_| None));
+        all.push(asking(&|word| Some(sample_of(which, word).to_owned())));
         let is_moment = |word: &str| matches!(word, "since" | "until");
-        all.push(list(which, |word| (!is_moment(word)).then(|| sample_of(which, word).to_owned())));
+        all.push(asking(&|word| (!is_moment(word)).then(|| sample_of(which, word).to_owned())));
     }
     Ok(all)
 }
@@ -148,7 +150,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
 /// Something that a list can be asked for.
 fn sample_of(list: List, word: &str) -> &'static str {
     match (list, word) {
-        (_, "alive" | "mine" | "drafts" | "disabled") => "true",
+        (_, "alive" | "mine" | "drafts" | "disabled" | "reached") => "true",
         (_, "since") => "1760000000000",
         (_, "until") => "1770000000000",
         (_, "kind") => "human",
@@ -157,7 +159,7 @@ fn sample_of(list: List, word: &str) -> &'static str {
         (_, "phase") => "confirmed",
         (List::Deployments, "state") => "held",
         (List::Nodes, "state") => "dead",
-        (List::Runs, "state") => "failed",
+        (List::Runs, "state") | (List::Results, "outcome") => "failed",
         _ => "a'b c",
     }
 }

@@ -1,8 +1,8 @@
 //! Everything that carries a role: what a cell's count opens.
 
 use api::Problem;
-use api::console::{CARRIERS, Carriers};
-use engine::ids::{NoderoleId, RoleName};
+use api::console::{CARRIERS, Carriers, CarriersWanted};
+use engine::ids::RoleName;
 use store::{intent, reading};
 
 use super::{Scene, tell_states};
@@ -10,7 +10,7 @@ use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::proposing::{counting, plan_aside};
-use crate::words::Names;
+use crate::words::{self, Names};
 
 impl Control {
     /// What a deployment's board would show of a role if cells had room for all: the role of the deployment itself, or the one of
@@ -22,26 +22,33 @@ impl Control {
         of_ancestor: Option<&str>,
         role: &RoleName,
     ) -> Result<Carriers, Problem> {
-        self.carriers_behind(actor, deployment, of_ancestor, role, None).await
+        let of_ancestor = of_ancestor.map(str::to_owned);
+        let wanted = CarriersWanted { of_ancestor, ..CarriersWanted::of(role.clone()) };
+        self.find_carriers(actor, deployment, &wanted).await
     }
 
-    /// The same behind one of them: where there are more than [`CARRIERS`], the last of a page leads to the next one.
+    /// The same on one node, or behind one of them: where there are more than [`CARRIERS`], the last of a page leads to the next one. A
+    /// node is found by the index on its name; who carries what is at hand with the present and the draft, and asks the database nothing.
     ///
     /// # Errors
-    /// `moved` (409) when that one does not carry the role any more: nobody could say what comes behind it.
-    pub async fn carriers_behind(
+    /// `moved` (409) when that one does not carry the role any more: nobody could say what comes behind it. Not found, when there is no such
+    /// node.
+    pub async fn find_carriers(
         &self,
         actor: &Actor,
         deployment: &str,
-        of_ancestor: Option<&str>,
-        role: &RoleName,
-        after: Option<NoderoleId>,
+        wanted: &CarriersWanted,
     ) -> Result<Carriers, Problem> {
         actor.require(Permission::Viewer)?;
+        let CarriersWanted { role, of_ancestor, node, after } = wanted;
+        let node = match words::asked(node)? {
+            Some(name) => Some(self.node_named(actor, name).await?),
+            None => None,
+        };
         let mut connection = self.connection().await?;
         let present = self.kept.present(&mut connection).await?;
         let id = present.named(deployment)?;
-        let of = of_ancestor.map(|name| present.named(name)).transpose()?;
+        let of = of_ancestor.as_deref().map(|name| present.named(name)).transpose()?;
         if of.is_some_and(|of| !present.skeleton.chain(id).into_iter().skip(1).any(|above| above == of)) {
             return Err(Problem::not_found("That deployment is not above this one."));
         }
@@ -59,8 +66,9 @@ impl Control {
         let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
         let mut shown = scene.shown(of.unwrap_or(id), role, of.is_some());
+        shown.retain(|one| node.is_none_or(|node| one.node == node));
         if let Some(after) = after {
-            let place = shown.iter().position(|one| one.key.id(one.node) == after).ok_or_else(|| {
+            let place = shown.iter().position(|one| one.key.id(one.node) == *after).ok_or_else(|| {
                 Problem::conflict(
                     "moved",
                     "What the page before ended with is there no more: read it from its beginning.",

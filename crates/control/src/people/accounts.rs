@@ -16,7 +16,7 @@ use std::time::Duration;
 use api::listing::{Cursor, Key};
 use api::people::{
     AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PasswordWish, PeopleWanted, PersonMade, PersonPage,
-    PersonView, PersonWish, SessionView,
+    PersonView, PersonWish, SessionPage, SessionSort, SessionView, SessionsWanted,
 };
 use api::{Problem, limits};
 use engine::ids::{DeploymentId, PersonId};
@@ -34,10 +34,10 @@ use crate::words::{self, at};
 pub const LINK_HOLDS: Duration = Duration::from_secs(24 * 3600);
 /// For how long after a one-time sign-in a password is set without the one before.
 pub const LINK_SETS_PASSWORD: Duration = Duration::from_secs(3600);
-/// People of one page.
+/// People, or sessions, of one page.
 const PAGE: usize = api::console::PAGE_SIZE;
 
-/// Somebody of whom is said what they may, and the version of it that was looked at before, where that is known.
+/// Somebody about whom something is decided, and the version of what they may that was looked at before, where that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenPerson {
     /// Who.
@@ -169,19 +169,9 @@ impl People {
         whom: impl Into<SeenPerson>,
         grants: &[Grant],
     ) -> Result<PersonView, Problem> {
-        let SeenPerson { person: id, version } = whom.into();
-        let (mut transaction, actor, row) = self.to_change(actor, id).await?;
-        if version.is_some_and(|seen| seen != row.grants_version) {
-            return Err(Problem::new(
-                412,
-                "changed_meanwhile",
-                "Somebody changed it meanwhile",
-                format!(
-                    "What {} may is not what you looked at any more: look at it again, then say what you want.",
-                    row.name
-                ),
-            ));
-        }
+        let whom: SeenPerson = whom.into();
+        let id = whom.person;
+        let (mut transaction, actor, row) = self.to_change(actor, whom).await?;
         let kind = if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service };
         let after = self.given(&mut transaction, grants, kind).await?;
         let was = accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
@@ -209,9 +199,17 @@ impl People {
     /// again, without any of these.
     ///
     /// # Errors
-    /// When there is none, it would leave nobody who decides about people, or the actor is no admin or that person.
-    pub async fn set_disabled(&self, actor: &Actor, id: PersonId, disabled: bool) -> Result<(), Problem> {
-        let (mut transaction, actor, row) = self.to_change(actor, id).await?;
+    /// When there is none, it would leave nobody who decides about people, the actor is no admin or that person, or it was changed
+    /// meanwhile (412).
+    pub async fn set_disabled(
+        &self,
+        actor: &Actor,
+        whom: impl Into<SeenPerson>,
+        disabled: bool,
+    ) -> Result<(), Problem> {
+        let whom: SeenPerson = whom.into();
+        let id = whom.person;
+        let (mut transaction, actor, row) = self.to_change(actor, whom).await?;
         if disabled && actor.person == id {
             return Err(Problem::conflict(
                 "own_account",
@@ -235,9 +233,11 @@ impl People {
     /// Makes a link by which somebody comes in once and sets a password without the old one. Links from before are void.
     ///
     /// # Errors
-    /// When there is no such person, they are kept out or a program, or the actor is no admin.
-    pub async fn new_link(&self, actor: &Actor, id: PersonId) -> Result<LinkMade, Problem> {
-        let (mut transaction, actor, row) = self.to_change(actor, id).await?;
+    /// When there is no such person, they are kept out or a program, the actor is no admin, or it was changed meanwhile (412).
+    pub async fn new_link(&self, actor: &Actor, whom: impl Into<SeenPerson>) -> Result<LinkMade, Problem> {
+        let whom: SeenPerson = whom.into();
+        let id = whom.person;
+        let (mut transaction, actor, row) = self.to_change(actor, whom).await?;
         if row.kind != people::HUMAN {
             return Err(Problem::conflict("service", format!("{} is a program: make a token for it.", row.name)));
         }
@@ -250,11 +250,11 @@ impl People {
         Ok(link)
     }
 
-    /// Takes both rows and asks whether the actor still decides about people.
+    /// Takes both rows, and asks whether the actor still decides about people and whether the other is as they were seen.
     async fn to_change(
         &self,
         actor: &Actor,
-        id: PersonId,
+        SeenPerson { person: id, version }: SeenPerson,
     ) -> Result<(Transaction<'static, Postgres>, Actor, AccountRow), Problem> {
         actor.require_in_person()?;
         actor.require(Permission::Admin)?;
@@ -263,6 +263,9 @@ impl People {
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
         let row = accounts::account(&mut transaction, id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+        if version.is_some_and(|seen| seen != row.grants_version) {
+            return Err(changed_meanwhile(&row.name));
+        }
         Ok((transaction, actor, row))
     }
 
@@ -309,7 +312,24 @@ impl People {
         Ok(given)
     }
 
-    /// One's own sessions, newest first.
+    /// A page of one's own sessions.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn session_page(&self, actor: &Actor, wanted: &SessionsWanted) -> Result<SessionPage, Problem> {
+        let keys = |session: &SessionView, sort: SessionSort| {
+            let moment = match sort {
+                SessionSort::Since => session.since,
+                SessionSort::Seen => session.seen,
+            };
+            vec![Key::from(moment.0), Key::from(session.id.to_string().as_str())]
+        };
+        let all = self.sessions(actor).await?;
+        let (sessions, next) = paging::page(all, keys, wanted.sort, wanted.before.as_ref(), PAGE)?;
+        Ok(SessionPage { sessions, next })
+    }
+
+    /// One's own sessions, newest first: all of them, as there are few.
     ///
     /// # Errors
     /// When the database does not answer.
@@ -509,6 +529,15 @@ fn sets_by_link(actor: &Actor) -> bool {
 
 fn nobody(id: PersonId) -> Problem {
     Problem::not_found(format!("There is no person {id}."))
+}
+
+fn changed_meanwhile(name: &str) -> Problem {
+    Problem::new(
+        412,
+        "changed_meanwhile",
+        "Somebody changed it meanwhile",
+        format!("What {name} may is not what you looked at any more: look at it again, then say what you want."),
+    )
 }
 
 async fn offer(on: &mut PgConnection, by: &Actor, person: PersonId, name: &str) -> Result<LinkMade, Problem> {

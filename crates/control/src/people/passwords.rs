@@ -28,9 +28,9 @@ const MEMORY_KIB: u32 = 32 * 1024;
 /// Passes over it.
 const PASSES: u32 = 3;
 /// Passwords that are hashed at once.
-const AT_ONCE: usize = 2;
+pub(super) const AT_ONCE: usize = 2;
 /// Those and the ones that wait for that.
-const WAITING: usize = 32;
+pub(super) const WAITING: usize = 32;
 
 /// What is tried first by those who guess, as far as it is long enough to be asked about. Digits and marks at the ends, repetition and
 /// case don't make another one of it.

@@ -6,9 +6,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api::console::PAGE_SIZE;
+use api::listing::Key;
 use api::names::TOKEN_PREFIX;
-use api::people::{TokenMade, TokenView, TokenWish, TokensWanted};
+use api::people::{TokenMade, TokenPage, TokenSort, TokenView, TokenWish, TokensWanted};
 use api::{Problem, limits};
+use engine::counting::many;
 use engine::ids::{DeploymentId, DeploymentName, PersonId};
 use serde_json::json;
 use store::accounts;
@@ -17,6 +20,7 @@ use store::people::{self, append_audit};
 use uuid::Uuid;
 
 use super::{Actor, MAX_TOKEN, People, Permission, PersonKind, Token, failed, hash_of};
+use crate::paging;
 use crate::words::{self, at};
 
 const DAY: u64 = 24 * 3600;
@@ -34,8 +38,10 @@ impl People {
         let Some(found) = found else { return Ok(None) };
         self.requests.take(found.id).map_err(|wait| {
             let most = super::throttle::MOST_BY_TOKEN;
-            let detail =
-                format!("A token may ask {most} times a minute. Try again in {} seconds.", wait.as_secs().max(1));
+            let detail = format!(
+                "A token may ask {most} times a minute. Try again in {}.",
+                many(wait.as_secs().max(1), "second")
+            );
             Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
         })?;
         if found.note_due {
@@ -117,12 +123,23 @@ impl People {
         Ok(TokenMade { id, token: token.reveal().to_owned(), expires: at(expires) })
     }
 
-    /// Tokens: one's own, or, as an admin, those of somebody.
+    /// A page of the tokens that are told of.
     ///
     /// # Errors
     /// When they are another's, and the actor is no admin.
-    pub async fn tokens(&self, actor: &Actor, wanted: &TokensWanted) -> Result<Vec<TokenView>, Problem> {
-        let whose = wanted.person.unwrap_or(actor.person);
+    pub async fn token_page(&self, actor: &Actor, wanted: &TokensWanted) -> Result<TokenPage, Problem> {
+        let mut told = self.tokens(actor, wanted.person).await?;
+        told.retain(|token| wanted.holds.is_none_or(|holds| token.holds == holds));
+        let (tokens, next) = paging::page(told, keys, wanted.sort, wanted.before.as_ref(), PAGE_SIZE)?;
+        Ok(TokenPage { tokens, next })
+    }
+
+    /// Tokens: one's own, or, as an admin, those of somebody. All that are told of: those that hold, and the newest of the others.
+    ///
+    /// # Errors
+    /// When they are another's, and the actor is no admin.
+    pub async fn tokens(&self, actor: &Actor, person: Option<PersonId>) -> Result<Vec<TokenView>, Problem> {
+        let whose = person.unwrap_or(actor.person);
         if whose != actor.person {
             actor.require(Permission::Admin)?;
         }
@@ -177,6 +194,15 @@ fn scopes(words: &[String]) -> Result<BTreeSet<Permission>, Problem> {
         return Err(Problem::invalid("scopes: no token reviews. Whoever reviews is a person who looks."));
     }
     Ok(scopes)
+}
+
+fn keys(token: &TokenView, sort: TokenSort) -> Vec<Key> {
+    let (made, id) = (Key::from(token.created.0), Key::from(token.id.to_string().as_str()));
+    match sort {
+        TokenSort::Holds => vec![Key::from(i64::from(token.holds)), made, id],
+        TokenSort::Made => vec![made, id],
+        TokenSort::Name => vec![Key::from(token.name.as_str()), id],
+    }
 }
 
 fn view(row: ApiTokenRow) -> TokenView {

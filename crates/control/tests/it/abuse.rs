@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::console::ReviewState;
-use control::people::{NewPerson, Permission, PersonKind};
+use control::people::{Actor, NewPerson, Permission, PersonKind};
 use engine::Hash;
 use engine::anneal::Limits;
 use engine::catalog::Role;
@@ -76,6 +76,48 @@ async fn a_refused_commit_is_audited_whoever_tries() {
     assert_eq!(house.commit(&eve, id).await.unwrap_err().code, "forbidden");
     assert_eq!(audited(&house, "submission.commit.refused").await, 1);
     assert_eq!(house.targets().await, 1);
+}
+
+#[tokio::test]
+async fn what_is_refused_again_and_again_is_audited_once() {
+    let house = House::new().await;
+    let id = approved(&house).await;
+    house.people.create_person(None, &NewPerson::human("eve", [])).await.unwrap();
+    let eve = house.people.actor_by_name("eve").await.unwrap();
+    let tries = async |who: &Actor, id: SubmissionId| {
+        for _ in 0..3 {
+            house.commit(who, id).await.unwrap_err();
+            house.control.judge(who, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+        }
+    };
+    let noted = async || {
+        [audited(&house, "submission.commit.refused").await, audited(&house, "submission.verdict.refused").await]
+    };
+    tries(&eve, id).await;
+    assert_eq!(noted().await, [1, 1]);
+    for who in [&eve, &house.ada] {
+        tries(who, SubmissionId(9_999)).await;
+    }
+    assert_eq!(noted().await, [1, 1], "of what is not there nothing is");
+    house.control.judge(&house.ada, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    assert_eq!(noted().await, [1, 2], "of each person");
+
+    // A minute later.
+    let mut transaction = house.database.owner().begin().await.unwrap();
+    for later in [
+        "ALTER TABLE audit DISABLE TRIGGER USER",
+        "UPDATE audit SET at = at - interval '61 seconds'",
+        "ALTER TABLE audit ENABLE TRIGGER USER",
+    ] {
+        sqlx::query(later).execute(&mut *transaction).await.unwrap();
+    }
+    transaction.commit().await.unwrap();
+    tries(&eve, id).await;
+    assert_eq!(noted().await, [2, 3]);
+    let pool = house.database.app();
+    let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(pool).await.unwrap();
+    let broken: Option<i64> = sqlx::query_scalar("SELECT audit_broken_at()").fetch_one(pool).await.unwrap();
+    assert!(sealed > 0 && broken.is_none(), "{sealed} {broken:?}");
 }
 
 #[tokio::test]

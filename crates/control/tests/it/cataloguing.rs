@@ -157,6 +157,31 @@ async fn imports_at_the_same_moment_each_bring_all_of_theirs() {
     assert_eq!(house.control.import_barclamps(Some(&house.ada), &builds).await.unwrap().findings, [""; 0]);
 }
 
+/// A role that conflicts with one that nobody has yet: whoever is linked without the other is told so.
+#[tokio::test]
+async fn of_two_imports_at_once_the_second_builds_on_the_first() {
+    let house = House::new().await;
+    let of = |name: &str, other: &str| {
+        barclamp(name, "1", &format!("roles:\n  - {{name: {name}-saw, jig: noop, conflicts: [{other}-saw]}}\n"))
+    };
+    let (one, two) = (of("one", "two"), of("two", "one"));
+    // Both have read their files before either brings anything.
+    let mut held = house.database.app().begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::IMPORT_LOCK).execute(&mut *held).await.unwrap();
+    let between = async {
+        house.so_many_wait(2).await;
+        held.commit().await.unwrap();
+    };
+    let (first, second, ()) = tokio::join!(
+        house.control.import_barclamps(Some(&house.ada), &one),
+        house.control.import_barclamps(Some(&house.ada), &two),
+        between,
+    );
+    let findings = [first.unwrap().findings, second.unwrap().findings].concat();
+    let alone = findings.iter().filter(|finding| finding.contains("which no barclamp has")).count();
+    assert_eq!(alone, 1, "only the first was alone: {findings:?}");
+}
+
 /// The jig that the files don't declare comes into the catalog between two imports of the same files.
 #[tokio::test]
 async fn the_same_files_are_the_same_version_whatever_came_between() {

@@ -1,6 +1,6 @@
 //! The way of a change, as it should go.
 
-use api::console::{ReviewState, StepState};
+use api::console::{CarriersWanted, ReviewState, StepState};
 use engine::anneal::Limits;
 use engine::blueprint::difference::Mark;
 use engine::gate::VerdictKind;
@@ -9,7 +9,7 @@ use engine::plan::Edit;
 use serde_json::json;
 use store::running::{self, Hello, WorkerId};
 
-use crate::house::{House, role};
+use crate::house::{House, fqdn, role};
 
 #[tokio::test]
 async fn from_a_drop_to_steps_that_wait_to_run() {
@@ -237,11 +237,20 @@ async fn a_list_has_everything_that_carries_a_role_the_drafts_too() {
     assert_eq!(told, [("n1", StepState::Blocked), ("n2", StepState::Proposed)]);
     assert_eq!(all.more, 0);
     let first = all.chips.first().unwrap().noderole;
-    let rest = house.control.carriers_behind(&house.ada, "web", None, &role("app"), Some(first)).await.unwrap();
+    let wanted = CarriersWanted { after: Some(first), ..CarriersWanted::of(role("app")) };
+    let rest = house.control.find_carriers(&house.ada, "web", &wanted).await.unwrap();
     assert_eq!(rest.chips, all.chips[1..], "what comes behind one of them");
     let gone = engine::ids::NoderoleId(uuid::Uuid::nil());
-    let moved = house.control.carriers_behind(&house.ada, "web", None, &role("app"), Some(gone)).await;
+    let wanted = CarriersWanted { after: Some(gone), ..CarriersWanted::of(role("app")) };
+    let moved = house.control.find_carriers(&house.ada, "web", &wanted).await;
     assert_eq!(moved.unwrap_err().code, "moved");
+    for (n, found) in [(1, 0..1), (2, 1..2), (3, 0..0)] {
+        let wanted = CarriersWanted { node: fqdn(n).as_str().to_owned(), ..CarriersWanted::of(role("app")) };
+        let on_it = house.control.find_carriers(&house.ada, "web", &wanted).await.unwrap();
+        assert_eq!((on_it.chips.as_slice(), on_it.more), (&all.chips[found], 0), "n{n}");
+    }
+    let nowhere = CarriersWanted { node: "n9".into(), ..CarriersWanted::of(role("app")) };
+    assert_eq!(house.control.find_carriers(&house.ada, "web", &nowhere).await.unwrap_err().status, 404);
     let none = house.control.carriers(&house.ada, "web", Some("system"), &role("app")).await.unwrap();
     assert!(none.chips.is_empty(), "system has none of its own");
     let beside = house.control.carriers(&house.ada, "web", Some("edge"), &role("app")).await;

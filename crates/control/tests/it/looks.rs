@@ -190,7 +190,7 @@ async fn each_address_of_a_look_is_kept_and_shown() {
     let mut look = looked(as_of(&house, id).await, Ok("boot-1"), true);
     look.tried = (0..20).map(|n| tried(n, n == 7)).collect();
     record(&house, id, &look).await;
-    let shown = house.control.node_looks(&house.ada, NAME, None).await.unwrap().looks.remove(0);
+    let shown = house.control.node_looks(&house.ada, NAME, &Default::default()).await.unwrap().looks.remove(0);
     assert_eq!(shown.tried.len(), api::limits::ADDRESSES);
     assert!(shown.tried[7].reached && shown.tried[7].said.is_empty());
     assert!(!shown.tried[6].reached && shown.tried[6].said.len() == 500);

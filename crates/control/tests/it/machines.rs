@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use api::Problem;
 use api::console::{NodeWish, SshWish};
-use api::nodes::{NodeChange, NodeView, WayChange};
+use api::nodes::{LooksWanted, NodeChange, NodeView, WayChange};
+use control::Seen;
 use control::people::{Actor, NewPerson, Permission, Visitor};
 use engine::anneal::Limits;
 use engine::ids::NodeId;
@@ -125,18 +126,47 @@ async fn looks_are_read_page_by_page_and_the_last_fifty_are_kept() {
     for n in 0..60 {
         look(&house, id, Err(&format!("look {n}"))).await;
     }
-    let (mut said, mut before) = (Vec::new(), None);
-    loop {
-        let page = house.control.node_looks(&house.ada, "m1.rack1.example.com", before).await.unwrap();
-        assert!(page.looks.len() <= control::LOOKS);
-        said.extend(page.looks.into_iter().map(|look| look.said));
-        before = page.next;
-        if before.is_none() {
-            break;
+    let walked = async |wanted: LooksWanted| {
+        let (mut said, mut wanted) = (Vec::new(), wanted);
+        loop {
+            let page = house.control.node_looks(&house.ada, "m1.rack1.example.com", &wanted).await.unwrap();
+            assert!(page.looks.len() <= control::LOOKS);
+            said.extend(page.looks.into_iter().map(|look| look.said));
+            wanted.before = page.next;
+            if wanted.before.is_none() {
+                return said;
+            }
         }
+    };
+    // Two looks may fall into one millisecond: each is there once all the same.
+    let mut kept: Vec<String> = (10..60).rev().map(|n| format!("look {n}")).collect();
+    assert_eq!(walked(LooksWanted::default()).await, kept);
+    kept.reverse();
+    let oldest_first = LooksWanted { sort: "at".parse().unwrap(), ..LooksWanted::default() };
+    assert_eq!(walked(oldest_first).await, kept);
+}
+
+#[tokio::test]
+async fn looks_are_found_by_what_came_of_them_and_by_their_words() {
+    let house = House::new().await;
+    let id = machine(&house, "m1.rack1.example.com").await;
+    look(&house, id, Err("Connection refused")).await;
+    look(&house, id, Err("100% of 5 seconds")).await;
+    look(&house, id, Ok("boot-1")).await;
+    let found = async |reached: Option<bool>, text: &str| {
+        let wanted = LooksWanted { reached, text: text.to_owned(), ..LooksWanted::default() };
+        let page = house.control.node_looks(&house.ada, "m1.rack1.example.com", &wanted).await.unwrap();
+        page.looks.len()
+    };
+    assert_eq!((found(None, "").await, found(Some(true), "").await, found(Some(false), "").await), (3, 1, 2));
+    assert_eq!((found(None, "connection REFUSED").await, found(Some(true), "refused").await), (1, 0));
+    // Words are no patterns, and what they stand under is none of them.
+    assert_eq!((found(None, "%").await, found(None, "_").await, found(None, "\"said\"").await), (1, 0, 0));
+    for place in ["soon", "-5", "at~-5", "9223372036854775807"] {
+        let wanted = LooksWanted { before: Some(place.to_owned().into()), ..LooksWanted::default() };
+        let refused = house.control.node_looks(&house.ada, "m1.rack1.example.com", &wanted).await.unwrap_err();
+        assert_eq!(refused.status, 400, "{place}");
     }
-    // Two looks may fall into one millisecond, and a page goes on behind it.
-    assert!(said.len() <= 50 && said.len() > 40 && said[0] == "look 59", "{said:?}");
 }
 
 #[tokio::test]
@@ -259,6 +289,34 @@ async fn nothing_starts_on_a_machine_out_of_service_and_what_is_there_stays() {
     let refused = house.control.set_available(&eve, n1, false, "x".into()).await.unwrap_err();
     assert_eq!(refused.status, 403);
     assert_eq!(house.control.set_available(&house.ada, n1, false, " ".into()).await.unwrap_err().status, 400);
+}
+
+#[tokio::test]
+async fn a_record_that_changes_meanwhile_is_not_taken_out_of_service_unseen() {
+    let house = House::new().await;
+    let node = house.node(1).await;
+    let out = |version| {
+        let seen = Seen { node, version: Some(version) };
+        house.control.set_available(&house.ada, seen, false, "new disks".into())
+    };
+    // As a change of what is said of it, which does not take APPLY: it is written, and not yet committed.
+    let mut held = house.database.app().begin().await.unwrap();
+    let change = "UPDATE node SET version = version + 1, description = 'by the door' WHERE id = $1";
+    sqlx::query(change).bind(node.0).execute(&mut *held).await.unwrap();
+    let between = async {
+        house.somebody_waits().await;
+        held.commit().await.unwrap();
+    };
+    let (late, ()) = tokio::join!(out(1), between);
+    let late = late.unwrap_err();
+    assert_eq!((late.status, late.code.as_str()), (412, "changed_meanwhile"));
+    let available: bool = sqlx::query_scalar("SELECT available FROM node WHERE id = $1")
+        .bind(node.0)
+        .fetch_one(house.database.owner())
+        .await
+        .unwrap();
+    assert!(available, "nothing was done");
+    out(2).await.unwrap();
 }
 
 #[tokio::test]

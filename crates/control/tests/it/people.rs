@@ -223,8 +223,7 @@ async fn a_service_account_that_is_kept_out_loses_its_tokens_for_good() {
     house.people.set_disabled(&root, robot, false).await.unwrap();
     assert_eq!(house.people.actor_of_token(&token).await.unwrap(), None);
     assert_eq!(house.audit("person.disable").await[0]["tokens"], 1);
-    let wanted = TokensWanted { person: Some(robot) };
-    assert!(house.people.tokens(&root, &wanted).await.unwrap()[0].revoked.is_some(), "and the list says so");
+    assert!(house.people.tokens(&root, Some(robot)).await.unwrap()[0].revoked.is_some(), "and the list says so");
 }
 
 #[tokio::test]
@@ -275,12 +274,28 @@ async fn a_list_of_tokens_has_all_that_hold_and_the_newest_of_the_others() {
          FROM token, generate_series(1, 150) g WHERE kind = 'api' AND name = 'x'";
     sqlx::query(over).execute(house.database.owner()).await.unwrap();
     let names = async |of: &Actor| -> Vec<String> {
-        let wanted = TokensWanted { person: Some(dan.person) };
-        house.people.tokens(of, &wanted).await.unwrap().into_iter().map(|token| token.name).collect()
+        house.people.tokens(of, Some(dan.person)).await.unwrap().into_iter().map(|token| token.name).collect()
+    };
+    let walked = async |sort: &str, holds: Option<bool>| -> Vec<String> {
+        let order = TokensWanted { sort: sort.parse().unwrap(), holds, ..TokensWanted::default() };
+        let (mut names, mut wanted) = (Vec::new(), order);
+        loop {
+            let page = house.people.token_page(&dan, &wanted).await.unwrap();
+            assert!(page.tokens.len() <= api::console::PAGE_SIZE);
+            names.extend(page.tokens.into_iter().map(|token| token.name));
+            wanted.before = page.next;
+            if wanted.before.is_none() {
+                return names;
+            }
+        }
     };
     let told = names(&dan).await;
     assert_eq!(told.len(), api::limits::TOKENS_TOLD);
     assert_eq!((told[0].as_str(), told[1].as_str(), told[99].as_str()), ("x", "over 150", "over 52"));
+    assert_eq!(walked("", None).await, told, "page by page it is the same");
+    assert_eq!((walked("", Some(true)).await, walked("", Some(false)).await.len()), (vec!["x".to_owned()], 99));
+    let by_name = walked("name", None).await;
+    assert!(by_name.is_sorted() && by_name.len() == told.len(), "{by_name:?}");
     house.people.set_disabled(&root, dan.person, true).await.unwrap();
     assert_eq!(names(&root).await[0], "over 150", "its token was taken back with its person");
 }
@@ -312,9 +327,10 @@ async fn a_service_account_has_tokens_only() {
     let ci = house.people.actor_of_token(&token.token).await.unwrap().unwrap();
     assert!(house.control.propose(&ci, house.id("web").await).await.is_ok());
     assert_eq!(code(house.control.propose(&ci, house.id("edge").await).await), "forbidden");
-    let wanted = TokensWanted { person: Some(made.id) };
-    assert_eq!(house.people.tokens(&root, &wanted).await.unwrap().len(), 1);
-    assert_eq!(code(house.people.tokens(&house.ada, &wanted).await), "forbidden");
+    assert_eq!(house.people.tokens(&root, Some(made.id)).await.unwrap().len(), 1);
+    assert_eq!(code(house.people.tokens(&house.ada, Some(made.id)).await), "forbidden");
+    let wanted = TokensWanted { person: Some(made.id), ..TokensWanted::default() };
+    assert_eq!(code(house.people.token_page(&house.ada, &wanted).await), "forbidden");
 }
 
 #[tokio::test]

@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StepState;
 use crate::catalog::{LaneMode, Needs, OnError};
+use crate::counting::{either, many};
 use crate::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId};
 
 /// A point in time: microseconds since 1970-01-01 UTC, as the database counts them.
@@ -317,13 +318,12 @@ impl fmt::Display for Reason {
         match self {
             Self::Paused => f.write_str("execution is paused: resume it to go on"),
             Self::Room { running, limit, capacity: 0 } => {
-                write!(f, "no worker is there ({running} runs open, {limit} allowed): start one with `gantry worker`")
+                let open = many(*running, "run");
+                write!(f, "no worker is there ({open} open, {limit} allowed): start one with `gantry worker`")
             }
             Self::Room { running, limit, capacity } => {
-                write!(
-                    f,
-                    "waits for room: {running} runs are open, {limit} are allowed and workers can carry {capacity}"
-                )
+                let (open, are) = (many(*running, "run"), either(*running, "is", "are"));
+                write!(f, "waits for room: {open} {are} open, {limit} are allowed and workers can carry {capacity}")
             }
             Self::State { state: StepState::Blocked, pending: 1 } => f.write_str("waits for 1 parent"),
             Self::State { state: StepState::Blocked, pending } => write!(f, "waits for {pending} parents"),
@@ -334,7 +334,8 @@ impl fmt::Display for Reason {
             Self::State { state, .. } => write!(f, "it is {state}: there is nothing to start"),
             Self::Rests => f.write_str("it needs no run and becomes active by itself"),
             Self::Backoff { seconds, failures, .. } => {
-                write!(f, "failed {failures} times; tried again in {seconds} s, or at once by a retry")
+                let times = many(*failures, "time");
+                write!(f, "failed {times}; tried again in {seconds} s, or at once by a retry")
             }
             Self::Jig { jig } => write!(f, "jig {jig} is not active: activate it"),
             Self::Unserved { jig } => {
@@ -356,7 +357,8 @@ impl fmt::Display for Reason {
                 write!(f, "waits for the present chunk of lane {lane}: {running} still running")
             }
             Self::Budget { budget, down, max_down } => {
-                write!(f, "waits for budget {budget}: {down} of {max_down} nodes are down already")
+                let (nodes, are) = (many(*max_down, "node"), either(*down, "is", "are"));
+                write!(f, "waits for budget {budget}: {down} of {nodes} {are} down already")
             }
             Self::Unknown { what } => {
                 write!(

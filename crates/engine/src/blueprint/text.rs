@@ -20,6 +20,7 @@ use super::difference::{
 };
 use crate::canonical::Hash;
 use crate::cluster::{Blueprint, EdgeKind, NoderoleKey, phantom};
+use crate::counting::many;
 use crate::data::Change;
 use crate::gate::Policy;
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName};
@@ -197,13 +198,6 @@ fn mark_of(sides: Sides<Option<Hash>>) -> Mark {
     }
 }
 
-fn documents(n: usize) -> String {
-    match n {
-        1 => "1 document".into(),
-        n => format!("{n} documents"),
-    }
-}
-
 fn short(hash: Option<Hash>) -> String {
     hash.map_or_else(|| "nothing".into(), |hash| hash.short())
 }
@@ -227,7 +221,7 @@ impl Page<'_> {
             0,
             format_args!(
                 "{removed} removed, {changed} changed, {added} added, {} unchanged.",
-                documents(difference.unchanged)
+                many(difference.unchanged, "document")
             ),
         );
     }
@@ -324,8 +318,7 @@ impl Page<'_> {
         }
         match node.unchanged {
             0 => {}
-            1 => self.line(1, "1 noderole unchanged"),
-            n => self.line(1, format_args!("{n} noderoles unchanged")),
+            n => self.line(1, format_args!("{} unchanged", many(n, "noderole"))),
         }
     }
 

@@ -26,6 +26,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::counting::many;
 use crate::ids::{PersonId, PolicyNo, SubmissionId};
 use who::{Helpers, disregarded, named};
 
@@ -492,7 +493,7 @@ fn policy(facts: &Facts) -> RuleState {
 }
 
 fn enough(facts: &Facts, approvals: u32, needed: u32, can_approve: &[String]) -> RuleState {
-    let counted = format!("{approvals} of {needed} approvals");
+    let counted = format!("{approvals} of {}", many(needed, "approval"));
     let broken = (approvals < needed).then(|| {
         let more = needed - approvals;
         let able = u32::try_from(can_approve.len()).unwrap_or(u32::MAX);

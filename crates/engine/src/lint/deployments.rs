@@ -8,6 +8,7 @@ use crate::blueprint::consequences::risks;
 use crate::blueprint::difference::Mark;
 use crate::catalog::version::order;
 use crate::cluster::Blueprint;
+use crate::counting::many;
 use crate::gate::Risk;
 use crate::ids::{DeploymentId, NoderoleId};
 use crate::plan::base::is_below;
@@ -57,7 +58,7 @@ pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
             let about = change.risk.map_or("every change", Risk::change);
             let people = if able == 1 { "person may" } else { "people may" };
             let never = if asks > all { "no such change could ever" } else { "this change could never" };
-            let asks = if asks == 1 { "1 approval".to_owned() } else { format!("{asks} approvals") };
+            let asks = many(asks, "approval");
             found.add(
                 "policy",
                 format!("{about} would need {asks}, and {able} {people} review{who}: {never} be committed"),

@@ -6,6 +6,7 @@ use super::{Found, Look};
 use crate::blueprint::consequences::{placed, reason};
 use crate::blueprint::projection::{RerunCause, StepChange, StepIntent};
 use crate::catalog::JigClass;
+use crate::counting::{either, many};
 use crate::ids::JigName;
 
 pub(super) fn unknown_jig(look: &Look<'_>, found: &mut Found) {
@@ -100,19 +101,21 @@ pub(super) fn all_at_once(look: &Look<'_>, found: &mut Found) {
 pub(super) fn stale_below(look: &Look<'_>, found: &mut Found) {
     let Some(consequences) = look.consequences else { return };
     for group in &consequences.downstream {
-        let count = match group.in_use {
+        let (count, what) = match group.in_use {
             Some(0) => continue,
-            Some(active) => format!("{active} ACTIVE noderoles"),
-            None => format!("{} noderoles", group.noderoles.count),
+            Some(active) => (active, "ACTIVE noderole"),
+            None => (group.noderoles.count, "noderole"),
         };
+        let go_on = either(
+            count,
+            "depends on what changes, and goes on with what it was told before",
+            "depend on what changes, and go on with what they were told before",
+        );
         let names = group.noderoles.first.iter().take(3).map(ToString::to_string);
         let names: Vec<String> = names.collect();
         found.add(
             group.deployment.to_string(),
-            format!(
-                "{count} depend on what changes, and go on with what they were told before ({}, ...)",
-                names.join(", ")
-            ),
+            format!("{} {go_on} ({}, ...)", many(count, what), names.join(", ")),
             "Add a re-run of those that must see the change",
         );
     }

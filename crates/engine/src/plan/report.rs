@@ -18,6 +18,7 @@ use super::effects::{Bound, Effects, Refusal, Why};
 use crate::canonical::Hash;
 use crate::catalog::Catalog;
 use crate::cluster::{NoderoleKey, Skeleton, phantom};
+use crate::counting::many;
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 use crate::lint::{Check, Finding, Level};
 
@@ -176,8 +177,8 @@ fn lint(findings: Option<&[Finding]>) -> StageReport {
     };
     let is = |level: Level| findings.iter().filter(move |finding| finding.level == level);
     let (errors, warnings) = (is(Level::Error).count(), is(Level::Warning).count());
-    let what = format!("{} and {}", count(errors, "error"), count(warnings, "warning"));
-    report.did.push(Line::new(what, format!("{} of what would be written down", count(Check::ALL.len(), "check"))));
+    let what = format!("{} and {}", many(errors, "error"), many(warnings, "warning"));
+    report.did.push(Line::new(what, format!("{} of what would be written down", many(Check::ALL.len(), "check"))));
     let line = |finding: &Finding| {
         let about = finding.noderole.map(Subject::Noderole);
         Line::new(finding.to_string(), format!("check {}", finding.check.id())).about(about)
@@ -236,7 +237,7 @@ impl Asked<'_> {
         let used: BTreeSet<Hash> =
             self.skeleton.deployments.values().flat_map(|d| d.barclamps.values().copied()).collect();
         let roles: usize = used.iter().filter_map(|pin| self.catalog.barclamp(*pin).ok()).map(|b| b.roles.len()).sum();
-        let what = format!("{} and {} are in use", count(used.len(), "barclamp"), count(roles, "role"));
+        let what = format!("{} and {} are in use", many(used.len(), "barclamp"), many(roles, "role"));
         report.did.push(Line::new(what, "what deployments pin").about(used.iter().map(|pin| Subject::Content(*pin))));
         for pin in &self.effects.barclamps {
             let what = format!("{} uses {} {}", self.deployment(pin.deployment), pin.barclamp, pin.version.short());
@@ -274,7 +275,7 @@ impl Asked<'_> {
         let mut report = StageReport::new(Stage::Edits);
         let refused: BTreeSet<u32> = self.effects.refused.iter().map(|r| r.edit).collect();
         let taken: BTreeSet<u32> = self.edits.iter().map(|e| e.seq).filter(|seq| !refused.contains(seq)).collect();
-        let what = format!("{} of {} take effect", taken.len(), count(self.edits.len(), "edit"));
+        let what = format!("{} of {} take effect", taken.len(), many(self.edits.len(), "edit"));
         report.did.push(Line::new(what, "each edit was laid over those before it").by(taken));
         if self.edits.is_empty() {
             report.waiting_on.push(Line::new("an edit", "the proposal has none"));
@@ -316,7 +317,7 @@ impl Asked<'_> {
         let there: usize = self.skeleton.nodes.values().map(|node| node.noderoles.len()).sum();
         let machines = self.skeleton.nodes.values().filter(|node| !node.phantom);
         let carriers = machines.filter(|node| !node.noderoles.is_empty()).count();
-        let what = format!("{} on {} are bound", count(there, "noderole"), count(carriers, "node"));
+        let what = format!("{} on {} are bound", many(there, "noderole"), many(carriers, "node"));
         report.did.push(Line::new(what, "the blueprint that the plan stands on"));
         let thing = |noderole: &NoderoleKey, node: NodeId, why: &Why| Thing {
             role: noderole.role.clone(),
@@ -337,7 +338,7 @@ impl Asked<'_> {
             .filter_map(|r| r.node.map(|node| Subject::Noderole(r.noderole.id(node))))
             .collect();
         if !repinned.is_empty() {
-            let what = format!("{} get their role's other version", count(repinned.len(), "noderole"));
+            let what = format!("{} get their role's other version", many(repinned.len(), "noderole"));
             report
                 .will_do
                 .push(Line::new(what, "their deployment uses another version of its barclamp").about(repinned));
@@ -348,10 +349,10 @@ impl Asked<'_> {
     fn place(&self) -> StageReport {
         let mut report = StageReport::new(Stage::Place);
         let machines = self.skeleton.nodes.values().filter(|node| !node.phantom).count();
-        let deployments = count(self.skeleton.deployments.len(), "deployment");
+        let deployments = many(self.skeleton.deployments.len(), "deployment");
         report
             .did
-            .push(Line::new(format!("{} in {deployments}", count(machines, "node")), "the nodes' own deployments"));
+            .push(Line::new(format!("{} in {deployments}", many(machines, "node")), "the nodes' own deployments"));
         for new in &self.effects.deployments {
             let what = format!("{} is made below {}", new.name, self.deployment(new.parent));
             let line = Line::new(what, asked(&new.why)).about([Subject::Deployment(new.id)]);
@@ -380,7 +381,7 @@ impl Asked<'_> {
             .map(|(id, _)| Subject::Node(*id))
             .collect();
         if !idle.is_empty() {
-            let what = format!("a role for {}", count(idle.len(), "node"));
+            let what = format!("a role for {}", many(idle.len(), "node"));
             report.waiting_on.push(Line::new(what, "they carry no noderole").about(idle));
         }
         report
@@ -389,19 +390,18 @@ impl Asked<'_> {
     fn order(&self) -> StageReport {
         let mut report = StageReport::new(Stage::Order);
         let ranks = self.skeleton.nodes.values().flat_map(|node| &node.noderoles).map(|(_, n)| n.rank + 1);
-        let what =
-            format!("the longest way through the graph has {}", count(ranks.max().unwrap_or(0) as usize, "step"));
+        let what = format!("the longest way through the graph has {}", many(ranks.max().unwrap_or(0) as usize, "step"));
         report.did.push(Line::new(what, "ranks of the noderoles that are there"));
         // In how many waves it runs is for the consequences to say: on one node steps may take turns, and what is there may run again.
         if let Some(lowest) = self.effects.bound.iter().map(|b| b.rank).min() {
             let first: Vec<&Bound> = self.effects.bound.iter().filter(|b| b.rank == lowest).collect();
-            let what = format!("what is new begins with {}", count(first.len(), "noderole"));
+            let what = format!("what is new begins with {}", many(first.len(), "noderole"));
             let line = Line::new(what, "nothing else that is new stands before them in the graph");
             let line = line.by(self.effects.bound.iter().map(|b: &Bound| b.why.edit()));
             report.will_do.push(line.about(first.into_iter().map(|b| Subject::Noderole(b.id))));
         }
         if !self.effects.rewired.is_empty() {
-            let what = format!("{} wait for others than before", count(self.effects.rewired.len(), "noderole"));
+            let what = format!("{} wait for others than before", many(self.effects.rewired.len(), "noderole"));
             let about = self.effects.rewired.iter().map(|r| Subject::Noderole(r.noderole.id(r.node)));
             report.will_do.push(Line::new(what, "what comes before them came or went").about(about));
         }
@@ -413,7 +413,7 @@ impl Asked<'_> {
         let hash = self.effects.hash().map(|hash| hash.short()).unwrap_or_else(|error| error.to_string());
         report.did.push(Line::new("the effects are known by their hash", hash));
         if let Some(policy) = &self.effects.policy {
-            let what = format!("changes need {} from then on", count(policy.policy.approvals as usize, "approval"));
+            let what = format!("changes need {} from then on", many(policy.policy.approvals as usize, "approval"));
             report.will_do.push(Line::new(what, asked(&policy.why)).by([policy.why.edit()]));
         }
         if self.effects.is_empty() {
@@ -422,7 +422,7 @@ impl Asked<'_> {
             report.waiting_on.push(Line::new("its submission and other people's verdicts", "every edit takes effect"));
         }
         if !self.effects.refused.is_empty() {
-            let what = format!("{} to be taken back first", count(self.effects.refused.len(), "refused edit"));
+            let what = format!("{} to be taken back first", many(self.effects.refused.len(), "refused edit"));
             let line = Line::new(what, "a submission's edits all take effect");
             report.blocked_by.push(line.by(self.effects.refused.iter().map(|r| r.edit)));
         }
@@ -447,7 +447,7 @@ fn by_role<'a>(verb: &'a str, things: impl Iterator<Item = Thing>) -> impl Itera
         edits.insert(edit);
     }
     grouped.into_iter().map(move |((role, evidence), (ids, edits))| {
-        Line::new(format!("{verb} {role}: {}", count(ids.len(), "noderole")), evidence).by(edits).about(ids)
+        Line::new(format!("{verb} {role}: {}", many(ids.len(), "noderole")), evidence).by(edits).about(ids)
     })
 }
 
@@ -457,8 +457,4 @@ fn asked(why: &Why) -> String {
         Why::Brought { by, implicit: true, .. } => format!("{by} brings it along on its own node"),
         Why::Brought { by, implicit: false, .. } => format!("it goes along with {by}"),
     }
-}
-
-fn count(n: usize, one: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
 }

@@ -378,7 +378,7 @@ fn restarts_all_at_once() {
 fn those_below_go_on_with_the_old() {
     let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
     world.commit(&[bind(WEB, 1, "app")]);
-    trips(&world, &world.change(&[rerun(1, "base")]), Check::StaleBelow, "1 noderoles depend on what changes");
+    trips(&world, &world.change(&[rerun(1, "base")]), Check::StaleBelow, "1 noderole depends on what changes");
     passes(&world, &world.change(&[rerun(1, "base"), rerun(1, "app")]), Check::StaleBelow);
 }
 

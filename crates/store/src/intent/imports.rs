@@ -16,7 +16,7 @@ use crate::StoreError;
 /// Most versions of barclamps that a catalog has. Who would import one more is refused, so that those who read them all read them all.
 pub const MAX_BARCLAMPS: i64 = 10_000;
 
-/// How far imports at the same moment may get beyond that together, as each counts for itself.
+/// How far a database may be beyond that in which imports of the same moment did not wait for each other yet, and each counted for itself.
 const OVERSHOOT: i64 = 1_000;
 
 /// An imported version of a barclamp.
@@ -45,6 +45,13 @@ pub enum ImportOutcome {
     OtherContent(Hash),
     /// There are [`MAX_BARCLAMPS`] already.
     Full,
+}
+
+/// Lets one import through at a time, until its transaction ends: two that look at the same catalog would each be linked as if the other was
+/// not there. It is the first thing that an import takes, and it takes neither CLAIM nor APPLY.
+pub async fn lock_imports(on: &mut PgConnection) -> Result<(), StoreError> {
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::IMPORT_LOCK).execute(on).await?;
+    Ok(())
 }
 
 /// Adds a version of a barclamp and its jigs. Its objects are there already: those of an import are put once, for all its barclamps

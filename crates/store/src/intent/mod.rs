@@ -34,7 +34,8 @@ pub use head::{
     DeploymentRow, Head, deployment_rows, head, lock_for_commit, removed_deployment, set_hold, set_priority,
 };
 pub use imports::{
-    BarclampRow, ImportOutcome, ImportRow, MAX_BARCLAMPS, barclamps, import_barclamp, import_reports, jigs, keep_import,
+    BarclampRow, ImportOutcome, ImportRow, MAX_BARCLAMPS, barclamps, import_barclamp, import_reports, jigs,
+    keep_import, lock_imports,
 };
 pub use left_out::{LeftOutRow, MAX_LEFT_OUT, insert_left_out, left_out};
 pub use listing::{
@@ -54,9 +55,9 @@ pub use proposals::{
 pub use record::append_live;
 pub use replans::{ReplanRow, insert_replan, replan_to, replans, stale_submissions};
 pub use submissions::{
-    JudgeRow, NewSubmission, PersonRow, SubmissionRow, VerdictRow, able, authors, base, documents, insert_submission,
-    insert_verdict, judges, people, reviewers, reviewers_of, submission, submission_of, touched, touched_each,
-    verdicts,
+    JudgeRow, NewSubmission, PersonRow, REFUSED_AGAIN, SubmissionRow, VerdictRow, able, append_refusal, authors, base,
+    documents, insert_submission, insert_verdict, judges, people, reviewers, reviewers_of, submission, submission_of,
+    touched, touched_each, verdicts,
 };
 
 pub use verify::{Discrepancy, discrepancies};

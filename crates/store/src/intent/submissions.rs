@@ -1,18 +1,23 @@
 //! Submissions and verdicts. Both are only ever added; guards in the database refuse the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use engine::Hash;
 use engine::blueprint::DocumentChange;
 use engine::gate::{Risk, VerdictKind};
 use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, ProposalId, SubmissionId, TargetNo};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::hash;
 use crate::StoreError;
+use crate::people::with_token;
+
+/// For how long the same refusal of the same person is not written down again.
+pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A submission to be made.
 #[derive(Debug, Clone)]
@@ -447,5 +452,33 @@ pub async fn insert_verdict(
         .bind(reason)
         .execute(on)
         .await?;
+    Ok(())
+}
+
+/// Writes down that somebody was refused what they asked of a submission, unless there is no such submission, or the same was written
+/// down of them within [`REFUSED_AGAIN`]. The audit is kept for ever, and whoever may do nothing at all is refused as often as they like.
+///
+/// The rows say it, so it holds for all servers together; of what several connections ask at the same instant, each may be written down.
+/// The index `audit_at` serves it: what is looked through was audited within that time.
+pub async fn append_refusal(
+    on: &mut PgConnection,
+    actor: PersonId,
+    action: &str,
+    id: SubmissionId,
+    code: &str,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO audit (actor, action, subject, detail) \
+         SELECT $1, $2, s.id::text, $4 FROM submission s WHERE s.id = $3 AND NOT EXISTS ( \
+           SELECT FROM audit a WHERE a.at > now() - make_interval(secs => $5) \
+             AND a.actor = $1 AND a.action = $2 AND a.subject = s.id::text AND a.detail = $4)",
+    )
+    .bind(actor.0)
+    .bind(action)
+    .bind(id.0)
+    .bind(with_token(json!({"refused": code})))
+    .bind(REFUSED_AGAIN.as_secs_f64())
+    .execute(on)
+    .await?;
     Ok(())
 }

@@ -62,7 +62,7 @@ pub struct AuditRow {
 /// Entries, newest first or oldest first; at most so many.
 ///
 /// Newest is what was written last, by its id. Within a window of time it is by the moment, which an index finds: a clock that was set back
-/// makes both differ, and no bound on ids would hold then.
+/// makes both differ, and no bound on ids would hold then. So within a window nothing is behind an entry that there is not ([`is_entry`]).
 pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) -> Result<Vec<AuditRow>, StoreError> {
     let mut query: QueryBuilder<Postgres> = QueryBuilder::new(
         "SELECT a.id, a.at, a.actor, p.name, a.action, a.subject, a.detail, s.seq FROM audit a \
@@ -87,13 +87,22 @@ pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) ->
     }
     let (sign, way) = if filter.rising { (">", "ASC") } else { ("<", "DESC") };
     let in_window = filter.since.is_some() || filter.until.is_some();
-    if let Some(behind) = filter.behind {
-        let (key, place) = if in_window { ("(a.at, a.id)", "(SELECT b.at, b.id") } else { ("a.id", "(SELECT b.id") };
-        query.push(format!(" AND {key} {sign} {place} FROM audit b WHERE b.id = ")).push_bind(behind).push(")");
+    match filter.behind {
+        Some(behind) if in_window => {
+            let place = format!(" AND (a.at, a.id) {sign} (SELECT b.at, b.id FROM audit b WHERE b.id = ");
+            query.push(place).push_bind(behind).push(")");
+        }
+        Some(behind) => drop(query.push(format!(" AND a.id {sign} ")).push_bind(behind)),
+        None => {}
     }
     let order = if in_window { format!("a.at {way}, a.id {way}") } else { format!("a.id {way}") };
     query.push(format!(" ORDER BY {order} LIMIT ")).push_bind(most);
     Ok(query.build_query_as().fetch_all(on).await?)
+}
+
+/// Whether there is an entry of this number.
+pub async fn is_entry(on: &mut PgConnection, id: i64) -> Result<bool, StoreError> {
+    Ok(sqlx::query_scalar("SELECT EXISTS (SELECT FROM audit WHERE id = $1)").bind(id).fetch_one(on).await?)
 }
 
 /// Links of the chain behind a place, in order; at most so many.

@@ -115,22 +115,44 @@ pub struct LookRow {
     pub by: String,
 }
 
-/// What came of the last looks at a node, newest first, before a moment.
+/// Which looks at a node are wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LookFilter<'f> {
+    /// That were let in, or that were not.
+    pub reached: Option<bool>,
+    /// With this in an address or in what was said, in any case.
+    pub text: Option<&'f str>,
+    /// Oldest first.
+    pub rising: bool,
+    /// Behind this moment, in that order.
+    pub behind: Option<OffsetDateTime>,
+}
+
+/// What came of the last looks at a node, newest first or oldest first. The key of the table (node, moment) finds them in both orders,
+/// and few are kept of a node, so what they are asked for is looked up in each.
 pub async fn looks(
     on: &mut PgConnection,
     node: NodeId,
-    before: Option<OffsetDateTime>,
+    filter: LookFilter<'_>,
     limit: i64,
 ) -> Result<Vec<LookRow>, StoreError> {
-    Ok(sqlx::query_as(
+    let (sign, way) = if filter.rising { (">", "ASC") } else { ("<", "DESC") };
+    let query = format!(
         "SELECT at, reached, address, said, tried, took_ms, by FROM node_look \
-         WHERE node_id = $1 AND at < coalesce($2, 'infinity') ORDER BY at DESC LIMIT $3",
-    )
-    .bind(node.0)
-    .bind(before)
-    .bind(limit)
-    .fetch_all(on)
-    .await?)
+         WHERE node_id = $1 AND ($2::timestamptz IS NULL OR at {sign} $2) AND ($3::boolean IS NULL OR reached = $3) \
+           AND ($4::text IS NULL OR position(lower($4) IN lower(address)) > 0 OR position(lower($4) IN lower(said)) > 0 \
+             OR EXISTS (SELECT FROM jsonb_array_elements(tried) AS t (one) \
+               WHERE position(lower($4) IN lower(t.one ->> 'address')) > 0 OR position(lower($4) IN lower(t.one ->> 'said')) > 0)) \
+         ORDER BY at {way} LIMIT $5"
+    );
+    Ok(sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(node.0)
+        .bind(filter.behind)
+        .bind(filter.reached)
+        .bind(filter.text)
+        .bind(limit)
+        .fetch_all(on)
+        .await?)
 }
 
 /// Most noderoles of a node that are told of at once.

@@ -17,10 +17,10 @@ mod workers;
 
 pub use admins::admins;
 pub use admission::{admission_view, admission_view_of};
-pub use audit::{AuditActor, AuditFilter, AuditRow, audit, last_seal, seal_at, sealed, unsealed};
+pub use audit::{AuditActor, AuditFilter, AuditRow, audit, is_entry, last_seal, seal_at, sealed, unsealed};
 pub use first_steps::{DEMO_CHANGE, FirstStepsRow, first_steps};
 pub use machines::{
-    CarriedRow, FactRow, LookRow, MAX_CARRIED, MachineRow, ReportRow, facts, looks, machine, machine_named,
+    CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, MachineRow, ReportRow, facts, looks, machine, machine_named,
     noderoles_on, reports,
 };
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
@@ -33,7 +33,7 @@ pub use steps::{
     states_of, step_names, steps_by_noderole, steps_of, unreached,
 };
 pub use targets::{TargetRow, is_root, root_of, target, targets};
-pub use values::{ResultRow, SetRow, Setting, StepOf, results_of, run_given, sets, steps_of_values};
+pub use values::{ResultFilter, ResultRow, SetRow, Setting, StepOf, results_of, run_given, sets, steps_of_values};
 pub use waiting::{
     AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, Whose, above, in_the_way,
     step_places, waiting,

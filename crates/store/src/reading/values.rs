@@ -126,12 +126,26 @@ pub struct ResultRow {
     pub result_bytes: i32,
 }
 
-/// The results that are kept for a node, newest first, before a run, each cut at so many characters; and how many are kept in all. None:
-/// there is no such node.
+/// Which results of a node are wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ResultFilter<'f> {
+    /// Of runs that ended like this.
+    pub outcome: Option<&'f str>,
+    /// Of this role.
+    pub role: Option<&'f str>,
+    /// Oldest first.
+    pub rising: bool,
+    /// Behind this run, in that order.
+    pub behind: Option<RunId>,
+}
+
+/// The results that are kept for a node, newest first or oldest first, each cut at so many characters; and how many are kept in all.
+/// None: there is no such node. The index `run_results` has what is kept, by node and run, and little enough is kept of a node
+/// ([`engine::data::kept`]) to look through all of it for what is asked for.
 pub async fn results_of(
     on: &mut PgConnection,
     node: NodeId,
-    before: Option<RunId>,
+    filter: ResultFilter<'_>,
     limit: i64,
     characters: i32,
 ) -> Result<Option<(Vec<ResultRow>, usize)>, StoreError> {
@@ -143,18 +157,23 @@ pub async fn results_of(
     .fetch_optional(&mut *on)
     .await?;
     let Some(all) = all else { return Ok(None) };
-    let rows = sqlx::query_as(
+    let (sign, way) = if filter.rising { (">", "ASC") } else { ("<", "DESC") };
+    let query = format!(
         "SELECT r.id, s.noderole_id, nr.role, nr.instance, s.action, r.outcome, r.generation, r.ended_at, \
          left(r.result::text, $4) AS begins, r.result_bytes \
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id \
          WHERE r.node_id = $1 AND r.result IS NOT NULL AND r.result_bytes > 0 AND r.ended_at IS NOT NULL \
-           AND ($2::bigint IS NULL OR r.id < $2) ORDER BY r.id DESC LIMIT $3",
-    )
-    .bind(node.0)
-    .bind(before.map(|run| run.0))
-    .bind(limit)
-    .bind(characters)
-    .fetch_all(on)
-    .await?;
+           AND ($2::bigint IS NULL OR r.id {sign} $2) AND ($5::text IS NULL OR r.outcome = $5) \
+           AND ($6::text IS NULL OR nr.role = $6) ORDER BY r.id {way} LIMIT $3"
+    );
+    let rows = sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(node.0)
+        .bind(filter.behind.map(|run| run.0))
+        .bind(limit)
+        .bind(characters)
+        .bind(filter.outcome)
+        .bind(filter.role)
+        .fetch_all(on)
+        .await?;
     Ok(Some((rows, usize::try_from(all).unwrap_or(0))))
 }

@@ -1,4 +1,7 @@
 //! The advisory locks that everybody takes first, in this order.
+//!
+//! Imports have one of their own, which stands outside of it ([`crate::intent::lock_imports`]): whoever has that takes neither of these, and
+//! whoever has one of these does not import.
 
 use sqlx::PgConnection;
 
