@@ -442,11 +442,33 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
 #[component]
 fn PasteDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddNodes>::new();
-    let refused = Refused::of(add);
-    let text = RwSignal::new(refused.typed_or("text", ""));
-    when_done(add, move |_| {
-        text.set(String::new());
-        added.run(());
+    when_done(add, move |_| added.run(()));
+    let fields = anew(add, |refused| {
+        view! {
+            <div class="field">
+                <label for="nodes-text">"Nodes, one a line"</label>
+                <textarea
+                    class="area code"
+                    id="nodes-text"
+                    name="text"
+                    required
+                    autocomplete="off"
+                    spellcheck="false"
+                    placeholder="web-7.rack1.example.com root=/srv/nodes/web-7"
+                    aria-describedby="nodes-text-hint"
+                >
+                    {in_area(refused.typed_or("text", ""))}
+                </textarea>
+                <span class="hint" id="nodes-text-hint">
+                    "A line is a name, then fields such as " <code>"root=/srv/nodes/web-7"</code> " or "
+                    <code>"ssh=10.0.3.7 key=deploy/ssh host_key=\"ssh-ed25519 AAAA…\""</code>
+                    ". They mean what they do for one node; double quotes go around what has blanks, and blank lines and what begins with # are left out. All are added, or none; at most "
+                    {limits::INVENTORY} " at once."
+                </span>
+                <span class="hint">"Fields: " {INVENTORY_FIELDS.join(", ")} "."</span>
+            </div>
+        }
+        .into_any()
     });
     let result = move || {
         let told = match add.value().get()?.ok()? {
@@ -458,33 +480,10 @@ fn PasteDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
         )
     };
     view! {
-        <Dialog id="add-nodes" title="Paste many nodes".to_owned() handle=handle wide=true refused=refused.is_here()>
+        <Dialog id="add-nodes" title="Paste many nodes".to_owned() handle=handle wide=true refused=Refused::of(add).is_here()>
             <ActionForm action=add attr:class="form">
                 <div class="body">
-                    <div class="field">
-                        <label for="nodes-text">"Nodes, one a line"</label>
-                        <textarea
-                            class="area code"
-                            id="nodes-text"
-                            name="text"
-                            required
-                            autocomplete="off"
-                            spellcheck="false"
-                            placeholder="web-7.rack1.example.com root=/srv/nodes/web-7"
-                            aria-describedby="nodes-text-hint"
-                            prop:value=move || text.get()
-                            on:input=move |event| text.set(event_target_value(&event))
-                        >
-                            {in_area(text.get_untracked())}
-                        </textarea>
-                        <span class="hint" id="nodes-text-hint">
-                            "A line is a name, then fields such as " <code>"root=/srv/nodes/web-7"</code> " or "
-                            <code>"ssh=10.0.3.7 key=deploy/ssh host_key=\"ssh-ed25519 AAAA…\""</code>
-                            ". They mean what they do for one node; double quotes go around what has blanks, and blank lines and what begins with # are left out. All are added, or none; at most "
-                            {limits::INVENTORY} " at once."
-                        </span>
-                        <span class="hint">"Fields: " {INVENTORY_FIELDS.join(", ")} "."</span>
-                    </div>
+                    {fields}
                     {result}
                     <ProblemNotice problem=problem_of(add)/>
                     <Same of=move |typed: Typed| vec![api::calls::add_nodes(&typed.or("text", "NAME.EXAMPLE.COM root=/FOLDER"))]/>
