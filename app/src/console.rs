@@ -14,7 +14,7 @@ use api::console::{
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{AddedNodes, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
+use api::nodes::{AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
@@ -162,6 +162,8 @@ pub trait Console: Send + Sync {
     async fn node_looks(&self, name: &str, wanted: LooksWanted) -> Result<LookPage, Problem>;
     /// A page of what attempts returned that is kept for a node, by its name or id.
     async fn node_results(&self, name: &str, wanted: ResultsWanted) -> Result<ResultLines, Problem>;
+    /// A page of what a node carries, by its name or id.
+    async fn node_noderoles(&self, name: &str, wanted: CarriedWanted) -> Result<CarriedPage, Problem>;
     /// Changes what people say of a node, made on a version of it; hands back the new one.
     async fn change_node(&self, node: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem>;
     /// Says that steps may start on a node, or that none may.

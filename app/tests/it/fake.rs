@@ -13,8 +13,8 @@ use api::catalog::{
 use api::console::*;
 use api::listing::{BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::{
-    AddedNodes, Carried, FactsOf, Life, LookPage, LookView, LooksWanted, MintedToken, NodeChange, NodeToken, NodeView,
-    ReportView, SshView, TriedAddress, Way,
+    AddedNodes, Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted, MintedToken,
+    NodeChange, NodeToken, NodeView, ReportView, SshView, TriedAddress, Way,
 };
 use api::overview::PolicyView;
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
@@ -1558,6 +1558,15 @@ impl Console for Fake {
             let next = lines.next().and(results.last().map(|line| Cursor::from(line.run.to_string())));
             ResultLines { results, all, next }
         })
+    }
+    async fn node_noderoles(&self, name: &str, wanted: CarriedWanted) -> Result<CarriedPage, Problem> {
+        let found = self.node(name).await?;
+        let fits = |carried: &Carried| {
+            wanted.after.is_none()
+                && wanted.state.is_none_or(|state| carried.state == state)
+                && (wanted.role.is_empty() || carried.role.as_str() == wanted.role)
+        };
+        Ok(CarriedPage { noderoles: found.noderoles.into_iter().filter(fits).collect(), next: None })
     }
     async fn change_node(&self, _: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem> {
         self.told(format!("change node {version} {}", serde_json::to_string(&change).expect("JSON")));

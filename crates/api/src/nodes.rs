@@ -45,7 +45,7 @@ pub struct NodeView {
     pub looks: Vec<LookView>,
     /// What it carries, in the order in which that runs.
     pub noderoles: Vec<Carried>,
-    /// Whether it carries more than that.
+    /// Whether it carries more than that: a list of its own has all of them.
     pub more_noderoles: bool,
     /// Its last runs, newest first.
     pub runs: Vec<RunSummary>,
@@ -201,6 +201,42 @@ pub struct LookPage {
     /// The looks.
     pub looks: Vec<LookView>,
     /// Give this as `before` to get the next page; the last 50 are kept.
+    pub next: Option<Cursor>,
+}
+
+sort! {
+    /// What the noderoles of a machine are sorted by.
+    CarriedSort, Order::rising(Self::Rank), {
+        /// As they run there: by rank, and then by what tells their steps apart.
+        Rank "order" [Number, Text],
+    }
+}
+
+/// Which noderoles of a machine a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct CarriedWanted {
+    /// In this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<StepState>,
+    /// Of this role; empty: of any.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub role: String,
+    /// In this order.
+    pub sort: Order<CarriedSort>,
+    /// Where the page before said that the next one begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Cursor>,
+}
+
+/// A page of the noderoles of a machine, in the order in which they run or as asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CarriedPage {
+    /// The noderoles.
+    pub noderoles: Vec<Carried>,
+    /// Give this as `after` to get the next page.
     pub next: Option<Cursor>,
 }
 

@@ -84,6 +84,19 @@ pub(crate) enum Node {
         #[command(flatten)]
         much: Much,
     },
+    /// What it carries, in the order in which that runs
+    Noderoles {
+        /// The node: its whole name, the first label of it where only one has that, or its id
+        node: String,
+        /// In this state
+        #[arg(long, value_parser = ["blocked", "todo", "transition", "active", "error"])]
+        state: Option<String>,
+        /// Of this role
+        #[arg(long, value_name = "NAME")]
+        role: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
     /// Results that are kept for it, newest first
     Results {
         /// The node: its whole name, the first label of it where only one has that, or its id
@@ -298,6 +311,10 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         Node::Looks { node, reached, text, much } => {
             let query = Query::default().with("reached", reached).with("text", text);
             client.list(&lists::looks(&names::node(server, node)?.fqdn), &query, much)
+        }
+        Node::Noderoles { node, state, role, much } => {
+            let query = Query::default().with("state", state).with("role", role);
+            client.list(&lists::noderoles(&names::node(server, node)?.fqdn), &query, much)
         }
         Node::Results { node, outcome, role, much } => {
             let query = Query::default().with("outcome", outcome).with("role", role);

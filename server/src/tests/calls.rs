@@ -27,6 +27,7 @@ const READING: &[Row] = &[
     ("run_values", Takes::Look, r#"{"id":$run,"wanted":{}}"#),
     ("node", Takes::Look, r#"{"name":"$node"}"#),
     ("node_looks", Takes::Look, r#"{"name":"$node","wanted":{}}"#),
+    ("node_noderoles", Takes::Look, r#"{"name":"$node","wanted":{}}"#),
     ("node_results", Takes::Look, r#"{"name":"$node","wanted":{}}"#),
     ("nodes", Takes::Look, r#"{"wanted":{}}"#),
     ("runs", Takes::Look, r#"{"wanted":{}}"#),

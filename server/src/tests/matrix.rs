@@ -167,6 +167,7 @@ fn table() -> Vec<Row> {
         ),
         post("/api/v1/deployments/{name}/restore", Operate, &["deployment"], json!({"target": 1, "partial": true})),
         post("/api/v1/nodes/{id}/proposals", Operate, &["node"], json!({})),
+        get("/api/v1/nodes/{id}/noderoles", Look, &["node"]),
         get("/api/v1/nodes/{id}/results", Look, &["node"]),
         get("/api/v1/nodes/{id}/looks", Look, &["node"]),
         get("/api/v1/nodes/{id}", Look, &["node"]),

@@ -312,6 +312,7 @@ fn limits_are_documented_as_they_are() {
             thousands(store::intent::MAX_EDITS),
             thousands(control::MAX_SINGLES)
         ),
+        format!("| noderoles that a node's own page has | {},", store::reading::MAX_CARRIED),
         format!("| a page of a list | {} rows", api::console::PAGE_SIZE),
         format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),
         format!("| a title; a verdict's reason, a comment | {}; 10,000 characters |", api::limits::TITLE),

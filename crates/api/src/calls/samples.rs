@@ -136,7 +136,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
     ];
     for which in List::ALL {
         let asking = |asked: &dyn Fn(&str) -> Option<String>| match which {
-            List::Looks | List::Results => list_of(which, &n1, asked),
+            List::Looks | List::Results | List::Noderoles => list_of(which, &n1, asked),
             _ => list(which, asked),
         };
         all.push(asking(&|_| None));
@@ -159,6 +159,7 @@ fn sample_of(list: List, word: &str) -> &'static str {
         (_, "phase") => "confirmed",
         (List::Deployments, "state") => "held",
         (List::Nodes, "state") => "dead",
+        (List::Noderoles, "state") => "error",
         (List::Runs, "state") | (List::Results, "outcome") => "failed",
         _ => "a'b c",
     }
