@@ -79,6 +79,52 @@ test('a form that names half a way is refused with what is missing, and keeps wh
   page.problems.length = 0;
 });
 
+test('many nodes are pasted, all or none, and each wrong line is named', { timeout: 60_000 }, async () => {
+  await visit(page, '/nodes');
+  await page.getByRole('button', { name: 'Paste many' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Paste many nodes' });
+  const lines = dialog.getByLabel('Nodes, one a line');
+  const all = dialog.getByRole('button', { name: 'Add all' });
+  const wrong = '# rack 8\np1.rack8.example.com root=/srv/rack8/p1\np2 root=/srv/rack8/p2\np3.rack8.example.com rot=/srv/rack8/p3';
+  await lines.fill(wrong);
+  await all.click();
+  const alert = dialog.getByRole('alert');
+  await alert.filter({ hasText: '2 lines of 3 can\'t be taken' }).waitFor();
+  assert.deepEqual((await alert.getByRole('listitem').allInnerTexts()).map((said) => said.split(':')[0]), ['line 3', 'line 4']);
+  assert.equal(await lines.inputValue(), wrong);
+  await assertAccessible(page);
+  await eachLook(page, () => assertFits(page));
+  await screenshot(page, 'nodes-paste');
+  await lines.fill('p1.rack8.example.com root=/srv/rack8/p1\np2.rack8.example.com root=/srv/rack8/p2');
+  await all.click();
+  await dialog.getByRole('status').filter({ hasText: '2 nodes added' }).waitFor();
+  assert.equal(await lines.inputValue(), '');
+  await dialog.getByRole('button', { name: 'Close' }).click();
+  for (const name of ['p1', 'p2']) await line(`${name}.rack8.example.com`).waitFor();
+  assertQuiet(page, /400/);
+  page.problems.length = 0;
+});
+
+test('without scripts a pasted text that is refused comes back with each wrong line', { timeout: 60_000 }, async () => {
+  const plain = await openPage(browser, { ...gantry, scripts: false });
+  await plain.context().addCookies(await page.context().cookies());
+  await plain.goto('/nodes');
+  await plain.getByRole('button', { name: 'Paste many' }).click();
+  const dialog = plain.getByRole('dialog', { name: 'Paste many nodes' });
+  const lines = dialog.getByLabel('Nodes, one a line');
+  const taken = 'p4.rack8.example.com root=/srv/rack8/p4\np1.rack8.example.com root=/srv/rack8/other';
+  await lines.fill(taken);
+  await dialog.getByRole('button', { name: 'Add all' }).click();
+  await plain.waitForURL(/__err=/);
+  await dialog.getByRole('alert').filter({ hasText: 'line 2: A node p1.rack8.example.com is there already' }).waitFor();
+  assert.equal(await lines.inputValue(), taken);
+  await lines.fill('p4.rack8.example.com root=/srv/rack8/p4');
+  await dialog.getByRole('button', { name: 'Add all' }).click();
+  await plain.locator('tr').filter({ hasText: 'p4.rack8.example.com' }).waitFor();
+  assert.ok(!plain.url().includes('__err='));
+  await plain.context().close();
+});
+
 test('what is not reached says why, what is reached is alive', { timeout: 120_000 }, async () => {
   testbed = await bed(2);
   assert.deepEqual(testbed.known.map(([name]) => name), ['n1.testbed.gantry.internal', 'n2.testbed.gantry.internal']);

@@ -33,6 +33,7 @@ before(async () => {
     ['nodes', '/nodes', 'Nodes'],
     ['node', '/nodes/n1.demo.gantry.internal', null],
     ['node-looks', '/nodes/n1.demo.gantry.internal/looks', null],
+    ['node-noderoles', '/nodes/n1.demo.gantry.internal/noderoles', null],
     ['node-results', '/nodes/n1.demo.gantry.internal/results', null],
     ['waiting', '/waiting', 'Why not yet'],
     ['waiting-empty', '/waiting?deployment=edge', 'Why not yet'],

@@ -23,7 +23,7 @@ use api::console::{
 #[cfg(feature = "ssr")]
 use api::console::{NodeWish, SshWish};
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{LookPage, LooksWanted, MintedToken, NodeView};
+use api::nodes::{CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeView};
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
 use api::overview::PolicyView;
@@ -451,6 +451,12 @@ pub async fn add_node(
     answer(console()?.add_node(wish).await)
 }
 
+/// Adds the nodes of a text, a node a line, all or none; hands back how many.
+#[server(name = AddNodes, prefix = "/call", endpoint = "add-nodes", output = AsJson)]
+pub async fn add_nodes(#[server(default)] text: String) -> Answer<usize> {
+    Ok(answer(console()?.add_nodes(&text).await)?.nodes.len())
+}
+
 /// A node.
 #[server(name = ReadNode, prefix = "/call", endpoint = "node", input = AsJson, output = AsJson)]
 pub async fn node(name: String) -> Answer<NodeView> {
@@ -467,6 +473,12 @@ pub async fn node_looks(name: String, wanted: LooksWanted) -> Answer<LookPage> {
 #[server(name = ReadNodeResults, prefix = "/call", endpoint = "node_results", input = AsJson, output = AsJson)]
 pub async fn node_results(name: String, wanted: ResultsWanted) -> Answer<ResultLines> {
     answer(console()?.node_results(&name, wanted).await)
+}
+
+/// A page of what a node carries.
+#[server(name = ReadNodeNoderoles, prefix = "/call", endpoint = "node_noderoles", input = AsJson, output = AsJson)]
+pub async fn node_noderoles(name: String, wanted: CarriedWanted) -> Answer<CarriedPage> {
+    answer(console()?.node_noderoles(&name, wanted).await)
 }
 
 /// Changes what people say of a node. What the form does not have of its hints and its way stays as it is.

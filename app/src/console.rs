@@ -14,7 +14,7 @@ use api::console::{
     ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
+use api::nodes::{AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
@@ -154,12 +154,16 @@ pub trait Console: Send + Sync {
     async fn cancel(&self, run: RunId) -> Result<(), Problem>;
     /// Adds a node whose root is a folder on the worker's machine.
     async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem>;
+    /// Adds the nodes of a text, a node a line: all or none.
+    async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem>;
     /// Everything about a node, by its name or id.
     async fn node(&self, name: &str) -> Result<NodeView, Problem>;
     /// A page of what came of the last looks at a node, by its name or id.
     async fn node_looks(&self, name: &str, wanted: LooksWanted) -> Result<LookPage, Problem>;
     /// A page of what attempts returned that is kept for a node, by its name or id.
     async fn node_results(&self, name: &str, wanted: ResultsWanted) -> Result<ResultLines, Problem>;
+    /// A page of what a node carries, by its name or id.
+    async fn node_noderoles(&self, name: &str, wanted: CarriedWanted) -> Result<CarriedPage, Problem>;
     /// Changes what people say of a node, made on a version of it; hands back the new one.
     async fn change_node(&self, node: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem>;
     /// Says that steps may start on a node, or that none may.

@@ -112,6 +112,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/nodes") view=part::nodes() ssr=SsrMode::Async/>
                     <Route path=path!("/nodes/:name") view=part::node() ssr=SsrMode::Async/>
                     <Route path=path!("/nodes/:name/looks") view=part::node_looks() ssr=SsrMode::Async/>
+                    <Route path=path!("/nodes/:name/noderoles") view=part::node_noderoles() ssr=SsrMode::Async/>
                     <Route path=path!("/nodes/:name/results") view=part::node_results() ssr=SsrMode::Async/>
                     <Route path=path!("/settings") view=part::account() ssr=SsrMode::Async/>
                     <Route path=path!("/settings/account") view=part::account() ssr=SsrMode::Async/>

@@ -194,6 +194,11 @@ pub fn node_looks(name: &str) -> String {
     format!("{}/looks", node(name))
 }
 
+/// What a node carries.
+pub fn node_noderoles(name: &str) -> String {
+    format!("{}/noderoles", node(name))
+}
+
 /// What attempts returned on a node.
 pub fn node_results(name: &str) -> String {
     format!("{}/results", node(name))

@@ -15,7 +15,7 @@ use api::console::{
     PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
+use api::nodes::{AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
@@ -305,6 +305,10 @@ impl Console for Bound {
         asked!(self.add_node(wish))
     }
 
+    async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem> {
+        asked!(self.add_nodes(text))
+    }
+
     async fn node(&self, name: &str) -> Result<NodeView, Problem> {
         asked!(self.node(name))
     }
@@ -315,6 +319,10 @@ impl Console for Bound {
 
     async fn node_results(&self, name: &str, wanted: ResultsWanted) -> Result<ResultLines, Problem> {
         asked!(self.node_results(name, &wanted))
+    }
+
+    async fn node_noderoles(&self, name: &str, wanted: CarriedWanted) -> Result<CarriedPage, Problem> {
+        asked!(self.node_noderoles(name, &wanted))
     }
 
     async fn change_node(&self, node: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem> {

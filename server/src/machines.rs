@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use api::Problem;
-use api::nodes::{LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
+use api::nodes::{CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
 use control::{Itself, Seen};
 use engine::ids::NodeId;
 
@@ -38,6 +38,11 @@ pub(crate) fn operations(all: Operations) -> Operations {
             op("takeOutNode", "Take out the record of a node that no target speaks of").on_version(),
         )
         .get("/nodes/{id}/looks", looks, op("listLooks", "What workers saw of a node, newest first or as asked"))
+        .get(
+            "/nodes/{id}/noderoles",
+            noderoles,
+            op("listNodeNoderoles", "What a node carries, in the order in which it runs or as asked"),
+        )
         .put(
             "/nodes/{id}/availability",
             availability,
@@ -139,6 +144,15 @@ async fn looks(
     Asked(wanted): Asked<LooksWanted>,
 ) -> Answer<LookPage> {
     Ok(Json(state.control.node_looks(&actor, &name, &wanted).await?))
+}
+
+async fn noderoles(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Asked(wanted): Asked<CarriedWanted>,
+) -> Answer<CarriedPage> {
+    Ok(Json(state.control.node_noderoles(&actor, &name, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

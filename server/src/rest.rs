@@ -24,6 +24,7 @@ use api::console::{
     Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
+use api::nodes::AddedNodes;
 use api::overview::DeploymentWay;
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
@@ -54,6 +55,10 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     people_rest::operations(overseeing::operations(machines::operations(graphs::operations(about_runs(all)))))
         .get("/nodes", nodes, op("listNodes", "Nodes, by name or as asked, 50 a page"))
         .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
+        .post("/nodes/many", add_nodes, op("addNodes", "Add nodes to the inventory, all or none").about(
+            "`text` has a node a line: its name, then fields, as in `web-7.rack1.example.com root=/srv/nodes/web-7`. docs/nodes.md has all of \
+             them. `errors` of a refusal names the lines that are wrong.",
+        ))
         .get("/waiting", waiting, op("listWaiting", "What waits, and who or what frees it").about(
             "Within each reason those that wait longest come first; with `sort=-since` those that began to wait last. The order holds for all \
              that waits. 10,000 steps of each state are looked at for one answer, from the end at which the order begins: `more` says that \
@@ -877,6 +882,21 @@ struct Added {
 async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NodeWish>) -> Made<Added> {
     let node = state.control.add_node(&actor, new).await?;
     Ok((StatusCode::CREATED, Json(Added { node })))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Inventory {
+    /// A node a line.
+    text: String,
+}
+
+async fn add_nodes(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(inventory): Given<Inventory>,
+) -> Made<AddedNodes> {
+    Ok((StatusCode::CREATED, Json(state.control.add_nodes(&actor, &inventory.text).await?)))
 }
 
 async fn waiting(

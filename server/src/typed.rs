@@ -19,8 +19,9 @@ use crate::refusal::Refusal;
 pub(crate) const MOST: usize = 4096;
 
 /// Fields that come back, by the path of what takes them.
-const KEPT: [(&str, &[&str]); 12] = [
+const KEPT: [(&str, &[&str]); 13] = [
     ("/call/add-node", &["fqdn", "mac", "serial", "root", "address", "port", "user", "key", "host_key"]),
+    ("/call/add-nodes", &["text"]),
     ("/call/add-person", &["name", "viewer", "operator", "reviewer", "admin", "inside"]),
     ("/call/make-token", &["name", "viewer", "operator", "admin", "deployment", "days"]),
     ("/call/mint-node-token", &["name", "days"]),

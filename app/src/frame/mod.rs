@@ -319,6 +319,7 @@ fn name_in(before: &[&str], here: &str) -> String {
         (["settings"], "policy") => "Policy",
         (["noderoles" | "runs", _], "data") => "Data",
         (["nodes", _], "looks") => "Looks",
+        (["nodes", _], "noderoles") => "Noderoles",
         (["nodes", _], "results") => "Results",
         (["noderoles" | "workers"] | ["settings", "people"], id) => return id.chars().take(8).collect(),
         _ => return here.to_owned(),

@@ -2,6 +2,7 @@
 
 mod kept;
 pub mod looks;
+pub mod noderoles;
 pub mod results;
 
 use api::console::RunSummary;
@@ -602,6 +603,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let list = Memo::new(move |_| node.read().noderoles.clone());
     let more = move || node.read().more_noderoles.then(|| in_graph(&node.read()));
+    let all = node.with_untracked(|node| places::node_noderoles(&node.fqdn));
     let count = move || format!("{}{}", list.read().len(), if node.read().more_noderoles { " of more" } else { "" });
     let line = |carried: Carried| {
         let title = carried.error.clone();
@@ -617,7 +619,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     };
     view! {
         <section class="card" aria-label="Noderoles">
-            <header><h2>"Carries"</h2> <span class="muted">{count}</span></header>
+            <header><h2>"Carries"</h2> <span class="muted grow">{count}</span> <a href=all>"All"</a></header>
             <div>
                 {move || list.read().is_empty().then(|| view! { <p class="inside muted">"Nothing: no role is bound to it."</p> })}
                 <ul class="link-list">{move || list.get().into_iter().map(line).collect_view()}</ul>

@@ -1,15 +1,17 @@
-//! All nodes, and the way to add one.
+//! All nodes, and the ways to add one or many.
 
 use api::calls::{List, NewNode};
 use api::console::{NodePage, NodeSummary};
+use api::limits;
 use api::listing::{NodeSort, NodeState, NodesWanted};
 use api::live::Topic;
+use api::nodes::INVENTORY_FIELDS;
 use engine::ids::{DeploymentName, Fqdn, NodeId};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use crate::calls::{self, AddNode, ProposeMove, TakeOutNode};
+use crate::calls::{self, AddNode, AddNodes, ProposeMove, TakeOutNode};
 use crate::failure::Answer;
 use crate::pages::edits::Alone;
 use crate::parts::act::{problem_of, when_done};
@@ -17,6 +19,7 @@ use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{
     Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Refused, Same, Typed, anew, icon,
+    in_area,
 };
 use crate::places;
 use crate::reader::OPERATOR;
@@ -33,6 +36,7 @@ columns_of!(Part {
 #[derive(Clone, Copy)]
 struct AllNodes {
     add: DialogHandle,
+    paste: DialogHandle,
     move_to: About,
     take_out: About,
 }
@@ -119,10 +123,16 @@ impl ListPage for AllNodes {
     }
 
     fn below(self, with: With<Self>, again: Callback<()>) -> AnyView {
-        let Self { add, move_to, take_out } = self;
-        with.may
-            .then(|| view! { <MoveDialog move_to/> <TakeOutDialog take_out gone=again/> <AddNodeDialog handle=add added=again/> })
-            .into_any()
+        let Self { add, paste, move_to, take_out } = self;
+        let dialogs = || {
+            view! {
+                <MoveDialog move_to/>
+                <TakeOutDialog take_out gone=again/>
+                <AddNodeDialog handle=add added=again/>
+                <PasteDialog handle=paste added=again/>
+            }
+        };
+        with.may.then(dialogs).into_any()
     }
 }
 
@@ -130,30 +140,34 @@ impl ListPage for AllNodes {
 #[component]
 pub fn Nodes() -> impl IntoView {
     let about = || About { node: RwSignal::new(None), dialog: DialogHandle::new() };
-    let dialog = DialogHandle::new();
-    let list = ListOf::new(AllNodes { add: dialog, move_to: about(), take_out: about() });
+    let (add, paste) = (DialogHandle::new(), DialogHandle::new());
+    let list = ListOf::new(AllNodes { add, paste, move_to: about(), take_out: about() });
     view! {
         <Title text="Nodes"/>
         <div class="head">
             <h1>"Nodes"</h1>
-            <div class="buttons">{list.beside(move |may_change| view! { <Adding may_change dialog/> }.into_any())}</div>
+            <div class="buttons">{list.beside(move |may_change| view! { <Adding may_change add paste/> }.into_any())}</div>
         </div>
         {list.view()}
     }
     .into_any()
 }
 
-/// The way to add a node, or what it takes.
+/// The ways to add nodes, or what that takes.
 #[component]
-fn Adding(may_change: bool, dialog: DialogHandle) -> impl IntoView {
+fn Adding(may_change: bool, add: DialogHandle, paste: DialogHandle) -> impl IntoView {
     if !may_change {
         return view! { <small class="muted">"Changing nodes takes the permission " {OPERATOR} "; an admin can give it."</small> }
             .into_any();
     }
     view! {
-        <button class="button" type="button" commandfor="add-node" command="show-modal" on:click=dialog.on_click()>
+        <button class="button" type="button" commandfor="add-node" command="show-modal" on:click=add.on_click()>
             {icon(Icon::Plus)}
             "Add node"
+        </button>
+        <button class="button" type="button" commandfor="add-nodes" command="show-modal" on:click=paste.on_click()>
+            {icon(Icon::Plus)}
+            "Paste many"
         </button>
     }
     .into_any()
@@ -417,6 +431,65 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || (is_typed.get() && fault.read().is_some()) || add.pending().get()>"Add"</button>
+                </div>
+            </ActionForm>
+        </Dialog>
+    }
+    .into_any()
+}
+
+/// Adds the nodes of a text, a node a line: all or none.
+#[component]
+fn PasteDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
+    let add = ServerAction::<AddNodes>::new();
+    when_done(add, move |_| added.run(()));
+    let fields = anew(add, |refused| {
+        view! {
+            <div class="field">
+                <label for="nodes-text">"Nodes, one a line"</label>
+                <textarea
+                    class="area code"
+                    id="nodes-text"
+                    name="text"
+                    required
+                    autocomplete="off"
+                    spellcheck="false"
+                    placeholder="web-7.rack1.example.com root=/srv/nodes/web-7"
+                    aria-describedby="nodes-text-hint"
+                >
+                    {in_area(refused.typed_or("text", ""))}
+                </textarea>
+                <span class="hint" id="nodes-text-hint">
+                    "A line is a name, then fields such as " <code>"root=/srv/nodes/web-7"</code> " or "
+                    <code>"ssh=10.0.3.7 key=deploy/ssh host_key=\"ssh-ed25519 AAAA…\""</code>
+                    ". They mean what they do for one node; double quotes go around what has blanks, and blank lines and what begins with # are left out. All are added, or none; at most "
+                    {limits::INVENTORY} " at once."
+                </span>
+                <span class="hint">"Fields: " {INVENTORY_FIELDS.join(", ")} "."</span>
+            </div>
+        }
+        .into_any()
+    });
+    let result = move || {
+        let told = match add.value().get()?.ok()? {
+            1 => "1 node added".to_owned(),
+            count => format!("{count} nodes added"),
+        };
+        Some(
+            view! { <div class="notice" data-state="active" role="status">{icon(Icon::Check)} <div><b>{told}</b></div></div> },
+        )
+    };
+    view! {
+        <Dialog id="add-nodes" title="Paste many nodes".to_owned() handle=handle wide=true refused=Refused::of(add).is_here()>
+            <ActionForm action=add attr:class="form">
+                <div class="body">
+                    {fields}
+                    {result}
+                    <ProblemNotice problem=problem_of(add)/>
+                    <Same of=move |typed: Typed| vec![api::calls::add_nodes(&typed.or("text", "NAME.EXAMPLE.COM root=/FOLDER"))]/>
+                </div>
+                <div class="foot">
+                    <button class="button primary" type="submit" disabled=move || add.pending().get()>"Add all"</button>
                 </div>
             </ActionForm>
         </Dialog>

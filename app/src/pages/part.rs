@@ -96,6 +96,7 @@ parts! {
     imports: imports::Imports,
     node: node::NodePage,
     node_looks: node::looks::LooksPage,
+    node_noderoles: node::noderoles::NoderolesPage,
     node_proposal: node_proposal::NodeProposalPage,
     node_results: node::results::ResultsPage,
     noderole: noderole::NoderolePage,

@@ -129,13 +129,23 @@ async fn who_may_not_change_nodes_gets_no_way_to() {
         "Move…",
         "Take out…",
         "/call/add-node",
+        "Paste many",
         "/call/take-out-node",
         "/call/propose_on_node",
         ">Change<",
         "data-label=\"Change\"",
     ]);
     let operator = get(&Fake::new(|world| world.nodes[0].record = true), "/nodes").await;
-    operator.says(&["Add node", "Move…", "Take out…", "/call/add-node", "/call/take-out-node", ">Change<"]);
+    operator.says(&[
+        "Add node",
+        "Paste many",
+        "Move…",
+        "Take out…",
+        "\"/call/add-node\"",
+        "\"/call/add-nodes\"",
+        "/call/take-out-node",
+        ">Change<",
+    ]);
     operator.says_not(&["Changing nodes takes the permission"]);
 }
 
@@ -188,6 +198,25 @@ async fn a_form_that_was_refused_without_scripts_comes_back_open_and_filled_in()
         assert!(!dialog.split('>').next().is_some_and(|tag| tag.contains(" open")), "{path}");
         page.says_not(&["value=\"n9\""]);
     }
+}
+
+#[tokio::test]
+async fn a_text_of_which_lines_are_wrong_comes_back_with_each_of_them() {
+    let fake = Fake::new(|_| {});
+    let refused = post(&fake, "/call/add-nodes", "text=n1.a.example%0An2.a.example").await;
+    assert_eq!(fake.0.lock().expect("no test died here").told, ["add many \"n1.a.example\\nn2.a.example\""]);
+    let location = refused.location.expect("the way back");
+    let problem = location.split_once('?').expect("the problem").1;
+    let page = get(&fake, &format!("/nodes?typed.text=n1.a.example%0An2.a.example&{problem}")).await;
+    let dialog = page.body.split_once("<dialog id=\"add-nodes\"").expect("the dialog").1;
+    let (tag, rest) = dialog.split_once('>').expect("its end");
+    assert!(tag.contains(" open"), "{tag}");
+    let form = rest.split_once("</dialog>").expect("its end").0;
+    for said in ["line 1: ", "line 2: ", "A node n2.a.example is there already.", "n1.a.example\nn2.a.example"] {
+        assert!(form.contains(said), "{said} in {form}");
+    }
+    let other = page.body.split_once("<dialog id=\"add-node\"").expect("the dialog for one").1;
+    assert!(!other.split('>').next().is_some_and(|tag| tag.contains(" open")), "one alone is another form");
 }
 
 #[tokio::test]

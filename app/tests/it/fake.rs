@@ -13,8 +13,8 @@ use api::catalog::{
 use api::console::*;
 use api::listing::{BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::{
-    Carried, FactsOf, Life, LookPage, LookView, LooksWanted, MintedToken, NodeChange, NodeToken, NodeView, ReportView,
-    SshView, TriedAddress, Way,
+    AddedNodes, Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted, MintedToken,
+    NodeChange, NodeToken, NodeView, ReportView, SshView, TriedAddress, Way,
 };
 use api::overview::PolicyView;
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
@@ -1564,6 +1564,15 @@ impl Console for Fake {
             ResultLines { results, all, next }
         })
     }
+    async fn node_noderoles(&self, name: &str, wanted: CarriedWanted) -> Result<CarriedPage, Problem> {
+        let found = self.node(name).await?;
+        let fits = |carried: &Carried| {
+            wanted.after.is_none()
+                && wanted.state.is_none_or(|state| carried.state == state)
+                && (wanted.role.is_empty() || carried.role.as_str() == wanted.role)
+        };
+        Ok(CarriedPage { noderoles: found.noderoles.into_iter().filter(fits).collect(), next: None })
+    }
     async fn change_node(&self, _: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem> {
         self.told(format!("change node {version} {}", serde_json::to_string(&change).expect("JSON")));
         Ok(version + 1)
@@ -1588,6 +1597,14 @@ impl Console for Fake {
         let NodeWish { fqdn, root, .. } = wish;
         self.told(format!("add {fqdn} {root}"));
         Err(Problem::conflict("duplicate_node", format!("{fqdn} is here already: choose another name.")))
+    }
+    async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem> {
+        self.told(format!("add many {text:?}"));
+        let errors = text.lines().enumerate().map(|(at, line)| {
+            let detail = format!("A node {line} is there already.");
+            api::problem::Finding { at: format!("line {}", at + 1), detail }
+        });
+        Err(Problem { errors: errors.collect(), ..Problem::conflict("nodes_refused", "No node was added.") })
     }
     async fn hold(&self, _: DeploymentId, held: bool, reason: String) -> Result<(), Problem> {
         self.told(format!("hold {held} {reason}"));

@@ -62,6 +62,16 @@ const LISTS: &[List] = &[
         many: "results",
     },
     List {
+        path: "/nodes/web-1.rack1.example.com/noderoles",
+        words: &[("state", "error"), ("role", "app")],
+        sort: "-order",
+        place: Some(("after", "order~-0~-00000000-0000-0000-0000-000000000001")),
+        odd: Some("state=purple"),
+        same: &["/noderoles?", "state=error", "role=app", "sort=-order"],
+        heads: &["Role", "Deployment", "State", "Since"],
+        many: "noderoles",
+    },
+    List {
         path: "/catalog/roles",
         words: &[("filter", "app"), ("barclamp", "demo")],
         sort: "-bound",
@@ -187,6 +197,7 @@ fn without_rows(world: &mut World) {
     world.nodes.clear();
     world.runs.clear();
     world.machine.looks.clear();
+    world.machine.noderoles.clear();
     world.results.clear();
     world.roles.clear();
     world.imports.clear();

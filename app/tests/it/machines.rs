@@ -37,6 +37,16 @@ async fn every_look_and_every_result_that_is_kept_can_be_reached_without_scripts
     node.says(&["href=\"/runs?node=web-1.rack1.example.com\"", "gantry node show web-1.rack1.example.com"]);
     node.says_not(&["It carries more than these"]);
 
+    node.says(&[&format!("href=\"{PAGE}/noderoles\"")]);
+    let carried = get(&fake, &format!("{PAGE}/noderoles")).await;
+    assert_eq!(carried.status, 200);
+    carried.says(&[
+        "<title>Noderoles of web-1.rack1.example.com · Gantry</title>",
+        "gantry node noderoles",
+        "TRANSITION",
+    ]);
+    carried.says(&[&format!("href=\"/noderoles/{}\"", fake::noderole(1, "app"))]);
+
     let looks = get(&fake, &format!("{PAGE}/looks")).await;
     assert_eq!(looks.status, 200);
     looks.says(&["<title>Looks at web-1.rack1.example.com · Gantry</title>", "let in", "gantry node looks"]);

@@ -122,7 +122,12 @@ async fn what_is_done_to_a_machine_or_a_run_says_how() {
     says(
         &fake,
         "/nodes",
-        &["gantry node add NAME.EXAMPLE.COM --root /FOLDER", "{\"fqdn\":\"NAME.EXAMPLE.COM\",\"root\":\"/FOLDER\"}"],
+        &[
+            "gantry node add NAME.EXAMPLE.COM --root /FOLDER",
+            "{\"fqdn\":\"NAME.EXAMPLE.COM\",\"root\":\"/FOLDER\"}",
+            "printf %s 'NAME.EXAMPLE.COM root=/FOLDER' | gantry node add --file=-",
+            "{\"text\":\"NAME.EXAMPLE.COM root=/FOLDER\"}",
+        ],
     )
     .await;
     // Everywhere: the switch.
@@ -179,8 +184,9 @@ async fn the_overview_and_the_way_out_say_how() {
 }
 
 /// What a page's forms do, and the command that stands beside each: what both are called in the program.
-const SHOWN: [(&str, &str); 36] = [
+const SHOWN: [(&str, &str); 37] = [
     ("AddNode", "add_node"),
+    ("AddNodes", "add_nodes"),
     ("AddPerson", "add_person"),
     ("Cancel", "cancel_run"),
     ("ChangeGrants", "change_grants"),

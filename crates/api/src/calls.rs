@@ -24,7 +24,8 @@ pub use edits::{bind, discard, edit, propose, propose_on_node, put, redo, submit
 pub use graphs::{graph, review_graph};
 pub use lists::{List, list, list_of, noderole_data, run_data, search};
 pub use machines::{
-    NewNode, add_node, change_node, mint_node_token, revoke_node_token, set_available, show_node, take_out_node,
+    NewNode, add_node, add_nodes, change_node, mint_node_token, revoke_node_token, set_available, show_node,
+    take_out_node,
 };
 pub use people::{
     add_person, change_grants, disable_person, enable_person, end_other_sessions, end_session, make_link, make_token,
@@ -93,7 +94,7 @@ pub struct Call {
     /// What is typed behind `gantry`; empty: it has no command of its own.
     words: Vec<String>,
     /// What the command reads from its standard input.
-    input: Option<Value>,
+    input: Option<String>,
     method: Method,
     /// Below `/api/v1`, with its query.
     path: String,
@@ -226,10 +227,10 @@ impl Call {
     }
 
     /// What the program reads from its standard input, if it does.
-    pub fn input(&self) -> Option<&Value> {
+    pub fn input(&self) -> Option<String> {
         match (&self.body, self.words.is_empty()) {
-            (Body::Json(body), true) => Some(body),
-            _ => self.input.as_ref(),
+            (Body::Json(body), true) => Some(body.to_string()),
+            _ => self.input.clone(),
         }
     }
 
@@ -239,7 +240,7 @@ impl Call {
         let words = std::iter::once("gantry".to_owned()).chain(words.iter().map(|word| quoted(word)));
         let line = words.collect::<Vec<_>>().join(" ");
         match self.input() {
-            Some(input) => format!("printf %s {} | {line}", quoted(&input.to_string())),
+            Some(input) => format!("printf %s {} | {line}", quoted(&input)),
             None => line,
         }
     }

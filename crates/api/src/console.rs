@@ -1887,6 +1887,20 @@ fn first_version() -> i64 {
     1
 }
 
+impl SshWish {
+    /// What is left out stands as usual; where it is, and how it is known, is nowhere usual.
+    pub fn usual() -> Self {
+        Self {
+            addresses: Vec::new(),
+            port: usual_port(),
+            user: usual_user(),
+            key: String::new(),
+            key_version: first_version(),
+            host_key: String::new(),
+        }
+    }
+}
+
 impl NodeWish {
     /// One with a name.
     pub fn named(fqdn: impl Into<String>, root: impl Into<String>) -> Self {

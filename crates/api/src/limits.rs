@@ -15,6 +15,12 @@ pub const TOKEN_NAME: usize = 100;
 
 /// Addresses of a machine: a look tries all of them.
 pub const ADDRESSES: usize = 8;
+/// Machines that one text adds.
+pub const INVENTORY: usize = 500;
+/// Bytes of such a text.
+pub const INVENTORY_BYTES: usize = 256 * 1024;
+/// Wrong lines of it that one refusal names.
+pub const FAULTS: usize = 20;
 /// Bytes of a machine's hints, as JSON.
 pub const HINTS: usize = 64 * 1024;
 /// Bytes of what one source says of a machine, as JSON.

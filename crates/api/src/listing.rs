@@ -18,7 +18,7 @@ use crate::console::{
     BarclampVersion, CatalogPage, DeploymentPage, DeploymentSummary, NodePage, NodeSummary, ProposalSummary,
     ReviewSummary, RunPage, RunSummary,
 };
-use crate::nodes::{LookPage, LookView};
+use crate::nodes::{Carried, CarriedPage, LookPage, LookView};
 use crate::people::{PersonPage, PersonView};
 use crate::reviews::{ProposalPage, ReviewPage};
 use crate::values::{ResultLine, ResultLines};
@@ -289,6 +289,7 @@ macro_rules! paged {
 paged! {
     DeploymentPage: deployments of DeploymentSummary,
     NodePage: nodes of NodeSummary,
+    CarriedPage: noderoles of Carried,
     LookPage: looks of LookView,
     ResultLines: results of ResultLine,
     RunPage: runs of RunSummary,

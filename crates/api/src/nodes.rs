@@ -45,7 +45,7 @@ pub struct NodeView {
     pub looks: Vec<LookView>,
     /// What it carries, in the order in which that runs.
     pub noderoles: Vec<Carried>,
-    /// Whether it carries more than that.
+    /// Whether it carries more than that: a list of its own has all of them.
     pub more_noderoles: bool,
     /// Its last runs, newest first.
     pub runs: Vec<RunSummary>,
@@ -204,6 +204,42 @@ pub struct LookPage {
     pub next: Option<Cursor>,
 }
 
+sort! {
+    /// What the noderoles of a machine are sorted by.
+    CarriedSort, Order::rising(Self::Rank), {
+        /// As they run there: by rank, and then by what tells their steps apart.
+        Rank "order" [Number, Text],
+    }
+}
+
+/// Which noderoles of a machine a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct CarriedWanted {
+    /// In this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<StepState>,
+    /// Of this role; empty: of any.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub role: String,
+    /// In this order.
+    pub sort: Order<CarriedSort>,
+    /// Where the page before said that the next one begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Cursor>,
+}
+
+/// A page of the noderoles of a machine, in the order in which they run or as asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CarriedPage {
+    /// The noderoles.
+    pub noderoles: Vec<Carried>,
+    /// Give this as `after` to get the next page.
+    pub next: Option<Cursor>,
+}
+
 /// A noderole on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -286,6 +322,28 @@ pub struct MintedToken {
     pub token: String,
     /// Until when it holds.
     pub expires: At,
+}
+
+/// What a line of a text may say of its machine behind the name, as `field=value`.
+pub const INVENTORY_FIELDS: [&str; 10] =
+    ["mac", "serial", "domain", "root", "ssh", "port", "user", "key", "key_version", "host_key"];
+
+/// Machines that were added by one text with a machine a line, in its order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AddedNodes {
+    /// Each of them.
+    pub nodes: Vec<AddedNode>,
+}
+
+/// A machine that was added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AddedNode {
+    /// Which.
+    pub node: NodeId,
+    /// Its name, which may be derived.
+    pub fqdn: String,
 }
 
 /// What is to be changed about a machine's record; what is absent stays.

@@ -437,6 +437,27 @@ async fn what_is_wrong_opens_nothing_and_nothing_matched_is_no_success() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_nodes_of_a_file_are_added_all_or_none() {
+    let house = House::new().await;
+    let root = |n: u32| house.home.path().join(format!("many/{n}")).to_string_lossy().into_owned();
+    let wrong = format!("# rack 1\nm1.rack1.example.com root={}\nm2 root={}\n", root(1), root(2));
+    let file = house.file("wrong.txt", &wrong);
+    let refused = house.gantry(&["node", "add", "--file", &file]).no(5, "line 3: ");
+    assert!(refused.err.contains("One line of 2 can't be taken") && !refused.err.contains("line 2: "), "{refused:?}");
+    let json = house.gantry(&["node", "add", "-f", &file, "--json"]).no(5, "");
+    assert_eq!(serde_json::from_str::<Value>(&json.err).unwrap()["errors"][0]["at"], "line 3");
+    house.gantry(&["node", "add", "m3.rack1.example.com", "-f", &file]).no(2, "cannot be used with");
+    house.gantry(&["node", "add", "-f", &root(3)]).no(2, "can't be read");
+
+    let good = wrong.replace("m2 ", "m2.rack1.example.com ");
+    let made = house.told(&["node", "add", "-f", "-"], &good).ok();
+    assert_eq!(made, "2 nodes are added:\n  m1.rack1.example.com\n  m2.rack1.example.com\n");
+    house.told(&["node", "add", "-f", "-", "--json"], &good).no(5, "\"nodes_refused\"");
+    let there = house.gantry(&["node", "list", "--filter", "rack1", "--json"]).json();
+    assert_eq!(there["nodes"].as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     let house = House::new().await;
     let nodes = house.gantry(&["node", "list", "--limit", "2", "--json"]).json();

@@ -543,12 +543,16 @@ fn own_data(server: &Server, board: &Board, node: NodeId, key: &NoderoleKey) -> 
 
 /// Where edits of a proposal come from when they are given as a file.
 pub(crate) fn edits_of(file: &str) -> Outcome<Vec<Edit>> {
-    let bytes = bytes(file)?;
-    let text = String::from_utf8(bytes).map_err(|_| Failure::Usage(format!("{file} is no UTF-8 text")))?;
+    let text = text_of(file)?;
     engine::data::written::check_keys(&text).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
     serde_json::from_str(&text).map_err(|error| {
         Failure::Usage(format!("{file}: {error}; it has to be a JSON list of edits, as docs/edits.md has them"))
     })
+}
+
+/// The text of a file, or of the standard input.
+pub(crate) fn text_of(file: &str) -> Outcome<String> {
+    String::from_utf8(bytes(file)?).map_err(|_| Failure::Usage(format!("{file} is no UTF-8 text")))
 }
 
 /// Any JSON of a file, or of the standard input.

@@ -257,6 +257,23 @@ pub(crate) fn looks(node: &str) -> List {
     }
 }
 
+pub(crate) fn noderoles(node: &str) -> List {
+    List {
+        path: format!("/nodes/{}/noderoles", crate::address::part(node)),
+        items: "noderoles",
+        cursor: "after",
+        columns: &[
+            ("ROLE", |v| word(v, "role")),
+            ("DEPLOYMENT", |v| word(v, "deployment")),
+            ("STATE", |v| word(v, "state")),
+            ("SINCE", |v| moment(&v["since"])),
+            ("ERROR", |v| word(v, "error")),
+            ("ID", |v| word(v, "id")),
+        ],
+        none: "It carries nothing that is like that.",
+    }
+}
+
 pub(crate) fn results(node: &str) -> List {
     List {
         path: format!("/nodes/{}/results", crate::address::part(node)),

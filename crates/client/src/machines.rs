@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
 use crate::address::{Query, part};
-use crate::apply::json_of;
+use crate::apply::{json_of, text_of};
 use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
 use crate::names;
@@ -45,7 +45,7 @@ pub(crate) enum Node {
         #[command(flatten)]
         again: Again,
     },
-    /// Add a node to the inventory
+    /// Add a node to the inventory, or those of a file
     Add(Add),
     /// Change what people say of a node
     Edit(Edit),
@@ -89,6 +89,19 @@ pub(crate) enum Node {
         /// With this in an address that was tried or in what was said
         #[arg(long, value_name = "TEXT")]
         text: Option<String>,
+        #[command(flatten)]
+        much: Much,
+    },
+    /// What it carries, in the order in which that runs
+    Noderoles {
+        /// The node: its whole name, the first label of it where only one has that, or its id
+        node: String,
+        /// In this state
+        #[arg(long, value_parser = ["blocked", "todo", "transition", "active", "error"])]
+        state: Option<String>,
+        /// Of this role
+        #[arg(long, value_name = "NAME")]
+        role: Option<String>,
         #[command(flatten)]
         much: Much,
     },
@@ -178,7 +191,14 @@ pub(crate) struct Add {
     /// The host key, as ssh-keyscan prints it behind the name
     #[arg(long)]
     host_key: Option<String>,
+    /// Add the nodes of a file, all or none; - reads the standard input. A line has a node: its name, then what these options say, as in
+    /// web-7.rack1.example.com root=/srv/nodes/web-7 (with host_key and key_version for --host-key and --key-version)
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ALONE)]
+    file: Option<String>,
 }
+
+/// What is said of one node, and not beside a file of several.
+const ALONE: [&str; 10] = ["fqdn", "macs", "serial", "domain", "root", "addresses", "port", "user", "key", "host_key"];
 
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
@@ -275,6 +295,10 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             let place = place(node)?;
             client.show(*again, || server.get(&place), pages::node)
         }
+        Node::Add(Add { file: Some(file), .. }) => {
+            let answer = server.post("/nodes/many", json!({"text": text_of(file)?}))?;
+            paper.either(&answer, &added(&answer).join("\n"))
+        }
         Node::Add(add) => {
             let ssh = (!add.addresses.is_empty()).then(|| {
                 json!({"addresses": add.addresses, "port": add.port, "user": add.user, "key": add.key, "key_version": add.key_version,
@@ -309,12 +333,27 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             let query = Query::default().with("reached", reached).with("text", text);
             client.list(&lists::looks(&names::node(server, node)?.fqdn), &query, much)
         }
+        Node::Noderoles { node, state, role, much } => {
+            let query = Query::default().with("state", state).with("role", role);
+            client.list(&lists::noderoles(&names::node(server, node)?.fqdn), &query, much)
+        }
         Node::Results { node, outcome, role, much } => {
             let query = Query::default().with("outcome", outcome).with("role", role);
             client.list(&lists::results(&names::node(server, node)?.fqdn), &query, much)
         }
         Node::Token(command) => node_token(client, command),
     }
+}
+
+/// What came of a file of nodes: how many there are, and the name of each.
+fn added(answer: &Value) -> Vec<String> {
+    let nodes = answer["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let told = match nodes.len() {
+        1 => "1 node is added:".to_owned(),
+        count => format!("{count} nodes are added:"),
+    };
+    let names = nodes.iter().map(|node| format!("  {}", plain(&said(&node["fqdn"]))));
+    std::iter::once(told).chain(names).collect()
 }
 
 fn node_token(client: &Client, command: &NodeToken) -> Outcome {
@@ -885,6 +924,14 @@ mod tests {
         let unknown = "app has no script 10-b.sh; is 10-a.sh meant?\nIt has 10-a.sh.";
         assert_eq!(found(&["10-a.sh"], Some("10-b.sh")), Err(unknown.to_owned()));
         assert_eq!(found(&[], None), Err("app has no script".to_owned()));
+    }
+
+    #[test]
+    fn nodes_of_a_file_are_told_by_name() {
+        let node = |name: &str| json!({"node": "0", "fqdn": name});
+        assert_eq!(added(&json!({"nodes": [node("n1.a.example")]})), ["1 node is added:", "  n1.a.example"]);
+        let two = added(&json!({"nodes": [node("n1.a.example"), node("n2.a.example")]}));
+        assert_eq!(two, ["2 nodes are added:", "  n1.a.example", "  n2.a.example"]);
     }
 
     #[test]

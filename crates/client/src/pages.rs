@@ -110,7 +110,10 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
                 carried.error.clone().unwrap_or_default(),
             ]);
         }
-        let more = if told.more_noderoles { "It carries more than these.\n" } else { "" };
+        let more = match told.more_noderoles {
+            true => format!("It carries more than these: gantry node noderoles {} --all\n", told.id),
+            false => String::new(),
+        };
         text += &format!("\n{}{more}", table.text(paper));
     }
     if !told.runs.is_empty() {
@@ -468,7 +471,7 @@ mod tests {
             "  tokens          its unit\n",
             "  added           2026-09-21 14:13:20Z by Gantry\n",
             "  change          not now: you may not\n",
-            "\napp   web         ERROR  2026-09-21 14:13:20Z  it broke\nIt carries more than these.\n",
+            "\napp   web         ERROR  2026-09-21 14:13:20Z  it broke\nIt carries more than these: gantry node noderoles 00000000-0000-0000-0000-000000000002 --all\n",
             "\n7    app   failed  2026-09-21 14:13:20Z         it broke\n",
         ] {
             assert!(text.contains(line), "{line:?}: {text}");

@@ -9,8 +9,9 @@ use serde_json::Value;
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// By which commands each operation of the interface is asked.
-const COMMANDS: [(&str, &[&str]); 91] = [
+const COMMANDS: [(&str, &[&str]); 93] = [
     ("addNode", &["node add"]),
+    ("addNodes", &["node add"]),
     ("addPerson", &["person add", "service add"]),
     ("cancelRun", &["run cancel"]),
     ("changeGrants", &["person grant"]),
@@ -64,6 +65,7 @@ const COMMANDS: [(&str, &[&str]); 91] = [
     ("listDeployments", &["deployment list"]),
     ("listImports", &["barclamp imports"]),
     ("listLooks", &["node looks"]),
+    ("listNodeNoderoles", &["node noderoles"]),
     ("listNodes", &["node list"]),
     ("listPeople", &["person list", "service list"]),
     ("listProposals", &["proposal list"]),

@@ -27,6 +27,7 @@ mod fitting;
 mod genesis;
 mod graphing;
 mod imports;
+mod inventory;
 mod linting;
 mod listing;
 pub mod logs;

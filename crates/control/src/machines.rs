@@ -9,13 +9,13 @@
 //! Whoever changes a record names the version that they looked at, and is told when somebody came before.
 
 use api::Problem;
-use api::console::StepState;
+use api::console::{PAGE_SIZE, StepState};
 use api::limits;
 use api::listing::{Cursor, Key};
 use api::live::{Live, Topic};
 use api::nodes::{
-    Carried, FactsOf, Life, LookPage, LookView, LooksWanted, NodeChange, NodeToken, NodeView, OutOfService, ReportView,
-    SshView, Way, WayChange,
+    Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted, NodeChange, NodeToken,
+    NodeView, OutOfService, ReportView, SshView, Way, WayChange,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -28,9 +28,10 @@ use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
 use store::intent::{self, MachineRow};
 use store::node_tokens::{NodeTokenRow, node_tokens};
-use store::reading::{self, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, ReportRow};
+use store::reading::{self, CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, ReportRow};
 use store::running;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::nodes::{changed_meanwhile, checked_macs, checked_serial};
 use crate::people::{Actor, Permission};
@@ -58,7 +59,9 @@ impl Control {
         let present = self.kept.present(&mut connection).await?;
         let looks =
             reading::looks(&mut connection, id, LookFilter::default(), LOOKS as i64).await.map_err(from_store)?;
-        let mut carried = reading::noderoles_on(&mut connection, id).await.map_err(from_store)?;
+        let mut carried = reading::noderoles_on(&mut connection, id, CarriedFilter::default(), MAX_CARRIED + 1)
+            .await
+            .map_err(from_store)?;
         let more_noderoles = carried.len() as i64 > MAX_CARRIED;
         carried.truncate(usize::try_from(MAX_CARRIED).unwrap_or(usize::MAX));
         let facts = reading::facts(&mut connection, id).await.map_err(from_store)?;
@@ -125,6 +128,32 @@ impl Control {
         looks.truncate(LOOKS);
         let next = looks.last().filter(|_| more).map(|last| Cursor::behind(wanted.sort, &[look_key(last.at)]));
         Ok(LookPage { looks: looks.into_iter().map(look).collect(), next })
+    }
+
+    /// A page of what a machine carries.
+    pub async fn node_noderoles(
+        &self,
+        actor: &Actor,
+        name: &str,
+        wanted: &CarriedWanted,
+    ) -> Result<CarriedPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let filter = CarriedFilter {
+            state: wanted.state.map(StepState::as_str),
+            role: words::asked(&wanted.role)?,
+            falling: wanted.sort.falling,
+            behind: behind_carried(wanted)?,
+        };
+        let mut connection = self.connection().await?;
+        let node = NodeId(machine_of(&mut connection, name).await?.id);
+        let present = self.kept.present(&mut connection).await?;
+        let limit = PAGE_SIZE as i64 + 1;
+        let mut rows = reading::noderoles_on(&mut connection, node, filter, limit).await.map_err(from_store)?;
+        let more = rows.len() > PAGE_SIZE;
+        rows.truncate(PAGE_SIZE);
+        let next = rows.last().filter(|_| more).map(|last| Cursor::behind(wanted.sort, &carried_keys(last)));
+        let noderoles = rows.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?;
+        Ok(CarriedPage { noderoles, next })
     }
 
     /// Changes what people say of a machine, made on a version of it; hands back the new one.
@@ -454,6 +483,21 @@ fn behind_look(wanted: &LooksWanted) -> Result<Option<OffsetDateTime>, Problem> 
     // The database knows no moment before 4714 BC.
     let moment = moment.filter(|moment| moment.year() >= 1);
     moment.map(Some).ok_or_else(|| paging::no_row_has(wanted.sort, wanted.before.as_ref()))
+}
+
+/// What tells a noderole from the others of its node, in the order in which they run.
+fn carried_keys(row: &CarriedRow) -> [Key; 2] {
+    [Key::from(i64::from(row.rank)), Key::from(row.step_id.to_string().as_str())]
+}
+
+/// The rank and the step behind which a page of noderoles goes on.
+fn behind_carried(wanted: &CarriedWanted) -> Result<Option<(i32, Uuid)>, Problem> {
+    let Some(keys) = paging::behind(wanted.sort, wanted.after.as_ref())? else { return Ok(None) };
+    let place = match keys.as_slice() {
+        [Key::Number(rank), Key::Text(step)] => i32::try_from(*rank).ok().zip(step.parse().ok()),
+        _ => None,
+    };
+    place.map(Some).ok_or_else(|| paging::no_row_has(wanted.sort, wanted.after.as_ref()))
 }
 
 fn look(row: LookRow) -> LookView {

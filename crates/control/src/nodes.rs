@@ -7,15 +7,16 @@ use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
 use api::listing::{Cursor, Key, NodesWanted};
 use api::live::{Live, Topic};
 use engine::cluster::{Hardware, derived_name, mac_address, phantom};
-use engine::ids::{DeploymentName, Fqdn, NodeId};
+use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, PersonId};
 use engine::text::deceiving;
 use serde_json::{Value, json};
+use sqlx::PgConnection;
 use store::intent::{self, MachineRow, NewNode};
 use store::reading::{self, NodeFilter};
 use uuid::Uuid;
 
 use crate::connection;
-use crate::machines::write_changed;
+use crate::machines::{tell, write_changed};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::{Control, done, paging, words};
@@ -132,48 +133,30 @@ impl Control {
         })
     }
 
-    async fn make_node(&self, actor: Option<&Actor>, wish: &NodeWish) -> Result<NodeId, Problem> {
-        let (fqdn, derived) = name_of(wish)?;
+    /// The record that somebody wants, if it can be one.
+    pub(crate) fn fit(&self, wish: &NodeWish) -> Result<Fit, Problem> {
+        let (fqdn, is_derived) = name_of(wish)?;
         let (macs, serial) = (checked_macs(&wish.macs)?, checked_serial(&wish.serial)?);
         if phantom::is_reserved(&fqdn) {
             return Err(Problem::invalid("Names below phantom.gantry.internal stand for deployments: choose another."));
         }
         let (transport, connection, addresses) = self.way_of(wish)?;
+        Ok(Fit { fqdn, is_derived, macs, serial, transport, connection, addresses })
+    }
+
+    async fn make_node(&self, actor: Option<&Actor>, wish: &NodeWish) -> Result<NodeId, Problem> {
+        let fit = self.fit(wish)?;
         let by = actor.map(|actor| actor.person);
-        let present = self.present().await?;
-        let new = NewNode {
-            id: NodeId(Uuid::new_v4()),
-            fqdn,
-            deployment: present.system()?,
-            transport,
-            connection,
-            addresses,
-            // A folder on this machine is as alive as the machine; of any other nobody knows before it was reached.
-            alive: wish.ssh.is_none(),
-            by,
-        };
+        let system = self.present().await?.system()?;
         let mut transaction = self.begin().await?;
         if let Some(actor) = actor {
             actor.still(&mut transaction).await?.require(Permission::Operator)?;
         }
-        if !intent::insert_node(&mut transaction, &new).await.map_err(from_store)? {
-            let what = match derived {
-                true => {
-                    "That name follows from its MAC address or serial number, so most likely this machine is there already: look for it in the list, or give this one a name"
-                }
-                false => "Names are unique: choose another, or look for it in the list",
-            };
-            return Err(Problem::conflict("node_exists", format!("A node {} is there already. {what}.", new.fqdn)));
-        }
-        intent::set_hardware(&mut transaction, new.id, &macs, &serial).await.map_err(from_store)?;
-        let detail = json!({"fqdn": new.fqdn, "transport": new.transport, "macs": macs, "serial": serial});
-        intent::append_audit(&mut transaction, by, "node.add", &new.id.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
-        let event = Live::Node { fqdn: new.fqdn.to_string() };
-        intent::append_live(&mut transaction, &[Topic::Nodes], &event).await.map_err(from_store)?;
+        intent::lock_records(&mut transaction).await.map_err(from_store)?;
+        let node = fit.insert(&mut transaction, system, by).await?;
+        fit.note(&mut transaction, node, by).await?;
         done(transaction).await?;
-        Ok(new.id)
+        Ok(node)
     }
 
     pub(crate) fn in_folder(&self, root: &str) -> Result<Value, Problem> {
@@ -241,6 +224,60 @@ impl Control {
                 known.fqdn
             ),
         ))
+    }
+}
+
+/// A node's record as somebody wants it, checked as far as that goes without those that are there.
+#[derive(Debug)]
+pub(crate) struct Fit {
+    /// Its name.
+    pub(crate) fqdn: Fqdn,
+    /// Whether that follows from the machine itself.
+    is_derived: bool,
+    macs: Vec<String>,
+    serial: String,
+    transport: &'static str,
+    connection: Value,
+    addresses: Vec<String>,
+}
+
+impl Fit {
+    /// Makes the record. The caller keeps others from adding any meanwhile ([`intent::lock_records`]).
+    pub(crate) async fn insert(
+        &self,
+        on: &mut PgConnection,
+        system: DeploymentId,
+        by: Option<PersonId>,
+    ) -> Result<NodeId, Problem> {
+        let new = NewNode {
+            id: NodeId(Uuid::new_v4()),
+            fqdn: self.fqdn.clone(),
+            deployment: system,
+            transport: self.transport,
+            connection: self.connection.clone(),
+            addresses: self.addresses.clone(),
+            // A folder on this machine is as alive as the machine; of any other nobody knows before it was reached.
+            alive: self.transport == "local",
+            by,
+        };
+        if !intent::insert_node(on, &new).await.map_err(from_store)? {
+            let what = match self.is_derived {
+                true => {
+                    "That name follows from its MAC address or serial number, so most likely this machine is there already: look for it in the list, or give this one a name"
+                }
+                false => "Names are unique: choose another, or look for it in the list",
+            };
+            return Err(Problem::conflict("node_exists", format!("A node {} is there already. {what}.", new.fqdn)));
+        }
+        intent::set_hardware(on, new.id, &self.macs, &self.serial).await.map_err(from_store)?;
+        Ok(new.id)
+    }
+
+    /// Puts into the audit that the record was made, and tells whoever looks at the list.
+    pub(crate) async fn note(&self, on: &mut PgConnection, node: NodeId, by: Option<PersonId>) -> Result<(), Problem> {
+        let detail = json!({"fqdn": self.fqdn, "transport": self.transport, "macs": self.macs, "serial": self.serial});
+        intent::append_audit(on, by, "node.add", &node.to_string(), &detail).await.map_err(from_store)?;
+        tell(on, self.fqdn.to_string()).await
     }
 }
 

@@ -21,6 +21,7 @@ async fn orders_are_a_closed_set_for_each_list() {
         ("me/sessions", "since, -since, seen, -seen"),
         ("nodes/n1.house.example.com/looks", "at, -at"),
         ("nodes/n1.house.example.com/results", "run, -run"),
+        ("nodes/n1.house.example.com/noderoles", "order, -order"),
     ] {
         let refused = house.ask_get(&format!("/api/v1/{path}?sort=colour"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
@@ -71,6 +72,10 @@ async fn a_place_in_one_order_is_refused_in_another() {
         (
             "nodes/n1.house.example.com/results?sort=run&before=run~-7",
             "nodes/n1.house.example.com/results?before=run~-7",
+        ),
+        (
+            "nodes/n1.house.example.com/noderoles?after=order~-0~-00000000-0000-0000-0000-000000000001",
+            "nodes/n1.house.example.com/noderoles?after=order~-0~-x",
         ),
         (
             "waiting?reason=failed&sort=-since&after=-since~-7~-00000000-0000-0000-0000-000000000001",

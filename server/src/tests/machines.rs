@@ -112,6 +112,56 @@ async fn a_machine_is_called_by_its_name_everywhere() {
     house.send(Method::DELETE, path, &own, Value::Null).await.json();
 }
 
+#[tokio::test]
+async fn a_text_of_nodes_is_added_whole_or_not_at_all() {
+    const MANY: &str = "/api/v1/nodes/many";
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let text = |text: &str| json!({"text": text});
+    let there = async || {
+        let nodes = house.ask_get("/api/v1/nodes?filter=rack1", &ada).await.json()["nodes"].clone();
+        nodes.as_array().expect("a list").iter().map(|node| node["fqdn"].clone()).collect::<Vec<_>>()
+    };
+    let lines = |problem: &Value| {
+        let errors = problem["errors"].as_array().cloned().unwrap_or_default();
+        errors.iter().map(|error| error["at"].clone()).collect::<Vec<_>>()
+    };
+    let wrong = "m1.rack1.example.com root=/srv/m1\nm2 root=/srv/m2\n\nm3.rack1.example.com rot=/srv/m3";
+    let wrong = house.tell(MANY, &ada, text(wrong)).await.problem();
+    assert_eq!((&wrong["status"], lines(&wrong)), (&json!(400), vec![json!("line 2"), json!("line 4")]), "{wrong}");
+    assert_eq!(there().await, [""; 0]);
+
+    let good = format!(
+        "# rack 1\nm1.rack1.example.com root=/srv/m1\nm2.rack1.example.com ssh=10.0.3.7 key=deploy/ssh host_key=\"{HOST_KEY}\""
+    );
+    assert_eq!(house.tell(MANY, &bo, text(&good)).await.status, StatusCode::FORBIDDEN);
+    let keyed = async || {
+        let mut request = house.post_json(MANY, &ada, text(&good).to_string());
+        request.headers_mut().insert("idempotency-key", "rack-1".parse().expect("a value"));
+        house.ask(request).await
+    };
+    let made = keyed().await;
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
+    let names = ["m1.rack1.example.com", "m2.rack1.example.com"];
+    for (at, name) in names.iter().enumerate() {
+        let shown = house.ask_get(&format!("/api/v1/nodes/{name}"), &ada).await.json();
+        assert_eq!(made.json()["nodes"][at], json!({"fqdn": name, "node": shown["id"]}));
+    }
+    assert_eq!(there().await, names);
+    let again = keyed().await;
+    assert_eq!((again.json(), again.header("idempotency-replayed")), (made.json(), "true"));
+    let twice = house.tell(MANY, &ada, text(&good)).await.problem();
+    assert_eq!((&twice["code"], lines(&twice)), (&json!("nodes_refused"), vec![json!("line 2"), json!("line 3")]));
+
+    let many = "m4.rack1.example.com root=/srv/m4\n".repeat(api::limits::INVENTORY + 1);
+    let long = "#".repeat(api::limits::INVENTORY_BYTES + 1);
+    for refused in [json!({}), json!({"text": ""}), json!({"nodes": []}), text(&many), text(&long)] {
+        assert_eq!(house.tell(MANY, &ada, refused).await.status, StatusCode::BAD_REQUEST);
+    }
+    assert_eq!(there().await, names);
+}
+
 /// Every operation of the REST interface, with `1` for each part of its path; but the document, which is for everybody.
 fn rest_routes() -> Vec<(Method, String)> {
     let list =

@@ -167,6 +167,7 @@ fn table() -> Vec<Row> {
         ),
         post("/api/v1/deployments/{name}/restore", Operate, &["deployment"], json!({"target": 1, "partial": true})),
         post("/api/v1/nodes/{id}/proposals", Operate, &["node"], json!({})),
+        get("/api/v1/nodes/{id}/noderoles", Look, &["node"]),
         get("/api/v1/nodes/{id}/results", Look, &["node"]),
         get("/api/v1/nodes/{id}/looks", Look, &["node"]),
         get("/api/v1/nodes/{id}", Look, &["node"]),
@@ -229,6 +230,7 @@ fn table() -> Vec<Row> {
             json!({"files": {"b.yml": "barclamp: {name: b, version: '1', description: x}\nroles: []\n"}}),
         ),
         post("/api/v1/nodes", OperateAll, &[], json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"})),
+        post("/api/v1/nodes/many", OperateAll, &[], json!({"text": "m8.house.example.com root=/srv/m8"})),
         row(patch.clone(), "/api/v1/nodes/{id}", Operate, &["node"], json!({"description": "x"})),
         row(
             put.clone(),

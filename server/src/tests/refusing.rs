@@ -298,6 +298,12 @@ fn limits_are_documented_as_they_are() {
             limits::BODY / mib
         ),
         format!("| {} KiB as sent, {} KiB as JSON |", limits::REPORT_BODY / kib, api::limits::FACTS / kib),
+        format!(
+            "| nodes that one text adds; its size; wrong lines of it that a refusal names | {}; {} KiB; {} |",
+            api::limits::INVENTORY,
+            api::limits::INVENTORY_BYTES / kib,
+            api::limits::FAULTS
+        ),
         format!("| levels of a JSON body | {} |", limits::LEVELS),
         format!("| levels of a role's or noderole's data | {} |", engine::data::MAX_DEPTH),
         format!(
@@ -306,6 +312,7 @@ fn limits_are_documented_as_they_are() {
             thousands(store::intent::MAX_EDITS),
             thousands(control::MAX_SINGLES)
         ),
+        format!("| noderoles that a node's own page has | {},", store::reading::MAX_CARRIED),
         format!("| a page of a list | {} rows", api::console::PAGE_SIZE),
         format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),
         format!("| a title; a verdict's reason, a comment | {}; 10,000 characters |", api::limits::TITLE),

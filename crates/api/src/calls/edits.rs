@@ -22,7 +22,7 @@ pub fn edit(proposal: ProposalId, version: i32, edits: &[Edit]) -> Call {
     let call = Call::post(format!("/proposals/{proposal}/edits")).json(json!({ "version": version, "edits": edits }));
     let call = call.words(["proposal", "edit"]).word(proposal.to_string()).option("file", "-");
     let call = call.version(version);
-    Call { input: Some(json!(edits)), ..call }
+    Call { input: Some(json!(edits).to_string()), ..call }
 }
 
 /// The same on a deployment's board, or on a node alone: what has a command of its own is said by that.

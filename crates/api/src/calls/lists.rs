@@ -16,6 +16,8 @@ pub enum List {
     Looks,
     /// What attempts returned that is kept for a node.
     Results,
+    /// What a node carries.
+    Noderoles,
     /// Runs.
     Runs,
     /// Reviews.
@@ -42,11 +44,12 @@ pub enum List {
 
 impl List {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Deployments,
         Self::Nodes,
         Self::Looks,
         Self::Results,
+        Self::Noderoles,
         Self::Runs,
         Self::Reviews,
         Self::Proposals,
@@ -68,6 +71,7 @@ impl List {
             Self::Nodes => ("/nodes", &["filter", "state", "deployment", "sort"]),
             Self::Looks => ("/nodes/{id}/looks", &["reached", "text", "sort"]),
             Self::Results => ("/nodes/{id}/results", &["outcome", "role", "sort"]),
+            Self::Noderoles => ("/nodes/{id}/noderoles", &["state", "role", "sort"]),
             Self::Runs => ("/runs", &["state", "deployment", "node", "role", "worker", "since", "until", "sort"]),
             Self::Reviews => ("/submissions", &["whose", "fate", "deployment", "text", "sort"]),
             Self::Proposals => ("/proposals", &["mine", "drafts", "deployment", "text", "sort"]),
@@ -89,6 +93,7 @@ impl List {
             Self::Nodes => &["node", "list"],
             Self::Looks => &["node", "looks"],
             Self::Results => &["node", "results"],
+            Self::Noderoles => &["node", "noderoles"],
             Self::Runs => &["run", "list"],
             Self::Reviews => &["review", "list"],
             Self::Proposals => &["proposal", "list"],

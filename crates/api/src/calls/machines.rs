@@ -65,6 +65,12 @@ pub fn add_node(new: &NewNode) -> Call {
         .option_of("host-key", ssh.host_key.trim())
 }
 
+/// Adds the nodes of a text, a node a line.
+pub fn add_nodes(text: &str) -> Call {
+    let call = Call::post("/nodes/many").json(json!({ "text": text })).words(["node", "add"]).option("file", "-");
+    Call { input: Some(text.to_owned()), ..call }
+}
+
 fn put(body: &mut Map<String, Value>, name: &str, value: &str) {
     let value = value.trim();
     if !value.is_empty() {

@@ -107,6 +107,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         overview(),
         add_node(&folder),
         add_node(&by_ssh),
+        add_nodes("n1.demo.gantry.internal \"root=/srv/it's $HOME\"\n# no more\n"),
         show_node(&n1),
         change_node(node, 4, fields(&change)),
         change_node(node, 4, fields(&hints)),
@@ -136,7 +137,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
     ];
     for which in List::ALL {
         let asking = |asked: &dyn Fn(&str) -> Option<String>| match which {
-            List::Looks | List::Results => list_of(which, &n1, asked),
+            List::Looks | List::Results | List::Noderoles => list_of(which, &n1, asked),
             _ => list(which, asked),
         };
         all.push(asking(&|_| None));
@@ -159,6 +160,7 @@ fn sample_of(list: List, word: &str) -> &'static str {
         (_, "phase") => "confirmed",
         (List::Deployments, "state") => "held",
         (List::Nodes, "state") => "dead",
+        (List::Noderoles, "state") => "error",
         (List::Runs, "state") | (List::Results, "outcome") => "failed",
         _ => "a'b c",
     }

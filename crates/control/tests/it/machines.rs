@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::console::{NodeWish, SshWish};
-use api::nodes::{LooksWanted, NodeChange, NodeView, WayChange};
+use api::console::{NodeWish, SshWish, StepState};
+use api::nodes::{CarriedWanted, LooksWanted, NodeChange, NodeView, WayChange};
 use control::Seen;
 use control::people::{Actor, NewPerson, Permission, Visitor};
 use engine::anneal::Limits;
-use engine::ids::NodeId;
+use engine::ids::{NodeId, NoderoleId};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
+use store::reading::CarriedFilter;
 use store::running::{self, AsOf, Looked, RunEnd};
 
 use crate::house::{House, fqdn};
@@ -165,6 +166,54 @@ async fn looks_are_found_by_what_came_of_them_and_by_their_words() {
     for place in ["soon", "-5", "at~-5", "9223372036854775807"] {
         let wanted = LooksWanted { before: Some(place.to_owned().into()), ..LooksWanted::default() };
         let refused = house.control.node_looks(&house.ada, "m1.rack1.example.com", &wanted).await.unwrap_err();
+        assert_eq!(refused.status, 400, "{place}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_machine_carries_is_read_page_by_page_in_the_order_in_which_it_runs() {
+    const NAME: &str = "n1.house.example.com";
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let n1 = house.node(1).await;
+    let shown = house.control.node(&house.ada, NAME).await.unwrap();
+    let all: Vec<_> = shown.noderoles.iter().map(|carried| carried.id).collect();
+    assert!(all.len() > 2 && !shown.more_noderoles, "{shown:?}");
+    let mut connection = house.database.app().acquire().await.unwrap();
+    for (falling, order) in [(false, "order"), (true, "-order")] {
+        let mut wanted = all.clone();
+        if falling {
+            wanted.reverse();
+        }
+        let (mut walked, mut behind) = (Vec::new(), None);
+        loop {
+            let filter = CarriedFilter { falling, behind, ..CarriedFilter::default() };
+            let rows = store::reading::noderoles_on(&mut connection, n1, filter, 1).await.unwrap();
+            let Some(row) = rows.first() else { break };
+            behind = Some((row.rank, row.step_id));
+            walked.push(NoderoleId(row.noderole_id));
+            let after = Some(format!("{order}~-{}~-{}", row.rank, row.step_id).into());
+            let rest = CarriedWanted { sort: order.parse().unwrap(), after, ..CarriedWanted::default() };
+            let rest = house.control.node_noderoles(&house.ada, NAME, &rest).await.unwrap();
+            let rest: Vec<_> = rest.noderoles.iter().map(|carried| carried.id).collect();
+            assert_eq!(rest, wanted[walked.len()..], "{order}");
+        }
+        assert_eq!(walked, wanted, "{order}");
+    }
+    let found = async |state: Option<StepState>, role: &str| {
+        let wanted = CarriedWanted { state, role: role.to_owned(), ..CarriedWanted::default() };
+        house.control.node_noderoles(&house.ada, NAME, &wanted).await.unwrap().noderoles.len()
+    };
+    let state = shown.noderoles[0].state;
+    let alike = shown.noderoles.iter().filter(|carried| carried.state == state).count();
+    assert_eq!((found(None, "").await, found(Some(state), "").await), (all.len(), alike));
+    assert_eq!(
+        (found(None, "app").await, found(None, "ap").await, found(Some(StepState::Error), "app").await),
+        (1, 0, 0)
+    );
+    for place in ["x", "order~-0", "order~-0~-x", "order~-9999999999~-00000000-0000-0000-0000-000000000001"] {
+        let wanted = CarriedWanted { after: Some(place.to_owned().into()), ..CarriedWanted::default() };
+        let refused = house.control.node_noderoles(&house.ada, NAME, &wanted).await.unwrap_err();
         assert_eq!(refused.status, 400, "{place}");
     }
 }

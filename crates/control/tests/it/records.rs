@@ -171,7 +171,7 @@ async fn two_records_of_one_machine_are_not_taken() {
     };
     taken(add(at("two", "gw.example.COM", 22, &[])).await.unwrap_err(), "gw.example.com at port 22");
     taken(add(at("two", "10.0.0.2", 22, &["0025.90aa.0001"])).await.unwrap_err(), "00:25:90:aa:00:01");
-    let folder = NodeWish { macs: vec!["00:25:90:aa:00:01".into()], ..wish("two", "/srv/records/two") };
+    let folder = NodeWish { macs: vec!["00:25:90:aa:00:01".to_owned()], ..wish("two", "/srv/records/two") };
     taken(add(folder).await.unwrap_err(), "00:25:90:aa:00:01");
 
     // Machines behind one address are told apart by the port.
@@ -238,4 +238,102 @@ async fn what_older_records_share_does_not_keep_them_from_being_changed() {
     assert_eq!(change(1, said).await.unwrap(), 2);
     let user = WayChange { user: Some("gantry".into()), ..WayChange::default() };
     assert_eq!(change(2, NodeChange { way: Some(user), ..NodeChange::default() }).await.unwrap(), 3);
+}
+
+/// What a refused text is told, line by line.
+fn lines(refused: &api::Problem) -> Vec<(&str, &str)> {
+    refused.errors.iter().map(|finding| (finding.at.as_str(), finding.detail.as_str())).collect()
+}
+
+#[track_caller]
+fn each_says(refused: &api::Problem, wanted: &[(&str, &str)]) {
+    let told = lines(refused);
+    assert_eq!(told.len(), wanted.len(), "{refused:?}");
+    for ((at, detail), (line, part)) in told.into_iter().zip(wanted) {
+        assert!(at == *line && detail.contains(part), "{line}, {part}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_nodes_of_a_text_are_added_as_those_that_come_alone() {
+    let house = House::new().await;
+    let text = "# rack 1\r\n\r\none.records.example.com root=/srv/records/one mac=0025.90aa.0001\r\n\
+                serial=CN-0F8S7 domain=records.example.com \"root=/srv/records/my two\"";
+    let added = house.control.add_nodes(&house.ada, text).await.unwrap();
+    let names: Vec<&str> = added.nodes.iter().map(|node| node.fqdn.as_str()).collect();
+    assert_eq!(names, ["one.records.example.com", "scn0f8s7.records.example.com"]);
+    let [one, two] = [0, 1].map(|at| added.nodes[at].node.to_string());
+    let one = house.control.node(&house.ada, &one).await.unwrap();
+    let two = house.control.node(&house.ada, &two).await.unwrap();
+    assert_eq!(
+        (one.fqdn.as_str(), one.macs, one.added_by.as_deref()),
+        (names[0], vec!["00:25:90:aa:00:01".to_owned()], Some("ada"))
+    );
+    assert_eq!((two.way.root.as_str(), two.serial.as_str()), ("/srv/records/my two", "CN-0F8S7"));
+    let noted: Vec<Value> =
+        details(&house, "node.add").await.into_iter().map(|detail| detail["fqdn"].clone()).collect();
+    assert_eq!(noted, names, "each is in the audit");
+}
+
+#[tokio::test]
+async fn a_text_with_wrong_lines_adds_nothing_and_names_each() {
+    let house = House::new().await;
+    let before = house.traces().await;
+    let add = async |text: &str| house.control.add_nodes(&house.ada, text).await;
+    let wrong = "# rack 1\none.records.example.com root=/srv/records/one\nweb root=/srv/records/web\n\
+                 ONE.records.example.com root=/srv/records/two\nthree.records.example.com rot=/srv/records/three\n\
+                 four.records.example.com ssh=10.0.0.4\nfive.records.example.com root=/";
+    let refused = add(wrong).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (400, "invalid"));
+    assert!(refused.detail.starts_with("5 lines of 6 can't be taken, so no node was added"), "{refused:?}");
+    let wanted = [
+        ("line 3", "1 of at least 3 labels"),
+        ("line 4", "one.records.example.com stands in line 2 already"),
+        ("line 5", "no field \"rot\""),
+        ("line 6", "key: name the secret"),
+        ("line 7", "absolute path"),
+    ];
+    each_says(&refused, &wanted);
+    assert_eq!(house.traces().await, before);
+
+    house.control.add_node(&house.ada, at("there", "10.0.0.7", 22, &["00:25:90:aa:00:01"])).await.unwrap();
+    let before = house.traces().await;
+    let taken = "one.records.example.com root=/srv/records/one\nthere.records.example.com root=/srv/records/there\n\
+                 two.records.example.com root=/srv/records/one/two\nthree.records.example.com root=/srv/records/three mac=00:25:90:aa:00:01\n\
+                 four.records.example.com root=/srv/records/four";
+    let refused = add(taken).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (409, "nodes_refused"));
+    let wanted = [
+        ("line 2", "A node there.records.example.com is there already"),
+        ("line 3", "one.records.example.com"),
+        ("line 4", "network card of the node there.records.example.com"),
+    ];
+    each_says(&refused, &wanted);
+    assert_eq!(house.traces().await, before, "those before and behind a wrong line are not there either");
+    let rest = "one.records.example.com root=/srv/records/one\nfour.records.example.com root=/srv/records/four";
+    assert_eq!(add(rest).await.unwrap().nodes.len(), 2);
+}
+
+#[tokio::test]
+async fn who_adds_many_and_who_adds_one_of_them_wait_for_each_other_once() {
+    let house = House::new().await;
+    let text = "a.records.example.com root=/srv/records/a\nb.records.example.com root=/srv/records/b";
+    let turned = "b.records.example.com root=/srv/records/b\na.records.example.com root=/srv/records/a";
+    let mut held = house.database.app().begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::ROOT_LOCK).execute(&mut *held).await.unwrap();
+    let between = async {
+        house.so_many_wait(3).await;
+        held.commit().await.unwrap();
+    };
+    let (many, others, one, ()) = tokio::join!(
+        house.control.add_nodes(&house.ada, text),
+        house.control.add_nodes(&house.bo, turned),
+        house.control.add_node(&house.cy, wish("b", "/srv/records/c")),
+        between
+    );
+    let ends = [many.map(drop), others.map(drop), one.map(drop)];
+    assert_eq!(ends.iter().filter(|end| end.is_ok()).count(), 1, "{ends:?}");
+    for refused in ends.into_iter().filter_map(Result::err) {
+        assert!(["nodes_refused", "node_exists"].contains(&refused.code.as_str()), "{refused:?}");
+    }
 }

@@ -101,6 +101,7 @@ impl Things {
             ("prioritise", control.prioritise(by, self.edge, 3, why()).await),
             ("switch", control.switch(by, false, why()).await.map(drop)),
             ("add a node", control.add_node(by, wish).await.map(drop)),
+            ("add many", control.add_nodes(by, "many.house.example.com root=/srv/nodes/many").await.map(drop)),
             ("change a node", control.change_node(by, n4, 1, described).await.map(drop)),
             ("take a node out of service", control.set_available(by, n4, false, why()).await),
             ("make a node's token", control.mint_node_token(by, n4, "x".into(), 1).await.map(drop)),

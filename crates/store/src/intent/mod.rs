@@ -43,7 +43,7 @@ pub use listing::{
     find_submissions, lines_of, open_facts,
 };
 pub use machines::{MachineRow, lock_machine, set_hardware, write_machine};
-pub use nodes::{BareNode, NewNode, bare_nodes, insert_node, removed_ids, take_out_record};
+pub use nodes::{BareNode, NewNode, bare_nodes, insert_node, lock_records, removed_ids, take_out_record};
 pub use objects::{ScriptHead, bodies, catalog_objects, put_objects, script_heads};
 pub use opened::{MAX_OPENED, ensure_opened, opened};
 pub use policies::{insert_policy, policy, policy_at};

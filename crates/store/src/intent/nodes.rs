@@ -55,6 +55,13 @@ pub struct NewNode {
     pub by: Option<PersonId>,
 }
 
+/// Has whoever else adds a record wait until this transaction ends, before either of them has a name: who adds several would otherwise wait
+/// for the name of one who waits for them.
+pub async fn lock_records(on: &mut PgConnection) -> Result<(), StoreError> {
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::ROOT_LOCK).execute(on).await?;
+    Ok(())
+}
+
 /// Makes a node record; `false`: its name is taken. A guard refuses a folder that lies in another node's, or has one in it.
 pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, StoreError> {
     let done = sqlx::query(

@@ -173,19 +173,52 @@ pub struct CarriedRow {
     pub since: OffsetDateTime,
     /// Why it is in ERROR.
     pub error: Option<String>,
+    /// Where its step stands in the order in which they run.
+    pub rank: i32,
+    /// That step.
+    pub step_id: Uuid,
 }
 
-/// The noderoles on a node in the order in which they run, at most [`MAX_CARRIED`] and one.
-pub async fn noderoles_on(on: &mut PgConnection, node: NodeId) -> Result<Vec<CarriedRow>, StoreError> {
-    Ok(sqlx::query_as(
-        "SELECT r.id AS noderole_id, r.role, r.deployment_id, s.state, s.since, s.error FROM step s \
+/// Which noderoles of a node are wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CarriedFilter<'f> {
+    /// In this state.
+    pub state: Option<&'f str>,
+    /// Of this role.
+    pub role: Option<&'f str>,
+    /// The last that runs first.
+    pub falling: bool,
+    /// Behind the step of this rank and id, in that order.
+    pub behind: Option<(i32, Uuid)>,
+}
+
+/// The noderoles on a node in the order in which they run, or the other way around. The index `step_node` has a node's steps in both
+/// orders, and what they are asked for is looked up in each.
+pub async fn noderoles_on(
+    on: &mut PgConnection,
+    node: NodeId,
+    filter: CarriedFilter<'_>,
+    limit: i64,
+) -> Result<Vec<CarriedRow>, StoreError> {
+    let (sign, way) = if filter.falling { ("<", "DESC") } else { (">", "ASC") };
+    let query = format!(
+        "SELECT r.id AS noderole_id, r.role, r.deployment_id, s.state, s.since, s.error, s.rank, s.id AS step_id FROM step s \
          JOIN noderole r ON r.id = s.noderole_id \
-         WHERE s.node_id = $1 AND s.action = 'run' AND s.state <> 'gone' ORDER BY s.rank, s.id LIMIT $2",
-    )
-    .bind(node.0)
-    .bind(MAX_CARRIED + 1)
-    .fetch_all(on)
-    .await?)
+         WHERE s.node_id = $1 AND s.action = 'run' AND s.state <> 'gone' \
+           AND ($2::text IS NULL OR s.state = $2) AND ($3::text IS NULL OR r.role = $3) \
+           AND ($4::int IS NULL OR (s.rank, s.id) {sign} ($4::int, $5::uuid)) \
+         ORDER BY s.rank {way}, s.id {way} LIMIT $6"
+    );
+    let (rank, step) = filter.behind.unzip();
+    Ok(sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(node.0)
+        .bind(filter.state)
+        .bind(filter.role)
+        .bind(rank)
+        .bind(step)
+        .bind(limit)
+        .fetch_all(on)
+        .await?)
 }
 
 /// What somebody says of a node.

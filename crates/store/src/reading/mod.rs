@@ -20,8 +20,8 @@ pub use admission::{admission_view, admission_view_of};
 pub use audit::{AuditActor, AuditFilter, AuditRow, audit, is_entry, last_seal, seal_at, sealed, unsealed};
 pub use first_steps::{DEMO_CHANGE, FirstStepsRow, first_steps};
 pub use machines::{
-    CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, MachineRow, ReportRow, facts, looks, machine, machine_named,
-    noderoles_on, reports,
+    CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, MachineRow, ReportRow, facts, looks, machine,
+    machine_named, noderoles_on, reports,
 };
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
 pub use overview::{HourRow, Tally, all_steps, hours, policy_made, steps_in, steps_of_target, tally};

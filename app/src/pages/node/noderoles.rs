@@ -1,0 +1,117 @@
+//! What a node carries, all of it: its own page has the first of them.
+
+use api::calls::{Call, List, list_of};
+use api::console::StepState;
+use api::live::Topic;
+use api::nodes::{Carried, CarriedPage, CarriedSort, CarriedWanted};
+use engine::ids::NoderoleId;
+use leptos::prelude::*;
+
+use super::kept::{self, Whose};
+use crate::calls;
+use crate::clock::Moment;
+use crate::failure::Answer;
+use crate::parts::list::{Listed, columns_of};
+use crate::parts::list_page::{Field, ListOf, ListPage, With};
+use crate::parts::{Empty, Icon, StatePill};
+use crate::places;
+
+columns_of!(Part {
+    Role "role" "Role",
+    Deployment "deployment" "Deployment",
+    State "state" "State",
+    Since "since" "Since",
+});
+
+/// States of what is there: a draft is on its board.
+const STATES: [StepState; 5] =
+    [StepState::Blocked, StepState::Todo, StepState::Transition, StepState::Active, StepState::Error];
+
+#[derive(Clone, Copy)]
+struct CarriedBy(Whose);
+
+impl ListPage for CarriedBy {
+    type Sort = CarriedSort;
+    type Part = Part;
+    type Page = CarriedPage;
+    type Key = NoderoleId;
+
+    const ID: &'static str = "noderole";
+    const NAMES: (&'static str, &'static str) = ("noderole", "noderoles");
+    const PLACE: &'static str = "after";
+    const FIELDS: &'static [Field] = &[
+        Field::choice("state", "State", "state is", || STATES.map(|state| (state.as_str(), state.word())).to_vec()),
+        Field::text("role", "Role", "role is"),
+    ];
+    const SORTS: &'static [(CarriedSort, &'static str)] = &[(CarriedSort::Rank, "order")];
+    // A step's state moves with its runs, and with what is meant.
+    const TOPICS: &'static [Topic] = &[Topic::Runs, Topic::Targets, Topic::Nodes];
+    const SAME: List = List::Noderoles;
+
+    fn path(self) -> String {
+        places::node_noderoles(&self.0.name())
+    }
+
+    async fn fetch(self, listed: Listed<CarriedSort>) -> Answer<CarriedPage> {
+        let name = self.0.name_now();
+        let state = listed.one_of("state", &STATES, StepState::as_str)?;
+        let (sort, after) = listed.stretch()?;
+        calls::node_noderoles(name, CarriedWanted { state, role: listed.word("role"), sort, after }).await
+    }
+
+    fn sorted_by(_: Part) -> Option<(CarriedSort, bool)> {
+        None
+    }
+
+    fn key(carried: &Carried) -> NoderoleId {
+        carried.id
+    }
+
+    fn same(self, listed: &Listed<CarriedSort>) -> Call {
+        list_of(Self::SAME, &self.0.name_now(), |word| self.word(listed, word))
+    }
+
+    fn none(self) -> AnyView {
+        view! {
+            <Empty icon=Icon::Node title="No noderoles">
+                <p>"No role is bound to it. Roles are bound on the board of a deployment."</p>
+            </Empty>
+        }
+        .into_any()
+    }
+
+    fn row(self, carried: Memo<Carried>, with: With<Self>) -> AnyView {
+        let role = move || {
+            let carried = carried.read();
+            view! { <a class="main" href=places::noderole(carried.id)>{carried.role.to_string()}</a> }
+        };
+        let deployment = move || {
+            let name = carried.read().deployment.clone();
+            view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
+        };
+        let state = view! {
+            <div>
+                <StatePill state=Signal::derive(move || carried.read().state)/>
+                {move || carried.read().error.clone().map(|error| view! { <div class="fault">{error}</div> })}
+            </div>
+        };
+        view! {
+            <tr>
+                <td data-label="Role">{role}</td>
+                {with.cell(Part::Deployment, "", deployment)}
+                {with.cell(Part::State, "", state)}
+                {with.cell(Part::Since, "muted", move || view! { <Moment at=carried.read().since/> })}
+            </tr>
+        }
+        .into_any()
+    }
+}
+
+/// The page.
+#[component]
+pub fn NoderolesPage() -> impl IntoView {
+    let whose = Whose::read();
+    let list = ListOf::new(CarriedBy(whose));
+    let title = |name: &str| format!("Noderoles of {name}");
+    kept::page(whose, title, "Every role that is bound to it, in the order in which they run there.", list.view())
+}

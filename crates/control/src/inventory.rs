@@ -1,0 +1,379 @@
+//! Many nodes at once: a text, as people keep one of their machines, with a node a line.
+//!
+//! ```text
+//! # rack 1
+//! web-7.rack1.example.com  ssh=10.0.3.7 ssh=web-7.mgmt.example.com key=deploy/ssh host_key="ssh-ed25519 AAAA..."
+//! web-8.rack1.example.com  root=/srv/nodes/web-8
+//! mac=00:25:90:aa:00:01 domain=rack1.example.com root=/srv/nodes/web-9
+//! ```
+//!
+//! A line is a name and fields, or fields alone where the name follows from them; parted by blanks, with double quotes around what has some.
+//! What begins with `#` is a comment up to the line's end. The fields are the options of `gantry node add`, and mean the same: each record
+//! is made by the rules for one ([`crate::nodes`]).
+//!
+//! Invariants:
+//! * All or none: it is one transaction, and no record is left of a text of which a line is refused.
+//! * Whoever has to mend a text is told of all that is wrong with it by line, as far as one look can tell: first what is wrong in itself,
+//!   then what those that are there stand against. One savepoint a line keeps one refusal from hiding the next.
+//! * A text is read to the end of its limits and no further ([`INVENTORY`], [`INVENTORY_BYTES`]), and a refusal names [`FAULTS`] lines: it
+//!   may have to go back in an address.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use api::Problem;
+use api::console::{NodeWish, SshWish};
+use api::limits::{FAULTS, INVENTORY, INVENTORY_BYTES};
+use api::nodes::{AddedNode, AddedNodes, INVENTORY_FIELDS};
+use api::problem::Finding;
+use engine::ids::{DeploymentId, NodeId, PersonId};
+use sqlx::{Acquire as _, PgConnection};
+use store::intent;
+
+use crate::nodes::Fit;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::words::{plain, quoted};
+use crate::{Control, done};
+
+/// Fields that a line may have again.
+const SEVERAL: [&str; 2] = ["mac", "ssh"];
+/// Those of a machine that is reached by SSH.
+const BY_SSH: [&str; 6] = ["ssh", "port", "user", "key", "key_version", "host_key"];
+
+impl Control {
+    /// Adds the nodes of a text, all or none, each as [`Self::add_node`] does.
+    pub async fn add_nodes(&self, actor: &Actor, text: &str) -> Result<AddedNodes, Problem> {
+        actor.require(Permission::Operator)?;
+        let fits = self.fits(read(text)?)?;
+        let system = self.present().await?.system()?;
+        let by = Some(actor.person);
+        let mut transaction = self.begin().await?;
+        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        intent::lock_records(&mut transaction).await.map_err(from_store)?;
+        let (mut added, mut faults) = (Vec::with_capacity(fits.len()), Vec::new());
+        for (number, fit) in &fits {
+            match insert_alone(&mut transaction, fit, system, by).await? {
+                Ok(node) => added.push((node, fit)),
+                Err(problem) => faults.push(fault(*number, problem.detail)),
+            }
+        }
+        if !faults.is_empty() {
+            return Err(refused(|detail| Problem::conflict("nodes_refused", detail), faults, fits.len()));
+        }
+        for (node, fit) in &added {
+            fit.note(&mut transaction, *node, by).await?;
+        }
+        done(transaction).await?;
+        let named = |(node, fit): (NodeId, &Fit)| AddedNode { node, fqdn: fit.fqdn.to_string() };
+        Ok(AddedNodes { nodes: added.into_iter().map(named).collect() })
+    }
+
+    /// The records that the lines want, each with its line's number, checked as far as that goes without those that are there.
+    fn fits(&self, lines: Vec<Line>) -> Result<Vec<(usize, Fit)>, Problem> {
+        let count = lines.len();
+        let (mut fits, mut faults) = (Vec::with_capacity(count), Vec::new());
+        let mut first_lines: BTreeMap<String, usize> = BTreeMap::new();
+        for Line { number, wish } in lines {
+            let fit = match wish.and_then(|wish| self.fit(&wish).map_err(|problem| problem.detail)) {
+                Ok(fit) => fit,
+                Err(detail) => {
+                    faults.push(fault(number, detail));
+                    continue;
+                }
+            };
+            match first_lines.get(fit.fqdn.as_str()) {
+                Some(first) => {
+                    let detail = format!(
+                        "{} stands in line {first} already: a node has one line, so leave one of both out.",
+                        fit.fqdn
+                    );
+                    faults.push(fault(number, detail));
+                }
+                None => {
+                    first_lines.insert(fit.fqdn.to_string(), number);
+                    fits.push((number, fit));
+                }
+            }
+        }
+        if faults.is_empty() { Ok(fits) } else { Err(refused(Problem::invalid, faults, count)) }
+    }
+}
+
+/// Makes one record of several. One that the state of things does not allow leaves nothing behind it, and the next can be looked at.
+async fn insert_alone(
+    on: &mut PgConnection,
+    fit: &Fit,
+    system: DeploymentId,
+    by: Option<PersonId>,
+) -> Result<Result<NodeId, Problem>, Problem> {
+    let failed = |error: sqlx::Error| from_store(error.into());
+    let mut one = on.begin().await.map_err(failed)?;
+    match fit.insert(&mut one, system, by).await {
+        Ok(node) => {
+            one.commit().await.map_err(failed)?;
+            Ok(Ok(node))
+        }
+        Err(problem) if problem.status == 409 => {
+            one.rollback().await.map_err(failed)?;
+            Ok(Err(problem))
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+fn fault(number: usize, detail: String) -> Finding {
+    Finding { at: format!("line {number}"), detail }
+}
+
+/// The refusal of a text with so many nodes, some of which are wrong.
+fn refused(problem: impl FnOnce(String) -> Problem, faults: Vec<Finding>, nodes: usize) -> Problem {
+    let wrong = match faults.len() {
+        1 => "One line".to_owned(),
+        count => format!("{count} lines"),
+    };
+    let named = if faults.len() > FAULTS { format!(" The first {FAULTS} of them are named.") } else { String::new() };
+    let detail = format!(
+        "{wrong} of {nodes} can't be taken, so no node was added: mend what is named, then send the whole text again.{named}"
+    );
+    Problem { errors: faults.into_iter().take(FAULTS).collect(), ..problem(detail) }
+}
+
+/// A line that has a node.
+#[derive(Debug)]
+struct Line {
+    /// Its number in the text, from 1 on.
+    number: usize,
+    /// What it says, or why it says nothing that can be understood.
+    wish: Result<NodeWish, String>,
+}
+
+fn read(text: &str) -> Result<Vec<Line>, Problem> {
+    if text.len() > INVENTORY_BYTES {
+        return Err(Problem::invalid(format!(
+            "text: it may have at most {} KiB. Send it in several parts.",
+            INVENTORY_BYTES / 1024
+        )));
+    }
+    // Some editors begin a file with a mark that nobody sees.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines = text.lines().enumerate().filter_map(|(at, line)| line_of(at + 1, line));
+    let lines: Vec<Line> = lines.take(INVENTORY + 1).collect();
+    match lines.len() {
+        0 => Err(Problem::invalid(
+            "text: there is no node in it. Write one a line, its name first: web-7.rack1.example.com root=/srv/nodes/web-7",
+        )),
+        count if count > INVENTORY => Err(Problem::invalid(format!(
+            "text: it has more than {INVENTORY} nodes, and one text adds at most so many. Send it in several parts."
+        ))),
+        _ => Ok(lines),
+    }
+}
+
+/// What a line says; None: it is blank, or a comment.
+fn line_of(number: usize, line: &str) -> Option<Line> {
+    let wish = match words_of(line) {
+        Ok(words) if words.is_empty() => return None,
+        Ok(words) => wish_of(&words),
+        Err(fault) => Err(fault),
+    };
+    Some(Line { number, wish })
+}
+
+/// The words of a line, without a comment.
+fn words_of(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let (mut word, mut is_quoted) = (None::<String>, false);
+    for c in line.chars() {
+        match c {
+            '#' if word.is_none() => break,
+            '"' => {
+                is_quoted = !is_quoted;
+                word.get_or_insert_default();
+            }
+            blank if blank.is_whitespace() && !is_quoted => words.extend(word.take()),
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    if is_quoted {
+        return Err(
+            "a quotation mark has no other one behind it. Put both around what has blanks: host_key=\"ssh-ed25519 AAAA...\"".into(),
+        );
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+fn wish_of(line: &[String]) -> Result<NodeWish, String> {
+    for word in line {
+        plain(word).map_err(|problem| problem.detail)?;
+    }
+    let (fqdn, fields) = match line.split_first() {
+        Some((first, rest)) if !first.contains('=') => (first.clone(), rest),
+        _ => (String::new(), line),
+    };
+    let said = Said::of(fields)?;
+    Ok(NodeWish {
+        fqdn,
+        macs: said.all("mac"),
+        serial: said.one("serial").unwrap_or_default(),
+        domain: said.one("domain").unwrap_or_default(),
+        root: said.one("root").unwrap_or_default(),
+        ssh: ssh_of(&said)?,
+    })
+}
+
+fn ssh_of(said: &Said) -> Result<Option<SshWish>, String> {
+    // A part of it alone is no folder's: who forgot the address is told so.
+    if !BY_SSH.iter().any(|field| said.0.contains_key(field)) {
+        return Ok(None);
+    }
+    let usual = SshWish::usual();
+    Ok(Some(SshWish {
+        addresses: said.all("ssh"),
+        port: said.number("port")?.unwrap_or(usual.port),
+        user: said.one("user").unwrap_or(usual.user),
+        key: said.one("key").unwrap_or(usual.key),
+        key_version: said.number("key_version")?.unwrap_or(usual.key_version),
+        host_key: said.one("host_key").unwrap_or(usual.host_key),
+    }))
+}
+
+/// What the fields of a line say; an empty one says nothing.
+struct Said(BTreeMap<&'static str, Vec<String>>);
+
+impl Said {
+    fn of(fields: &[String]) -> Result<Self, String> {
+        let mut said: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+        for word in fields {
+            let Some((field, value)) = word.split_once('=') else {
+                return Err(format!(
+                    "{} is no field. Behind the name, write each as field=value, with double quotes around what has blanks.",
+                    quoted(word)
+                ));
+            };
+            let Some(field) = INVENTORY_FIELDS.into_iter().find(|known| *known == field) else {
+                return Err(format!(
+                    "there is no field {}. A line may have {}.",
+                    quoted(field),
+                    INVENTORY_FIELDS.join(", ")
+                ));
+            };
+            if value.is_empty() {
+                continue;
+            }
+            let values = said.entry(field).or_default();
+            if !values.is_empty() && !SEVERAL.contains(&field) {
+                return Err(format!("{field} stands there twice. Only {} may.", SEVERAL.join(" and ")));
+            }
+            values.push(value.to_owned());
+        }
+        Ok(Self(said))
+    }
+
+    fn all(&self, field: &str) -> Vec<String> {
+        self.0.get(field).cloned().unwrap_or_default()
+    }
+
+    fn one(&self, field: &str) -> Option<String> {
+        self.0.get(field)?.first().cloned()
+    }
+
+    fn number<T: FromStr>(&self, field: &str) -> Result<Option<T>, String> {
+        let wrong = |text: &str| format!("{field}: {} is no number that fits there.", quoted(text));
+        self.one(field).map(|text| text.parse().map_err(|_| wrong(&text))).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a line alone says.
+    fn said(line: &str) -> Result<NodeWish, String> {
+        line_of(1, line).expect("a node").wish
+    }
+
+    #[test]
+    fn a_line_is_a_name_and_fields_or_fields_alone() {
+        let named = |name: &str, root: &str| NodeWish::named(name, root);
+        assert_eq!(said("n1.a.example"), Ok(named("n1.a.example", "")));
+        assert_eq!(said("\tn1.a.example  root=/srv/n1 # by the door"), Ok(named("n1.a.example", "/srv/n1")));
+        assert_eq!(said("n1.a.example \"root=/srv/my nodes/1\""), Ok(named("n1.a.example", "/srv/my nodes/1")));
+        assert_eq!(
+            said("n1.a.example root=\"/srv/my nodes/#1\" serial="),
+            Ok(named("n1.a.example", "/srv/my nodes/#1"))
+        );
+        let derived = said("mac=00:25:90:aa:00:01 mac=00:25:90:aa:00:02 serial=CN-0F8S7 domain=a.example").unwrap();
+        assert_eq!(
+            (derived.fqdn.as_str(), derived.serial.as_str(), derived.domain.as_str()),
+            ("", "CN-0F8S7", "a.example")
+        );
+        assert_eq!((derived.macs.len(), derived.ssh), (2, None));
+    }
+
+    #[test]
+    fn a_machine_is_reached_as_one_that_is_added_alone() {
+        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+        let usual = SshWish {
+            addresses: vec!["10.0.3.7".into(), "n1.mgmt.a.example".into()],
+            key: "deploy/ssh".into(),
+            host_key: key.into(),
+            ..SshWish::usual()
+        };
+        let line = format!("n1.a.example ssh=10.0.3.7 ssh=n1.mgmt.a.example key=deploy/ssh host_key=\"{key}\"");
+        assert_eq!(said(&line).unwrap().ssh, Some(usual.clone()));
+        let other = SshWish { port: 2222, user: "gantry".into(), key_version: 3, ..usual };
+        assert_eq!(said(&format!("{line} port=2222 user=gantry key_version=3")).unwrap().ssh, Some(other));
+        // Half a way is one: what is missing is said where all ways are looked at.
+        assert_eq!(said("n1.a.example user=root").unwrap().ssh, Some(SshWish::usual()));
+    }
+
+    #[test]
+    fn a_slip_says_what_is_wrong() {
+        for (line, part) in [
+            ("n1.a.example n2.a.example", "\"n2.a.example\" is no field"),
+            ("n1.a.example rot=/srv/n1", "there is no field \"rot\". A line may have mac, serial"),
+            ("n1.a.example root=/srv/n1 root=/srv/n2", "root stands there twice"),
+            ("n1.a.example ssh=10.0.0.1 port=soon", "port: \"soon\" is no number"),
+            ("n1.a.example ssh=10.0.0.1 port=70000", "port: \"70000\" is no number"),
+            ("n1.a.example host_key=\"ssh-ed25519 AAAA", "a quotation mark has no other one"),
+            ("n1.a.example root=/srv/n\u{200b}1", "U+200B"),
+            ("n1.a.example serial=\u{0}", "U+0000"),
+        ] {
+            let fault = said(line).unwrap_err();
+            assert!(fault.contains(part), "{line}: {fault}");
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_as_an_editor_does_and_those_without_a_node_are_none() {
+        let text = "\u{feff}# rack 1\r\n\r\nn1.a.example root=/srv/n1\r\n  # no more\r\nn2.a.example root=/srv/n2";
+        let numbers: Vec<usize> = read(text).unwrap().iter().map(|line| line.number).collect();
+        assert_eq!(numbers, [3, 5]);
+        for nothing in ["", " \n\t\n", "# n1.a.example"] {
+            assert!(read(nothing).unwrap_err().detail.contains("there is no node in it"), "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_ends_where_its_limits_are() {
+        let many = |count: usize| "n.a.example\n".repeat(count);
+        assert_eq!(read(&many(INVENTORY)).unwrap().len(), INVENTORY);
+        let refused = read(&many(INVENTORY + 1)).unwrap_err();
+        assert_eq!((refused.status, refused.detail.contains("more than 500 nodes")), (400, true), "{refused:?}");
+        assert!(read(&"#".repeat(INVENTORY_BYTES)).unwrap_err().detail.contains("no node"), "so long it may be");
+        assert!(read(&"#".repeat(INVENTORY_BYTES + 1)).unwrap_err().detail.contains("at most 256 KiB"));
+    }
+
+    #[test]
+    fn a_refusal_names_no_more_lines_than_it_may_and_says_how_many_there_are() {
+        let faults = |count: usize| (1..=count).map(|n| fault(n, "no".into())).collect::<Vec<_>>();
+        let one = refused(Problem::invalid, faults(1), 12);
+        assert!(one.detail.starts_with("One line of 12 can't be taken, so no node was added"), "{one:?}");
+        assert_eq!((one.errors[0].at.as_str(), one.detail.contains("The first")), ("line 1", false));
+        let many = refused(Problem::invalid, faults(FAULTS + 1), 500);
+        assert!(many.detail.starts_with("21 lines of 500") && many.detail.ends_with("The first 20 of them are named."));
+        assert_eq!(many.errors.len(), FAULTS);
+    }
+}
