@@ -38,8 +38,8 @@ impl Control {
         after: Option<NoderoleId>,
     ) -> Result<Carriers, Problem> {
         actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let present = self.kept.present(&mut connection).await?;
         let id = present.named(deployment)?;
         let of = of_ancestor.map(|name| present.named(name)).transpose()?;
         if of.is_some_and(|of| !present.skeleton.chain(id).into_iter().skip(1).any(|above| above == of)) {
@@ -51,7 +51,7 @@ impl Control {
         };
         drop(connection);
         let planned = match &rows {
-            Some(rows) => Some(plan_aside(&present, counting(rows)).await?),
+            Some(rows) => Some(plan_aside(&self.beside(actor), &present, counting(rows)).await?),
             None => None,
         };
         let mut connection = self.connection().await?;
