@@ -8,14 +8,14 @@
 //! asked for it.
 //!
 //! Looking takes no more than the permission to look, and a board with a proposal is planned each time that somebody looks. So each person
-//! has a share: all places but one at once, and a quarter of those that ask. Whoever asks for more waits for themselves: among those that wait
-//! for a place of all there are never more of one person than they may have at once, so others come in between. What
+//! has a share: all places but one at once, and a quarter of those that ask. Whoever asks for more waits for themselves: among those that
+//! wait for a place of all there are never more of one person than they may have at once, so others come in between. What
 //! rests on a commit and is planned anew has no share: nobody asked for it, and each commit or sweep does that one after the other.
 //!
 //! **Who needs the processor waits for a place and holds neither a row's lock nor a connection.** There are more who wait than connections,
 //! and a commit waits for rows under locks that all workers need. So a use case reads what it needs, gives the connection back, computes, and
-//! takes a connection again; where it writes, its transaction begins after that, and looks again at what may have moved. Nothing that computes
-//! is handed a connection: it is handed [`Beside`], and takes connections for as long as it reads.
+//! takes a connection again; where it writes, its transaction begins after that, and looks again at what may have moved. Nothing that
+//! computes is handed a connection: it is handed [`Beside`], and takes connections for as long as it reads.
 //!
 //! Some work is done once at a time for all and has a turn of its own, so that it waits for no place: the skeleton and the newest blueprint
 //! ([`crate::present`]), weighing ([`crate::weighing`]), passwords.
@@ -36,6 +36,25 @@ pub(crate) const WAITING: usize = 128;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// One of so many that ask may be the same person.
 const SHARES: usize = 4;
+
+/// How work that takes processor time is bounded, for who tells people of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// What waits, beside what is under way.
+    pub waiting: usize,
+    /// How long it waits.
+    pub patience: Duration,
+    /// One of so many that have a place or wait is for one person.
+    pub shares: usize,
+    /// Reviews that wait to be worked out for one person, with the one that is.
+    pub reviews_each: usize,
+}
+
+impl Shares {
+    /// As it is.
+    pub const NOW: Self =
+        Self { waiting: WAITING, patience: PATIENCE, shares: SHARES, reviews_each: (1 + WAITING) / SHARES };
+}
 
 /// The places of this process: they are its cores', whoever asks.
 pub(crate) static PLACES: LazyLock<Arc<Places>> = LazyLock::new(|| {

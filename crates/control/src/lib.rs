@@ -59,6 +59,7 @@ mod weighing;
 mod words;
 mod workers;
 
+pub use beside::Shares;
 pub use commit::ToCommit;
 pub use genesis::{Demo, DemoDeployment};
 pub use graphing::Lost;

@@ -4,8 +4,8 @@
 //! new target costs reading what it changed. What can change (the head, rows of deployments, nodes without a document) is read anew
 //! each time, so that nobody plans on something old.
 //!
-//! What of it takes processor time is done once for all who wait for it, so it needs no [place](crate::beside): that others compute keeps nobody
-//! from looking. Making a skeleton goes on to its end, and what is made is kept, also when nobody waits for it any more.
+//! What of it takes processor time is done once for all who wait for it, so it needs no [place](crate::beside): that others compute keeps
+//! nobody from looking. Making a skeleton goes on to its end, and what is made is kept, also when nobody waits for it any more.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};

@@ -10,8 +10,8 @@
 //! * what was worked out is kept for as long as everything that it rests on ([`Ground`]) is the same: it is a pure function of that. Of
 //!   most submissions only what lists need ([`Said`]) is kept, which is little; plans are kept of a few;
 //! * it is worked out on the threads for blocking work, never on those that answer requests;
-//! * one at a time, in turns that are shared as [places](crate::beside) are, and beside those: whoever wants the same finds it when their turn
-//!   comes, and who wants many has one turn where others have one. The work goes on to its end when the request that began it is gone,
+//! * one at a time, in turns that are shared as [places](crate::beside) are, and beside those: whoever wants the same finds it when their
+//!   turn comes, and who wants many has one turn where others have one. The work goes on to its end when the request that began it is gone,
 //!   because whoever comes next would begin it again;
 //! * nobody waits for their turn with a connection in their hands, so that waiting keeps nobody from the database.
 

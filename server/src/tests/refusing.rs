@@ -300,7 +300,7 @@ async fn people_get_pages_that_say_no() {
 #[test]
 fn limits_are_documented_as_they_are() {
     let docs = include_str!("../../../docs/limits.md");
-    let (mib, kib) = (1024 * 1024, 1024);
+    let (mib, kib, shares) = (1024 * 1024, 1024, control::Shares::NOW);
     let lines = [
         format!("| a request's body | {} MiB |", limits::BODY / mib),
         format!(
@@ -325,6 +325,14 @@ fn limits_are_documented_as_they_are() {
             "| downloads at once (logs of runs, exports of the audit), by one server; of one person | {}; {} |",
             limits::DOWNLOADS,
             limits::DOWNLOADS_EACH
+        ),
+        format!("| its cores, at least 2; {}, each {} seconds | 503 |", shares.waiting, shares.patience.as_secs()),
+        format!("| of that for one person: at once; with what waits | all but one; one in {} | 503 |", shares.shares),
+        format!(
+            "for one person, with what waits | 1; {}, each {} seconds; {} | 503 |",
+            shares.waiting,
+            shares.patience.as_secs(),
+            shares.reviews_each
         ),
         format!("| {}; {} | the answer is how it is now", limits::WAITING, limits::WAITING_EACH),
         format!("then the newest of the others) | {} |", api::limits::TOKENS_TOLD),

@@ -194,7 +194,14 @@ fn nothing_that_computes_is_handed_a_connection() {
                 continue;
             }
             let source = std::fs::read_to_string(&file).unwrap();
-            for function in source.split("async fn ").skip(1) {
+            let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            for function in code.split("async fn ").skip(1) {
+                if let Some((_, within)) = function.split_once(".begin()") {
+                    let waits =
+                        [".work(", "_aside(", ".check_edits(", ".check_fit(", ".weigh(", ".stands(", ".present()"];
+                    let waits = waits.into_iter().find(|call| within.contains(call));
+                    assert_eq!(waits, None, "{}, within a transaction: {function}", file.display());
+                }
                 let begins = function.split(" {\n").next().unwrap_or_default();
                 if !begins.contains("by: &Beside") {
                     continue;
