@@ -5,8 +5,8 @@
 //! was it their own idea, in which form do they want the answer.
 //!
 //! A request passes, from outside in: its id and its span; the form of refusals; headers of every answer; limits (how many at once,
-//! how long); compression; the checks of [`guard`]; then the router. Pages, server functions and REST look up the session
-//! there; files of the site and health don't.
+//! how long; health and metrics have none of that); compression; the checks of [`guard`]; then the router. Pages, server functions and
+//! REST look up the session there; files of the site and health don't.
 //!
 //! Invariants:
 //! * no GET changes anything, and nothing else is taken from a page that is not ours;
@@ -22,6 +22,7 @@ mod address;
 mod bound;
 mod carried;
 mod contract;
+mod downloads;
 mod drawings;
 mod feed;
 mod graphs;
@@ -164,6 +165,8 @@ fn state(address: PublicAddress, site: Site, control: Control, stopping: Cancell
         proxies: Arc::default(),
         site: Arc::new(site),
         streams: Places::new(limits::STREAMS, limits::STREAMS_EACH),
+        downloads: Places::new(limits::DOWNLOADS, limits::DOWNLOADS_EACH),
+        asks_database: Arc::default(),
         waiting: Places::new(limits::WAITING, limits::WAITING_EACH),
         requests: Arc::new(Semaphore::new(limits::REQUESTS)),
         patience: Patience::default(),
@@ -180,7 +183,13 @@ fn state(address: PublicAddress, site: Site, control: Control, stopping: Cancell
 /// What a request does goes on when its client hangs up or its time is over: nobody wrote it to be broken off anywhere, and to whom a
 /// commit was not confirmed it still was one or was none. It keeps its place for as long as it goes on, so places bound the work and
 /// not only those who wait for it. How long that may be is up to [`Patience::body`] and the database's own limit on statements.
+///
+/// Whoever watches this server needs its answer most when it has no place left: what they ask ([`health::WATCHED`]) needs none. It reads
+/// no body, and bounds by itself how long it asks the database, and by how many connections.
 async fn within_limits(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    if health::WATCHED.contains(&request.uri().path()) {
+        return next.run(request).await;
+    }
     let Ok(place) = Arc::clone(&state.requests).try_acquire_owned() else {
         return Refusal(Problem::unavailable("This server answers as many requests as it can. Try again in a moment."))
             .into_response();
@@ -231,9 +240,9 @@ fn routes(state: &AppState) -> Router {
         .fallback(site::file_or_nothing)
         .layer(from_fn_with_state(state.clone(), guard::pass));
     let unchecked = Router::new()
-        .route("/healthz", get(health::lives))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(metrics::collect));
+        .route(health::LIVES, get(health::lives))
+        .route(health::READY, get(health::ready))
+        .route(health::METRICS, get(metrics::collect));
     checked.merge(unchecked).layer(from_fn(metrics::name_route)).with_state(state.clone())
 }
 

@@ -21,6 +21,10 @@ pub const REQUESTS: usize = 256;
 pub const STREAMS: usize = 1024;
 /// Those of one person: a page has one for each tab, a program one for each thing that it follows.
 pub const STREAMS_EACH: usize = 32;
+/// Downloads at once: logs of runs and exports of the audit. Each asks the database for part after part.
+pub const DOWNLOADS: usize = 32;
+/// Those of one person.
+pub const DOWNLOADS_EACH: usize = 4;
 /// How long open answers may go on after the order to stop.
 pub const GRACE: Duration = Duration::from_secs(5);
 /// How long a request may wait for a target, at most, as it is asked for.

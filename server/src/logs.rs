@@ -2,11 +2,11 @@
 //!
 //! What a log has said it never says otherwise, so a download that broke off is gone on with by a `Range` (one; of several the whole
 //! log comes), byte for byte, also while the log still grows. A log that has ended has an `ETag`; with another one in `If-Range` the
-//! whole comes.
+//! whole comes. How many go on at once: [`downloads`].
 
 use std::ops::Range;
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +15,7 @@ use futures::Stream;
 use http_range_header::{EndPosition, RangeUnsatisfiableError, StartPosition, parse_range_header};
 use store::{Store, StoreError, running};
 
+use crate::downloads;
 use crate::refusal::{Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
@@ -35,9 +36,13 @@ pub(crate) async fn download(
     let wanted = part(&headers, length, tag.as_deref());
     let mut answer = match &wanted {
         Wanted::Nothing => StatusCode::RANGE_NOT_SATISFIABLE.into_response(),
-        Wanted::Whole => Body::from_stream(bytes(state.control.store().clone(), id, 0..length)).into_response(),
+        Wanted::Whole => {
+            let place = downloads::take(&state, actor.person)?;
+            downloads::body(place, bytes(state.control.store().clone(), id, 0..length)).into_response()
+        }
         Wanted::Part(range) => {
-            let body = Body::from_stream(bytes(state.control.store().clone(), id, range.clone()));
+            let place = downloads::take(&state, actor.person)?;
+            let body = downloads::body(place, bytes(state.control.store().clone(), id, range.clone()));
             (StatusCode::PARTIAL_CONTENT, body).into_response()
         }
     };

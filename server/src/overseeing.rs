@@ -8,7 +8,7 @@ use api::overview::{Overview, PolicyView, TargetView, TargetWanted};
 use api::search::{Found, SearchWanted};
 use api::workers::{WorkerPage, WorkerView, WorkersWanted};
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -20,6 +20,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::contract::{Operations, Versioned, op};
+use crate::downloads;
 use crate::limits;
 use crate::refusal::{Asked, Place, Refusal};
 use crate::rest::Answer;
@@ -104,7 +105,8 @@ async fn export(
 ) -> Result<Response, Refusal> {
     let (chain, end) = state.control.audit_export(&actor, wanted).await?;
     let name = format!("attachment; filename=\"audit-{}-{}.jsonl\"", chain.last + 1, end.end);
-    let body = Body::from_stream(lines((*state.control).clone(), chain, end));
+    let place = downloads::take(&state, actor.person)?;
+    let body = downloads::body(place, lines((*state.control).clone(), chain, end));
     Ok(([(header::CONTENT_TYPE, LINES.to_owned()), (header::CONTENT_DISPOSITION, name)], body).into_response())
 }
 

@@ -1,4 +1,4 @@
-//! Places for what stays open: live streams, and requests that wait for something to happen.
+//! Places for what stays open: live streams, downloads, and requests that wait for something to happen.
 //!
 //! There are so many of them in all, so that a server is not kept busy by those who wait, and so many for each person, so that one who takes all of
 //! theirs (by a program that never closes anything, say) takes them from nobody else.

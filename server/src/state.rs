@@ -7,7 +7,7 @@ use control::Control;
 use control::people::People;
 use engine::Hash;
 use leptos::config::LeptosOptions;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::address::PublicAddress;
@@ -34,6 +34,10 @@ pub(crate) struct AppState {
     pub streams: Places,
     /// What those do by the clock.
     pub rhythm: Rhythm,
+    /// Downloads that may still be begun.
+    pub downloads: Places,
+    /// Held by whoever asks whether the database is there: one at a time, however many want to know.
+    pub asks_database: Arc<Mutex<()>>,
     /// Requests that may still wait for something to happen.
     pub waiting: Places,
     /// Requests that may still be begun. One holds its place until its work is over, answered or not.

@@ -21,12 +21,13 @@ use sqlx::PgConnection;
 use store::intent;
 use store::reading::{self, TargetRow};
 
+use crate::beside::Beside;
 use crate::people::{Actor, Permission};
 use crate::present::{Present, load};
 use crate::problems::from_store;
 use crate::versions::{self, Side};
 use crate::words::{self, at};
-use crate::{Control, aside, paging};
+use crate::{Control, paging};
 
 impl Control {
     /// A page of targets: of all, or of those that changed a deployment.
@@ -61,9 +62,10 @@ impl Control {
     ) -> Result<Comparison, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
+        let by = self.beside(actor);
+        let (from, old) = side(self, &by, &present, from).await?;
+        let (to, new) = side(self, &by, &present, to).await?;
         let mut connection = self.connection().await?;
-        let (from, old) = side(&mut connection, &present, from).await?;
-        let (to, new) = side(&mut connection, &present, to).await?;
         let policy = policies(&mut connection, &from, &to).await?;
         let only = match deployment {
             Some(name) => Some(Meant::of(&mut connection, &present, name, (&from, &old), (&to, &new)).await?),
@@ -71,11 +73,10 @@ impl Control {
         };
         drop(connection);
         let catalog = Arc::clone(&present.catalog);
-        let mut found = aside(move || compared(&present, (from, &old), (to, &new), only)).await??;
+        let mut found = by.work(move || compared(&present, (from, &old), (to, &new), only)).await??;
         found.difference.policy = policy;
-        let mut connection = self.connection().await?;
-        found.contents = versions::changes(&mut connection, &found.difference, &found.pins, &catalog).await?;
-        found.deceiving = self.kept.deceiving.begun(&mut connection, &found.difference, &found.pins, &catalog).await?;
+        found.contents = versions::changes(self, &by, &found.difference, &found.pins, &catalog).await?;
+        found.deceiving = self.kept.deceiving.begun(self, &by, &found.difference, &found.pins, &catalog).await?;
         Ok(found)
     }
 
@@ -279,25 +280,28 @@ async fn policies(
 
 /// The blueprint that somebody asked for. What it shares with the present is taken from there.
 pub(crate) async fn side(
-    on: &mut PgConnection,
+    control: &Control,
+    by: &Beside,
     present: &Present,
     point: Point,
 ) -> Result<(ComparedSide, Blueprint), Problem> {
+    let mut connection = control.connection().await?;
     let (target, root) = match point {
         Point::Target(number) => {
-            let root = reading::root_of(on, number).await.map_err(from_store)?;
+            let root = reading::root_of(&mut connection, number).await.map_err(from_store)?;
             let newest = present.head.number;
             let missing = || Problem::not_found(format!("There is no target {number}: they go from 1 to {newest}."));
             (Some(number), root.ok_or_else(missing)?)
         }
         Point::Root(root) => {
-            if !reading::is_root(on, root).await.map_err(from_store)? {
+            if !reading::is_root(&mut connection, root).await.map_err(from_store)? {
                 return Err(Problem::not_found(format!("No blueprint has the root {}.", root.short())));
             }
             (None, root)
         }
     };
-    let blueprint = load(on, root, &present.blueprint).await?;
+    drop(connection);
+    let blueprint = load(control, by, root, &present.blueprint).await?;
     Ok((ComparedSide { target, submission: None, root: Some(root.to_string()) }, blueprint))
 }
 

@@ -93,9 +93,10 @@ impl Control {
     /// A deployment's board, by name.
     pub async fn board(&self, actor: &Actor, deployment: &str) -> Result<Board, Problem> {
         actor.require(Permission::Viewer)?;
+        // Read first, so that what comes later is told by the live stream.
+        let cursor = self.cursor_now().await?;
+        let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let cursor = self.cursor(&mut connection).await?;
-        let present = self.kept.present(&mut connection).await?;
         let id = present.named(deployment)?;
         let open = intent::open_proposal(&mut connection, id).await.map_err(from_store)?;
         let rows = match &open {
@@ -116,7 +117,7 @@ impl Control {
         };
         drop(connection);
         let planned = match &open {
-            Some(_) => Some(plan_aside(&present, counting(&rows)).await?),
+            Some(_) => Some(plan_aside(&self.beside(actor), &present, counting(&rows)).await?),
             None => None,
         };
         let mut connection = self.connection().await?;

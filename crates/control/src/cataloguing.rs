@@ -21,7 +21,7 @@ use crate::problems::from_store;
 use crate::proposing::{counting, objections_aside, place_of, plan};
 use crate::saying;
 use crate::words::{self, at};
-use crate::{Control, aside, paging};
+use crate::{Control, paging};
 
 /// Versions of a barclamp that a board offers: the newest, and the one in use.
 const OFFERED: usize = 10;
@@ -51,6 +51,7 @@ impl Control {
         let name = words::asked(&wanted.filter)?.unwrap_or_default();
         let mut connection = self.connection().await?;
         let mut rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
+        drop(connection);
         rows.sort_by(|a, b| {
             let newest_first = || order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version));
             a.name.cmp(&b.name).then_with(newest_first)
@@ -87,7 +88,7 @@ impl Control {
             .map(|place| present.catalog.barclamp(rows[*place].hash).map(|barclamp| &**barclamp))
             .collect::<Result<_, _>>()
             .map_err(missing)?;
-        let deceiving = self.kept.deceiving.of_versions(&mut connection, &page, &present.catalog).await?;
+        let deceiving = self.kept.deceiving.of_versions(self, &self.beside(actor), &page, &present.catalog).await?;
         let mut versions = Vec::new();
         for ((place, barclamp), deceiving) in places.into_iter().zip(page).zip(deceiving) {
             let (row, before) = (&rows[place], before(place));
@@ -134,11 +135,12 @@ impl Control {
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
         drop(connection);
-        let refused = objections_aside(&present, row.scope(), &rows, &edits).await?;
+        let by = self.beside(actor);
+        let refused = objections_aside(&by, &present, row.scope(), &rows, &edits).await?;
         let first = rows.last().map_or(1, |e| e.edit.seq + 1);
         let mut all = counting(&rows);
         all.extend((first..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }));
-        let lines = aside(move || {
+        let lines = by.work(move || {
             let planned = plan(&present, &all)?;
             Ok::<_, Problem>(saying::lines_of(&present, &all, &planned))
         });

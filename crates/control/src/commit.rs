@@ -23,7 +23,7 @@ use crate::proposing::{Planned, counting, plan};
 use crate::reviewing::{Case, may_commit, name_to_type, places, risks_of};
 use crate::weighing::settle;
 use crate::words::capital;
-use crate::{Control, aside, done};
+use crate::{Control, done};
 
 /// How often a commit plans anew because another one came first, before it leaves that to the caller.
 const ATTEMPTS: usize = 8;
@@ -77,7 +77,7 @@ impl Control {
     async fn try_commit(&self, actor: &Actor, what: &ToCommit) -> Result<Option<TargetNo>, Problem> {
         let id = what.submission;
         let present = self.present().await?;
-        let planned = self.plan_of(&present, id).await?;
+        let planned = self.plan_of(actor, &present, id).await?;
         let mut transaction = self.begin().await?;
         let head = intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         if head.number != present.head.number {
@@ -178,14 +178,14 @@ impl Control {
     }
 
     /// The submission's edits worked out on what is meant now. None: they can't be any more; the gate says why.
-    async fn plan_of(&self, present: &Present, id: SubmissionId) -> Result<Option<Planned>, Problem> {
+    async fn plan_of(&self, actor: &Actor, present: &Present, id: SubmissionId) -> Result<Option<Planned>, Problem> {
         let mut connection = self.connection().await?;
         let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
         let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
         drop(connection);
         let present = present.clone();
-        aside(move || plan(&present, &counting(&edits)).ok()).await
+        self.beside(actor).work(move || plan(&present, &counting(&edits)).ok()).await
     }
 }
 

@@ -18,10 +18,10 @@ use engine::blueprint::difference::Sides;
 use engine::catalog::{Barclamp, Catalog, Role};
 use engine::ids::{BarclampName, RoleName};
 use engine::text::Deceit;
-use sqlx::PgConnection;
 use store::intent;
 
-use crate::aside;
+use crate::Control;
+use crate::beside::Beside;
 use crate::problems::from_store;
 
 /// Scripts that are told by name.
@@ -37,7 +37,8 @@ impl Known {
     /// Those of these scripts that have something.
     async fn among(
         &self,
-        on: &mut PgConnection,
+        control: &Control,
+        by: &Beside,
         wanted: BTreeSet<Hash>,
     ) -> Result<BTreeMap<Hash, Arc<Deceit>>, Problem> {
         let mut new: Vec<Hash> = Vec::new();
@@ -52,9 +53,11 @@ impl Known {
             Err(_) => wanted.into_iter().for_each(|hash| sort(hash, None)),
         }
         for some in new.chunks(AT_ONCE) {
-            let scripts = intent::bodies(on, some).await.map_err(from_store)?;
+            let mut connection = control.connection().await?;
+            let scripts = intent::bodies(&mut connection, some).await.map_err(from_store)?;
+            drop(connection);
             let looked = move || scripts.into_iter().map(|(hash, body)| (hash, Deceit::within(&body).map(Arc::new)));
-            let looked: Vec<_> = aside(move || looked().collect()).await?;
+            let looked: Vec<_> = by.work(move || looked().collect()).await?;
             found.extend(looked.iter().filter_map(|(hash, deceit)| Some((*hash, Arc::clone(deceit.as_ref()?)))));
             if let Ok(mut known) = self.0.write() {
                 known.extend(looked);
@@ -66,7 +69,8 @@ impl Known {
     /// Those that a difference begins to use: scripts of roles that are new to a deployment, or new in them.
     pub async fn begun(
         &self,
-        on: &mut PgConnection,
+        control: &Control,
+        by: &Beside,
         difference: &Difference,
         pins: &[PinChange],
         catalog: &Catalog,
@@ -76,14 +80,15 @@ impl Known {
             .filter_map(|sides| Some((catalog.role(sides.new?).ok()?, sides.old)))
             .flat_map(|(is, old)| places(is, old.and_then(|old| catalog.role(old).ok()).map(|was| &**was)))
             .collect();
-        let found = self.among(on, hashes(&places)).await?;
+        let found = self.among(control, by, hashes(&places)).await?;
         Ok(told(places, &found))
     }
 
     /// Those of each of these versions.
     pub async fn of_versions(
         &self,
-        on: &mut PgConnection,
+        control: &Control,
+        by: &Beside,
         versions: &[&Barclamp],
         catalog: &Catalog,
     ) -> Result<Vec<Deceiving>, Problem> {
@@ -96,7 +101,7 @@ impl Known {
                 .collect()
         };
         let all: Vec<BTreeSet<Place<'_>>> = versions.iter().map(|version| of(version)).collect();
-        let found = self.among(on, all.iter().flat_map(hashes).collect()).await?;
+        let found = self.among(control, by, all.iter().flat_map(hashes).collect()).await?;
         Ok(all.into_iter().map(|places| told(places, &found)).collect())
     }
 }

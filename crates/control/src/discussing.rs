@@ -21,7 +21,7 @@ use sqlx::PgConnection;
 use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
 
 use crate::people::{Actor, Permission};
-use crate::present::load_deployments;
+use crate::present::{Present, load_deployments};
 use crate::problems::from_store;
 use crate::reviewing::{Case, changed, no_token, pins_of, policies, shown};
 use crate::words::{self, at};
@@ -34,7 +34,9 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let case = self.case(&mut connection, &present, id, false).await?;
-        let difference = changed(&mut connection, &case.row, &case.documents).await?;
+        drop(connection);
+        let difference = changed(self, &self.beside(actor), &case.row, &case.documents).await?;
+        let mut connection = self.connection().await?;
         let rows = intent::comments(&mut connection, case.row.proposal).await.map_err(from_store)?;
         let (voice, open) = (voice(actor, &case), case.proposal.state == "open");
         let mut answers: BTreeMap<CommentId, Vec<CommentView>> = BTreeMap::new();
@@ -72,10 +74,13 @@ impl Control {
         body: String,
     ) -> Result<CommentId, Problem> {
         let body = text(&body)?;
+        // What a submission changes never changes, so the lock is not needed for that.
+        let stands = self.stands(actor, id, &anchor).await?;
+        let present = self.present().await?;
         let mut transaction = self.begin().await?;
-        let (actor, case) = self.case_to_discuss(&mut transaction, actor, id).await?;
+        let (actor, case) = self.case_to_discuss(&mut transaction, &present, actor, id).await?;
         may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
-        if !anchor.stands_in(&changed(&mut transaction, &case.row, &case.documents).await?) {
+        if !stands {
             return Err(Problem::invalid(format!(
                 "Review {id} has no change {anchor}: leave it out to speak of the whole."
             )));
@@ -89,8 +94,9 @@ impl Control {
     /// Answers in a thread.
     pub async fn reply(&self, actor: &Actor, thread: CommentId, body: String) -> Result<CommentId, Problem> {
         let body = text(&body)?;
+        let present = self.present().await?;
         let mut transaction = self.begin().await?;
-        let (row, actor, case) = self.thread_to_discuss(&mut transaction, actor, thread).await?;
+        let (row, actor, case) = self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
         may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
         let new =
             NewComment { submission: row.submission, thread: Some(thread), anchor: "", person: actor.person, body };
@@ -101,8 +107,9 @@ impl Control {
 
     /// Resolves a thread, or opens it again.
     pub async fn resolve_thread(&self, actor: &Actor, thread: CommentId, resolved: bool) -> Result<(), Problem> {
+        let present = self.present().await?;
         let mut transaction = self.begin().await?;
-        let (row, actor, case) = self.thread_to_discuss(&mut transaction, actor, thread).await?;
+        let (row, actor, case) = self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
         let (voice, open) = (voice(&actor, &case), case.proposal.state == "open");
         let (may, action) = if resolved {
             (may_resolve(voice, row.person, open), "thread.resolve")
@@ -143,10 +150,24 @@ impl Control {
         Ok(id)
     }
 
-    /// The submission under its proposal's lock, and the actor as of then.
+    /// Whether a submission has the change that somebody speaks of.
+    async fn stands(&self, actor: &Actor, id: SubmissionId, anchor: &Anchor) -> Result<bool, Problem> {
+        if *anchor == Anchor::Whole {
+            return Ok(true);
+        }
+        let mut connection = self.connection().await?;
+        let row = found(&mut connection, id).await?;
+        let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
+        drop(connection);
+        Ok(anchor.stands_in(&changed(self, &self.beside(actor), &row, &documents).await?))
+    }
+
+    /// The submission under its proposal's lock, and the actor as of then. The present was read before: nobody is kept from the proposal
+    /// while it is made, and who may speak does not rest on it.
     async fn case_to_discuss(
         &self,
         on: &mut PgConnection,
+        present: &Present,
         actor: &Actor,
         id: SubmissionId,
     ) -> Result<(Actor, Case), Problem> {
@@ -154,20 +175,20 @@ impl Control {
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
         intent::lock_proposal(on, row.proposal).await.map_err(from_store)?;
         let actor = actor.still(on).await?;
-        let present = self.kept.present(on).await?;
-        let case = self.case(on, &present, id, false).await?;
+        let case = self.case(on, present, id, false).await?;
         Ok((actor, case))
     }
 
     async fn thread_to_discuss(
         &self,
         on: &mut PgConnection,
+        present: &Present,
         actor: &Actor,
         thread: CommentId,
     ) -> Result<(CommentRow, Actor, Case), Problem> {
         let found = intent::thread(on, thread).await.map_err(from_store)?;
         let (row, _) = found.ok_or_else(|| Problem::not_found(format!("There is no thread {thread}.")))?;
-        let (actor, case) = self.case_to_discuss(on, actor, row.submission).await?;
+        let (actor, case) = self.case_to_discuss(on, present, actor, row.submission).await?;
         Ok((row, actor, case))
     }
 
@@ -193,15 +214,18 @@ impl Control {
         };
         let old = found(&mut connection, before).await?;
         let changed = between(&mut connection, &old, &row).await?;
-        let mut difference = shown(&mut connection, &changed).await?;
-        difference.policy = policy_between(&mut connection, &old, &row).await?;
-        let present = self.kept.present(&mut connection).await?;
+        let policy = policy_between(&mut connection, &old, &row).await?;
+        drop(connection);
+        let (present, by) = (self.present().await?, self.beside(actor));
+        let difference = Difference { policy, ..shown(self, &by, &changed).await? };
+        let mut connection = self.connection().await?;
         // What stands above, as each of them would leave it.
         let was = load_deployments(&mut connection, old.root, &present.blueprint).await.map_err(from_store)?;
         let is = load_deployments(&mut connection, row.root, &present.blueprint).await.map_err(from_store)?;
+        drop(connection);
         let others = (Arc::new(was), Arc::new(is));
-        let (difference, pins) = pins_of(&mut connection, difference, &changed, others, &present).await?;
-        let contents = versions::changes(&mut connection, &difference, &pins, &present.catalog).await?;
+        let (difference, pins) = pins_of(self, &by, difference, &changed, others, &present).await?;
+        let contents = versions::changes(self, &by, &difference, &pins, &present.catalog).await?;
         Ok(SinceLook {
             submission: id,
             before: Some(before),
@@ -311,7 +335,7 @@ fn comment(row: &CommentRow) -> CommentView {
     CommentView { id: row.id, person: row.name.clone(), body: row.body.clone(), at: at(row.at) }
 }
 
-fn about(present: &crate::present::Present, anchor: &Anchor) -> String {
+fn about(present: &Present, anchor: &Anchor) -> String {
     let node = |id: &NodeId| present.called(*id).unwrap_or_else(|| id.to_string());
     let what = match anchor {
         Anchor::Whole => "the whole change".to_owned(),

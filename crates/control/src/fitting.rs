@@ -14,6 +14,7 @@ use serde_json::Value;
 use store::intent::EditRow;
 
 use crate::Control;
+use crate::beside::Beside;
 use crate::present::Present;
 use crate::proposing::{counting, plan_aside};
 
@@ -22,14 +23,20 @@ const NAMED: usize = 50;
 
 impl Control {
     /// Refuses data that does not fit its role.
-    pub(crate) async fn check_fit(&self, present: &Present, rows: &[EditRow], edits: &[Edit]) -> Result<(), Problem> {
+    pub(crate) async fn check_fit(
+        &self,
+        by: &Beside,
+        present: &Present,
+        rows: &[EditRow],
+        edits: &[Edit],
+    ) -> Result<(), Problem> {
         if !edits.iter().any(|edit| matches!(edit, Edit::SetRoleData { .. } | Edit::SetNoderoleData { .. })) {
             return Ok(());
         }
         let first = rows.last().map_or(1, |row| row.edit.seq + 1);
         let mut all = counting(rows);
         all.extend((first..).zip(edits.iter().cloned()).map(|(seq, edit)| NumberedEdit { seq, edit }));
-        let planned = plan_aside(present, all).await?;
+        let planned = plan_aside(by, present, all).await?;
         let meant = Meant { present, effects: &planned.effects };
         let found: Vec<Finding> =
             edits.iter().enumerate().flat_map(|(n, edit)| meant.misfits(n, edit)).take(NAMED).collect();

@@ -26,6 +26,7 @@ use engine::ids::{DeploymentId, DeploymentName, NoderoleId, SubmissionId, Target
 use sqlx::PgConnection;
 use store::reading;
 
+use crate::Control;
 use crate::blueprints::{Once, of_then, side};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
@@ -33,7 +34,6 @@ use crate::problems::from_store;
 use crate::proposing::Summary;
 use crate::reviewing::{Case, difference_of, sides};
 use crate::weighing::Weighed;
-use crate::{Control, aside};
 
 /// Most vertices of one picture.
 pub const DRAWN: usize = 1_500;
@@ -86,14 +86,17 @@ impl Control {
         lost: Lost,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
+        // Read first, so that what comes later is told by the live stream.
+        let cursor = self.cursor_now().await?;
+        let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let cursor = self.cursor(&mut connection).await?;
-        let present = self.kept.present(&mut connection).await?;
         let once = Once::named(&mut connection, &present, deployment).await;
         let last = once.as_ref().ok().and_then(|once| once.removed_in).map(|removed| TargetNo(removed.0 - 1));
         if let Some(target) = wish.target.or(last) {
-            let (id, scene) = Scene::then(&mut connection, &present, deployment, once, target).await?;
+            drop(connection);
+            let (id, scene) = Scene::then(self, actor, &present, deployment, once, target).await?;
             scene.has(wish, lost)?;
+            let mut connection = self.connection().await?;
             let took = scene.durations(&mut connection, wish).await?;
             return scene.view(id, wish, &took, cursor);
         }
@@ -131,7 +134,7 @@ impl Control {
         let mut case = self.case(&mut connection, &present, submission, false).await?;
         let ground = self.ground(&mut connection, &present).await?;
         drop(connection);
-        let weighed = self.weigh(&ground, &mut case).await?;
+        let weighed = self.weigh(actor, &ground, &mut case).await?;
         let mut connection = self.connection().await?;
         let (was, is) = sides(&mut connection, &case.documents).await?;
         let difference = difference_of(&was, &is, &case.documents)?;
@@ -304,13 +307,15 @@ type Took = BTreeMap<NoderoleId, u64>;
 impl Scene {
     /// A deployment as it was meant at a target. Steps say how far they are now and not how far they were, so nothing is said of that.
     async fn then(
-        on: &mut PgConnection,
+        control: &Control,
+        actor: &Actor,
         present: &Present,
         name: &str,
         once: Result<Once, Problem>,
         target: TargetNo,
     ) -> Result<(DeploymentId, Self), Problem> {
-        let (_, blueprint) = side(on, present, Point::Target(target)).await?;
+        let by = control.beside(actor);
+        let (_, blueprint) = side(control, &by, present, Point::Target(target)).await?;
         let known = once.as_ref().ok().copied();
         let Some(id) = of_then(&blueprint, name, known) else {
             let fate = once?.fate();
@@ -319,7 +324,7 @@ impl Scene {
         let fate = known.filter(|once| once.id == id).map(Once::fate).unwrap_or_default();
         let said = format!("This is {name} as it was meant at target {target}, without the states of its steps.{fate}");
         let present = present.clone();
-        let scene = aside(move || {
+        let scene = by.work(move || {
             let skeleton = Skeleton::of(&blueprint, [], &present.catalog).map_err(|error| {
                 tracing::error!(%error, "the catalog lacks what a target pins");
                 Problem::internal()

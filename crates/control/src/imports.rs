@@ -18,7 +18,7 @@ use store::intent::{self, ImportOutcome};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::words::{capital, sentence, some_of};
-use crate::{Control, aside, done};
+use crate::{Control, done};
 
 /// Most bytes of all files of one import; a request may not be larger either.
 pub const MAX_IMPORT: usize = 16 * 1024 * 1024;
@@ -280,7 +280,8 @@ impl Control {
         drop(connection);
         let Brought { imported, new, objects } = {
             let (all, files) = (Arc::clone(&all), Arc::clone(files));
-            aside(move || brought(&all, &files)).await??
+            let by = actor.map_or_else(|| self.beside_all(), |actor| self.beside(actor));
+            by.work(move || brought(&all, &files)).await??
         };
         let by = actor.map(|a| a.person);
         let mut transaction = self.begin().await?;

@@ -8,13 +8,14 @@
 //!
 //! Invariants:
 //! * nothing is checked in one transaction and done in another, apart from planning, whose result is checked again by hash;
+//! * who needs the processor waits for it without a row's lock and without a connection (`beside`);
 //! * who asks is looked up again in the transaction that writes ([`people::Actor`]), behind the locks that it waits for;
 //! * the gate is evaluated in the transaction that commits, on facts read under its locks;
 //! * no answer holds the text of a database error.
 
 mod asking;
 mod auditing;
-pub mod beside;
+mod beside;
 mod blueprints;
 mod board;
 mod cataloguing;
@@ -59,6 +60,7 @@ mod weighing;
 mod words;
 mod workers;
 
+pub use beside::Shares;
 pub use commit::ToCommit;
 pub use genesis::{Demo, DemoDeployment};
 pub use graphing::Lost;
@@ -71,12 +73,15 @@ pub use verifying::Verified;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::Problem;
 use sqlx::pool::PoolConnection;
 use sqlx::{Postgres, Transaction};
 use store::Store;
 
+use beside::{Beside, PLACES, Places};
+use people::Actor;
 use present::{Kept, Present};
 
 /// The use cases, over one database. Cheap to clone.
@@ -84,19 +89,27 @@ use present::{Kept, Present};
 pub struct Control {
     store: Store,
     kept: Arc<Kept>,
+    places: Arc<Places>,
     data: Option<Arc<Path>>,
 }
 
 impl Control {
     /// Use cases over this database.
     pub fn new(store: Store) -> Self {
-        Self { store, kept: Arc::default(), data: None }
+        Self { store, kept: Arc::default(), places: Arc::clone(&PLACES), data: None }
     }
 
     /// The same, by a process that keeps its own things (its database, for one) in this folder: no node gets that for its root.
     #[must_use]
     pub fn keeping(self, data: &Path) -> Self {
         Self { data: Some(data.into()), ..self }
+    }
+
+    /// The same with places of its own for what takes processor time, instead of the process's: so many, for so many more that wait so
+    /// long.
+    #[must_use]
+    pub fn computing(self, at_once: usize, waiting: usize, patience: Duration) -> Self {
+        Self { places: Arc::new(Places::new(at_once, waiting, patience)), ..self }
     }
 
     /// The database below, for what is no use case: health, the journal.
@@ -112,24 +125,29 @@ impl Control {
         self.store.pool().begin().await.map_err(|e| problems::from_store(e.into()))
     }
 
-    /// The present as one moment saw it: a commit between two reads would pair an old plan with new base numbers.
+    /// Where something is computed for somebody.
+    fn beside(&self, actor: &Actor) -> Beside {
+        Beside::In(Arc::clone(&self.places), Some(actor.person))
+    }
+
+    /// Where something is computed for nobody in particular.
+    fn beside_all(&self) -> Beside {
+        Beside::In(Arc::clone(&self.places), None)
+    }
+
+    /// The present as one moment saw it: a commit between two reads would pair an old plan with new base numbers. The caller has no
+    /// connection.
     async fn present(&self) -> Result<Present, Problem> {
         let mut transaction = self.begin().await?;
         sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             .execute(&mut *transaction)
             .await
             .map_err(|e| problems::from_store(e.into()))?;
-        let present = self.kept.present(&mut transaction).await?;
+        let moment = self.kept.moment(&mut transaction).await?;
         // Nothing was written that could be lost with it.
         transaction.commit().await.map_err(|e| problems::from_store(e.into()))?;
-        Ok(present)
+        self.kept.present(self, moment).await
     }
-}
-
-/// Does what takes processor time on a thread for that, so that those which answer requests go on answering. It goes on to its end
-/// when nobody waits for it any more. How much of it goes on at once: [`beside`].
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    beside::PLACES.work(work).await
 }
 
 /// Keeps what a transaction wrote.

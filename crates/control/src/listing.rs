@@ -188,7 +188,7 @@ impl Control {
                 continue;
             }
             if row.newest && row.target.is_none() && facts.moved_base.is_empty() {
-                self.said(&ground, row.id).await?.tell(&mut facts);
+                self.said(Some(actor.person), &ground, row.id).await?.tell(&mut facts);
             }
             if wanted.whose == Whose::ForMe && reader.turn(&facts).is_none() {
                 continue;

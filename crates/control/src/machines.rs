@@ -51,12 +51,12 @@ impl Control {
     /// Everything about a machine, by its name or id.
     pub async fn node(&self, actor: &Actor, name: &str) -> Result<NodeView, Problem> {
         actor.require(Permission::Viewer)?;
-        let mut connection = self.connection().await?;
         // Read first, so that what comes later is told by the live stream.
-        let cursor = self.cursor(&mut connection).await?;
+        let cursor = self.cursor_now().await?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
         let row = machine_of(&mut connection, name).await?;
         let id = NodeId(row.id);
-        let present = self.kept.present(&mut connection).await?;
         let looks =
             reading::looks(&mut connection, id, LookFilter::default(), LOOKS as i64).await.map_err(from_store)?;
         let mut carried = reading::noderoles_on(&mut connection, id, CarriedFilter::default(), MAX_CARRIED + 1)

@@ -53,7 +53,8 @@ impl Control {
         let mut connection = self.connection().await?;
         let counts = reading::node_counts(&mut connection, &ids).await.map_err(from_store)?;
         let unreached = reading::unreached(&mut connection, &ids).await.map_err(from_store)?;
-        let present = self.kept.present(&mut connection).await?;
+        drop(connection);
+        let present = self.present().await?;
         let summary = |row: reading::NodeRow| {
             let id = NodeId(row.node.id);
             let steps = counts.iter().find(|(node, _)| *node == id).map(|(_, counts)| *counts);

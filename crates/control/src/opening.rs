@@ -14,14 +14,14 @@ use store::intent::{self, MAX_OPENED};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::reviewing::changed;
-use crate::{Control, aside, done};
+use crate::{Control, done};
 
 impl Control {
     /// How much of a submission this person has opened.
     pub async fn opened(&self, actor: &Actor, id: SubmissionId) -> Result<Opened, Problem> {
         actor.require(Permission::Viewer)?;
+        let changes = changes(self, actor, id).await?;
         let mut connection = self.connection().await?;
-        let changes = changes(&mut connection, id).await?;
         opened(&mut connection, actor, &changes).await
     }
 
@@ -34,8 +34,8 @@ impl Control {
         if anchors.len() > MAX_OPENED {
             return Err(Problem::invalid(format!("Mark at most {MAX_OPENED} changes at a time.")));
         }
-        let mut transaction = self.begin().await?;
-        let changes = changes(&mut transaction, id).await?;
+        // What a submission changes never changes, so there is nothing to look at again in the transaction.
+        let changes = changes(self, actor, id).await?;
         let mark = |anchor: Anchor| match changes.contents.get(&anchor) {
             Some(content) => Ok((anchor, *content)),
             None => Err(Problem::invalid(format!(
@@ -43,6 +43,7 @@ impl Control {
             ))),
         };
         let marks: Vec<(Anchor, Hash)> = anchors.into_iter().map(mark).collect::<Result<_, _>>()?;
+        let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Viewer)?;
         intent::ensure_opened(&mut transaction, actor.person, changes.proposal, &marks).await.map_err(from_store)?;
         let opened = opened(&mut transaction, actor, &changes).await?;
@@ -70,12 +71,15 @@ async fn opened(on: &mut PgConnection, actor: &Actor, changes: &Changes) -> Resu
     Ok(found)
 }
 
-async fn changes(on: &mut PgConnection, id: SubmissionId) -> Result<Changes, Problem> {
-    let row = intent::submission(on, id).await.map_err(from_store)?;
+async fn changes(control: &Control, actor: &Actor, id: SubmissionId) -> Result<Changes, Problem> {
+    let mut connection = control.connection().await?;
+    let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
     let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
-    let documents = intent::documents(on, id).await.map_err(from_store)?;
-    let difference = changed(on, &row, &documents).await?;
-    let contents = aside(move || contents(&difference)).await?.map_err(|error| {
+    let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
+    drop(connection);
+    let by = control.beside(actor);
+    let difference = changed(control, &by, &row, &documents).await?;
+    let contents = by.work(move || contents(&difference)).await?.map_err(|error| {
         tracing::error!(%error, "a change can't be written as JSON");
         Problem::internal()
     })?;

@@ -108,16 +108,16 @@ impl Control {
     /// How far reality has come to what a deployment says, by the same rule as for a target: what is stuck here is stuck there.
     pub async fn deployment_way(&self, actor: &Actor, name: &str) -> Result<DeploymentWay, Problem> {
         actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let id = present.named(name)?;
+        let deployment = present.skeleton.deployments.get(&id).map(|found| found.name.clone());
+        let deployment = deployment.ok_or_else(Problem::internal)?;
         let mut view = self.begin().await?;
         // What is left and what is in its way are of one moment.
         sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             .execute(&mut *view)
             .await
             .map_err(|e| from_store(e.into()))?;
-        let present = self.kept.present(&mut view).await?;
-        let id = present.named(name)?;
-        let deployment = present.skeleton.deployments.get(&id).map(|found| found.name.clone());
-        let deployment = deployment.ok_or_else(Problem::internal)?;
         let steps = reading::steps_in(&mut view, id).await.map_err(from_store)?;
         let in_the_way = match steps.active == all(&steps) {
             true => InTheWay::default(),

@@ -16,12 +16,12 @@ use engine::plan::ground::{Ground, versions};
 use engine::plan::{Report, report, resolve};
 use store::intent;
 
+use crate::Control;
 use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{authors, counting, plan};
-use crate::{Control, aside};
 
 /// Most parts (nodes, noderoles, edges and roles) that a browser is sent to plan on: some ten megabytes.
 const LARGEST: usize = 100_000;
@@ -40,7 +40,7 @@ impl Control {
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
         let ground = self.ground(&mut connection, &present).await?;
         drop(connection);
-        aside(move || {
+        let planning = move || {
             let edits = counting(&rows);
             let (skeleton, catalog) = (&present.skeleton, &present.catalog);
             match plan(&present, &edits) {
@@ -50,8 +50,8 @@ impl Control {
                 }
                 Err(_) => report(skeleton, catalog, &edits, &resolve(skeleton, catalog, &edits), None),
             }
-        })
-        .await
+        };
+        self.beside(actor).work(planning).await
     }
 
     /// How a submission was planned, as long as it is its open proposal's newest version: on what is there afterwards it would come
@@ -86,7 +86,7 @@ impl Control {
         drop(connection);
         let (edits, known) = (counting(&rows), known.map(str::to_owned));
         let next = rows.last().map_or(1, |row| row.edit.seq + 1);
-        aside(move || {
+        let planning = move || {
             let effects = resolve(&present.skeleton, &present.catalog, &edits).hash().map_err(unsaid)?;
             let versions = versions(&present.skeleton, &edits);
             let stamp = stamp(&present, &versions)?;
@@ -94,9 +94,17 @@ impl Control {
                 true => Ground::of(&present.skeleton, &present.catalog, &versions, LARGEST),
                 false => None,
             };
-            Ok(Some(PlannerView { ground, stamp, proposal: open.id, version: open.version, next, edits, effects }))
-        })
-        .await?
+            Ok::<_, Problem>(Some(PlannerView {
+                ground,
+                stamp,
+                proposal: open.id,
+                version: open.version,
+                next,
+                edits,
+                effects,
+            }))
+        };
+        self.beside(actor).work(planning).await?
     }
 }
 

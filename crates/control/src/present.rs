@@ -3,6 +3,9 @@
 //! Documents and catalog objects never change under their hash, so they are kept in memory for as long as the process lives, and a
 //! new target costs reading what it changed. What can change (the head, rows of deployments, nodes without a document) is read anew
 //! each time, so that nobody plans on something old.
+//!
+//! What of it takes processor time is done once for all who wait for it, so it needs no [place](crate::beside): that others compute keeps
+//! nobody from looking. Making a skeleton goes on to its end, and what is made is kept, also when nobody waits for it any more.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
@@ -20,7 +23,8 @@ use store::StoreError;
 use store::intent::{self, BareNode, DeploymentRow, Head};
 use tokio::sync::Mutex;
 
-use crate::aside;
+use crate::Control;
+use crate::beside::{Beside, unplaced};
 use crate::problems::from_store;
 
 /// Everything that planning and pages look at.
@@ -33,12 +37,24 @@ pub(crate) struct Present {
     pub rows: Vec<DeploymentRow>,
 }
 
+/// What of the present can change, as one moment saw it.
+#[derive(Debug)]
+pub(crate) struct Moment {
+    pub head: Head,
+    pub root: Hash,
+    pub catalog: Arc<Catalog>,
+    bare: Vec<BareNode>,
+    rows: Vec<DeploymentRow>,
+}
+
 /// What never changes under its hash.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     blueprint: RwLock<Option<(Hash, Arc<Blueprint>)>>,
+    /// Held by whoever reads a blueprint.
+    reads: Mutex<()>,
     catalog: RwLock<Arc<Catalog>>,
-    skeleton: Mutex<Option<KeptSkeleton>>,
+    skeleton: Arc<Mutex<Option<KeptSkeleton>>>,
     /// Scripts with hidden characters.
     pub deceiving: crate::deceiving::Known,
     /// What open submissions come to on it.
@@ -127,17 +143,23 @@ impl Present {
 }
 
 impl Kept {
-    /// Reads the present. `on` may be a transaction: then it is what that transaction sees.
-    pub async fn present(&self, on: &mut PgConnection) -> Result<Present, Problem> {
+    /// Reads what can change. `on` is a transaction: it is what that sees.
+    pub async fn moment(&self, on: &mut PgConnection) -> Result<Moment, Problem> {
         let head = intent::head(on).await.map_err(from_store)?;
         let root = head.root.ok_or_else(|| {
             Problem::unavailable("This database has no genesis yet: start `gantry server` or `gantry up` on it once.")
         })?;
-        let blueprint = self.blueprint(on, root).await?;
         let catalog = self.catalog(on).await.map_err(from_store)?;
         let bare = intent::bare_nodes(on).await.map_err(from_store)?;
-        let skeleton = self.skeleton((head.epoch, head.number), root, bare, &blueprint, &catalog).await?;
         let rows = intent::deployment_rows(on).await.map_err(from_store)?;
+        Ok(Moment { head, root, catalog, bare, rows })
+    }
+
+    /// The present of a moment. The caller has no connection: others may be waited for.
+    pub async fn present(&self, control: &Control, moment: Moment) -> Result<Present, Problem> {
+        let Moment { head, root, catalog, bare, rows } = moment;
+        let blueprint = self.blueprint(control, root).await?;
+        let skeleton = self.skeleton((head.epoch, head.number), root, bare, &blueprint, &catalog).await?;
         Ok(Present { head, blueprint, catalog, skeleton, rows })
     }
 
@@ -152,35 +174,43 @@ impl Kept {
         catalog: &Arc<Catalog>,
     ) -> Result<Arc<Skeleton>, Problem> {
         // Held while it is made: whoever comes meanwhile waits for it instead of making another.
-        let mut kept = self.skeleton.lock().await;
+        let mut kept = Arc::clone(&self.skeleton).lock_owned().await;
         if let Some(same) = kept.as_ref().filter(|kept| kept.root == root && kept.bare == bare) {
             return Ok(Arc::clone(&same.skeleton));
         }
-        // Whoever read before the last commit gets theirs, and takes nobody back to it.
-        let is_late = kept.as_ref().is_some_and(|kept| kept.at > at);
-        let before = if is_late { kept.clone() } else { kept.take() };
         let (blueprint, catalog) = (Arc::clone(blueprint), Arc::clone(catalog));
-        let made = aside(move || made(before, at, root, bare, blueprint, &catalog)).await?.map_err(|error| {
+        // The work itself keeps what it made: whoever began it may be gone by then.
+        let making = unplaced(move || {
+            // Whoever read before the last commit gets theirs, and takes nobody back to it.
+            let is_late = kept.as_ref().is_some_and(|kept| kept.at > at);
+            let before = if is_late { (*kept).clone() } else { kept.take() };
+            let made = made(before, at, root, bare, blueprint, &catalog)?;
+            let skeleton = Arc::clone(&made.skeleton);
+            if !is_late {
+                *kept = Some(made);
+            }
+            Ok::<_, CatalogError>(skeleton)
+        });
+        making.await?.map_err(|error| {
             tracing::error!(%error, "the catalog lacks what the blueprint pins");
             Problem::internal()
-        })?;
-        let skeleton = Arc::clone(&made.skeleton);
-        if !is_late {
-            *kept = Some(made);
-        }
-        Ok(skeleton)
+        })
     }
 
-    /// The blueprint of a root.
-    pub async fn blueprint(&self, on: &mut PgConnection, root: Hash) -> Result<Arc<Blueprint>, Problem> {
-        let kept = self.blueprint.read().map(|kept| kept.clone()).unwrap_or_default();
-        if let Some((hash, blueprint)) = &kept
-            && *hash == root
-        {
-            return Ok(Arc::clone(blueprint));
+    /// The blueprint of the newest root, read once for all who wait for it.
+    async fn blueprint(&self, control: &Control, root: Hash) -> Result<Arc<Blueprint>, Problem> {
+        let kept = || self.blueprint.read().map(|kept| kept.clone()).unwrap_or_default();
+        let of_root = |(hash, blueprint): (Hash, Arc<Blueprint>)| (hash == root).then_some(blueprint);
+        if let Some(blueprint) = kept().and_then(of_root) {
+            return Ok(blueprint);
         }
-        let before = kept.map(|(_, blueprint)| blueprint).unwrap_or_default();
-        let blueprint = Arc::new(load(on, root, &before).await?);
+        let _reads = self.reads.lock().await;
+        let before = match kept() {
+            Some((hash, blueprint)) if hash == root => return Ok(blueprint),
+            Some((_, blueprint)) => blueprint,
+            None => Arc::default(),
+        };
+        let blueprint = Arc::new(load(control, &Beside::Unplaced, root, &before).await?);
         if let Ok(mut kept) = self.blueprint.write() {
             *kept = Some((root, Arc::clone(&blueprint)));
         }
@@ -231,18 +261,37 @@ fn made(
 
 /// Reads a blueprint, taking what another one has already from there. What is read is parsed beside the threads that answer requests:
 /// of an old target that may be every node.
-pub(crate) async fn load(on: &mut PgConnection, root: Hash, before: &Arc<Blueprint>) -> Result<Blueprint, Problem> {
-    let body = intent::bodies(on, &[root]).await.and_then(|bodies| one(bodies, root)).map_err(from_store)?;
+pub(crate) async fn load(
+    control: &Control,
+    by: &Beside,
+    root: Hash,
+    before: &Arc<Blueprint>,
+) -> Result<Blueprint, Problem> {
+    let mut connection = control.connection().await?;
+    let found = intent::bodies(&mut connection, &[root]).await;
+    let body = found.and_then(|bodies| one(bodies, root)).map_err(from_store)?;
+    drop(connection);
     let known = Arc::clone(before);
-    let named = aside(move || {
+    let named = by.work(move || {
         let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
         let missing = [missing_deployments(&doc, &known), missing_nodes(&doc, &known)].concat();
         Ok::<_, StoreError>((doc, missing))
     });
     let (doc, missing) = named.await?.map_err(from_store)?;
-    let bodies = bodies(on, &missing).await.map_err(from_store)?;
+    let mut connection = control.connection().await?;
+    let bodies = bodies(&mut connection, &missing).await.map_err(from_store)?;
+    drop(connection);
     let known = Arc::clone(before);
-    aside(move || with_nodes(&doc, &known, &bodies)).await?.map_err(from_store)
+    by.work(move || with_nodes(&doc, &known, &bodies)).await?.map_err(from_store)
+}
+
+/// The same of one that nothing is known of, on the caller's connection: for who reads a whole moment, and keeps nobody waiting by that.
+pub(crate) async fn load_whole(on: &mut PgConnection, root: Hash) -> Result<Blueprint, StoreError> {
+    let (body, nothing) = (one(intent::bodies(on, &[root]).await?, root)?, Blueprint::default());
+    let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
+    let missing = [missing_deployments(&doc, &nothing), missing_nodes(&doc, &nothing)].concat();
+    let bodies = bodies(on, &missing).await?;
+    with_nodes(&doc, &nothing, &bodies)
 }
 
 /// Reads a blueprint's deployments alone: for who asks what they pin, the nodes are many and say nothing.

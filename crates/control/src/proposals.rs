@@ -31,7 +31,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
         drop(connection);
-        let planned = plan_aside(&present, counting(&edits)).await?;
+        let planned = plan_aside(&self.beside(actor), &present, counting(&edits)).await?;
         let mut connection = self.connection().await?;
         Ok((
             scope_view(&present, &row)?,
@@ -42,9 +42,10 @@ impl Control {
     /// An open proposal on a node.
     pub async fn node_proposal(&self, actor: &Actor, id: ProposalId) -> Result<NodeProposal, Problem> {
         actor.require(Permission::Viewer)?;
+        // Read first, so that what comes later is told by the live stream.
+        let cursor = self.cursor_now().await?;
+        let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let cursor = self.cursor(&mut connection).await?;
-        let present = self.kept.present(&mut connection).await?;
         let (row, edits) = opened(&mut connection, id).await?;
         let Some(node) = row.node else {
             let name = present.name_of(row.deployment);
@@ -54,7 +55,7 @@ impl Control {
             return Err(problem);
         };
         drop(connection);
-        let planned = plan_aside(&present, counting(&edits)).await?;
+        let planned = plan_aside(&self.beside(actor), &present, counting(&edits)).await?;
         let mut connection = self.connection().await?;
         Ok(NodeProposal {
             scope: scope_view(&present, &row)?,
@@ -81,7 +82,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let (_, edits) = opened(&mut connection, proposal).await?;
         drop(connection);
-        let effects = plan_aside(&present, counting(&edits)).await?.effects;
+        let effects = plan_aside(&self.beside(actor), &present, counting(&edits)).await?.effects;
         let bound = effects.bound.iter().find(|bound| bound.node == node && bound.noderole == *noderole);
         let known = present.blueprint.noderole(node, noderole).map(|(_, known)| known);
         let new = bound.map(|bound| (bound.role, bound.deployment));

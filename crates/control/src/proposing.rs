@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::intent::{self, EditRow, MAX_EDITS, NewSubmission, ProposalRow, Stepped};
 
+use crate::beside::Beside;
 use crate::board::clash_views;
 use crate::linting;
 use crate::people::{Actor, Permission};
@@ -32,7 +33,7 @@ use crate::restoring::left_out;
 use crate::reviewing::{places, risks_of};
 use crate::saying;
 use crate::words::{self, Names};
-use crate::{Control, aside, done};
+use crate::{Control, done};
 
 /// Most edits in one call.
 pub const MAX_EDITS_PER_CALL: usize = 1_000;
@@ -143,20 +144,21 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
 }
 
 /// The same, beside the threads that answer requests: it walks all that there is.
-pub(crate) async fn plan_aside(present: &Present, edits: Vec<NumberedEdit>) -> Result<Planned, Problem> {
+pub(crate) async fn plan_aside(by: &Beside, present: &Present, edits: Vec<NumberedEdit>) -> Result<Planned, Problem> {
     let present = present.clone();
-    aside(move || plan(&present, &edits)).await?
+    by.work(move || plan(&present, &edits)).await?
 }
 
 /// [`objections`], beside the threads that answer requests.
 pub(crate) async fn objections_aside(
+    by: &Beside,
     present: &Present,
     scope: Scope,
     rows: &[EditRow],
     edits: &[Edit],
 ) -> Result<Vec<Finding>, Problem> {
     let (present, rows, edits) = (present.clone(), rows.to_vec(), edits.to_vec());
-    aside(move || objections(&present, scope, &rows, &edits)).await
+    by.work(move || objections(&present, scope, &rows, &edits)).await
 }
 
 impl Planned {
@@ -255,8 +257,9 @@ impl Control {
         let (present, row, rows) = self.at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         self.check_minted(&edits).await?;
-        self.check_edits(&present, row.scope(), &rows, &edits).await?;
-        self.check_fit(&present, &rows, &edits).await?;
+        let by = self.beside(actor);
+        self.check_edits(&by, &present, row.scope(), &rows, &edits).await?;
+        self.check_fit(&by, &present, &rows, &edits).await?;
         let mut transaction = self.begin().await?;
         let version = intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
             .await
@@ -302,6 +305,7 @@ impl Control {
     /// Every new edit must take effect and stay within what the proposal's review covers.
     pub(crate) async fn check_edits(
         &self,
+        by: &Beside,
         present: &Present,
         scope: Scope,
         rows: &[EditRow],
@@ -322,7 +326,7 @@ impl Control {
                 ),
             ));
         }
-        let findings = objections_aside(present, scope, rows, edits).await?;
+        let findings = objections_aside(by, present, scope, rows, edits).await?;
         let Some(finding) = findings.first() else { return Ok(()) };
         let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
         problem.errors = findings;
@@ -414,7 +418,7 @@ impl Control {
         }
         let (present, row, rows) = self.at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
-        let planned = plan_aside(&present, counting(&rows)).await?;
+        let planned = plan_aside(&self.beside(actor), &present, counting(&rows)).await?;
         let mut transaction = self.begin().await?;
         let asked = Asked { title: title.to_owned(), by: actor.person };
         let mut new = self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
@@ -549,7 +553,8 @@ impl Control {
         let edits = counting(&rows);
         let next = rows.last().map_or(1, |e| e.edit.seq + 1);
         drop(connection);
-        aside(move || lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes)).await
+        let lifted = move || lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes);
+        self.beside(actor).work(lifted).await
     }
 
     /// The present, the proposal and its edits; refused unless it is open at this version.

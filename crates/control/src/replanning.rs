@@ -19,13 +19,14 @@ use api::Problem;
 use api::console::Replanned;
 use api::live::{Live, Topic};
 use api::problem::Finding;
-use engine::blueprint::Shift;
+use engine::blueprint::{DocumentChange, Shift};
 use engine::gate::VerdictKind;
 use engine::ids::{ProposalId, SubmissionId};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent::{self, EditRow, ReplanRow, SubmissionRow};
 
+use crate::beside::Beside;
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Asked, Planned, counting, plan_aside, tell};
@@ -81,7 +82,7 @@ impl Control {
             Err(problem) if problem.code == "version" => return Ok(false),
             found => found?,
         };
-        let planned = plan_aside(&present, counting(&rows)).await;
+        let planned = plan_aside(&self.beside_all(), &present, counting(&rows)).await;
         let mut transaction = self.begin().await?;
         let moved = moved(&mut transaction, &present, id).await?;
         let asked = Asked { title: before.title.clone(), by: before.by };
@@ -122,11 +123,34 @@ impl Control {
     /// How a submission came about and what became of it, as far as moved bases are concerned.
     pub(crate) async fn replanned(
         &self,
-        on: &mut PgConnection,
+        by: &Beside,
         id: SubmissionId,
     ) -> Result<(Option<Replanned>, Option<Replanned>), Problem> {
-        let (came, went) = intent::replans(on, id).await.map_err(from_store)?;
-        Ok((told(on, came).await?, told(on, went).await?))
+        let mut connection = self.connection().await?;
+        let (came, went) = intent::replans(&mut connection, id).await.map_err(from_store)?;
+        drop(connection);
+        Ok((self.told(by, came).await?, self.told(by, went).await?))
+    }
+
+    /// The same of one, with what is different.
+    async fn told(&self, by: &Beside, row: Option<ReplanRow>) -> Result<Option<Replanned>, Problem> {
+        let Some(row) = row else { return Ok(None) };
+        let (same_effect, shift) = match row.after {
+            Some(after) => {
+                let mut connection = self.connection().await?;
+                let before = submitted(&mut connection, row.before).await?;
+                let after = submitted(&mut connection, after).await?;
+                drop(connection);
+                let was = changed(self, by, &before.0, &before.1).await?;
+                let is = changed(self, by, &after.0, &after.1).await?;
+                let shift = Shift::between(&was, &is);
+                let same = shift.is_empty() && before.0.risks == after.0.risks;
+                (same, shift)
+            }
+            None => (false, Shift::default()),
+        };
+        let mut connection = self.connection().await?;
+        in_words(&mut connection, row, same_effect, shift).await.map(Some)
     }
 
     /// Why a proposal at this version is back with its authors, if it is.
@@ -137,7 +161,10 @@ impl Control {
         version: i32,
     ) -> Result<Option<Replanned>, Problem> {
         let row = intent::replan_to(on, proposal, version).await.map_err(from_store)?;
-        told(on, row.filter(|row| row.after.is_none())).await
+        match row.filter(|row| row.after.is_none()) {
+            Some(row) => in_words(on, row, false, Shift::default()).await.map(Some),
+            None => Ok(None),
+        }
     }
 }
 
@@ -183,19 +210,13 @@ async fn note(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> 
     intent::append_live(on, &topics, &Live::Submission { submission: replan.before }).await.map_err(from_store)
 }
 
-/// The same for people: with whose verdicts went, and with what is different.
-async fn told(on: &mut PgConnection, row: Option<ReplanRow>) -> Result<Option<Replanned>, Problem> {
-    let Some(row) = row else { return Ok(None) };
-    let before = found(on, row.before).await?;
-    let (same_effect, shift) = match row.after {
-        Some(after) => {
-            let after = found(on, after).await?;
-            let shift = Shift::between(&effect(on, &before).await?, &effect(on, &after).await?);
-            let same = shift.is_empty() && before.risks == after.risks;
-            (same, shift)
-        }
-        None => (false, Shift::default()),
-    };
+/// The same for people: with whose verdicts went.
+async fn in_words(
+    on: &mut PgConnection,
+    row: ReplanRow,
+    same_effect: bool,
+    shift: Shift,
+) -> Result<Replanned, Problem> {
     let verdicts = intent::verdicts(on, row.before).await.map_err(from_store)?;
     let mut dropped = Vec::new();
     for verdict in verdicts.iter().rev() {
@@ -208,7 +229,7 @@ async fn told(on: &mut PgConnection, row: Option<ReplanRow>) -> Result<Option<Re
         VerdictKind::RequestChanges => "asked for changes",
         VerdictKind::Reject => "rejected",
     };
-    Ok(Some(Replanned {
+    Ok(Replanned {
         before: row.before,
         after: row.after,
         target: row.target,
@@ -218,15 +239,12 @@ async fn told(on: &mut PgConnection, row: Option<ReplanRow>) -> Result<Option<Re
         shift,
         more: 0,
         refused: serde_json::from_value(row.refused).unwrap_or_default(),
-    }))
+    })
 }
 
-async fn found(on: &mut PgConnection, id: SubmissionId) -> Result<SubmissionRow, Problem> {
-    intent::submission(on, id).await.map_err(from_store)?.ok_or_else(Problem::internal)
-}
-
-/// What a submission changes, from its own base.
-async fn effect(on: &mut PgConnection, row: &SubmissionRow) -> Result<engine::blueprint::Difference, Problem> {
-    let documents = intent::documents(on, row.id).await.map_err(from_store)?;
-    changed(on, row, &documents).await
+/// A submission and the documents that it changes.
+async fn submitted(on: &mut PgConnection, id: SubmissionId) -> Result<(SubmissionRow, Vec<DocumentChange>), Problem> {
+    let row = intent::submission(on, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+    let documents = intent::documents(on, id).await.map_err(from_store)?;
+    Ok((row, documents))
 }

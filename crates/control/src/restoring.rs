@@ -18,7 +18,7 @@ use crate::blueprints::side;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::proposing::{counting, moved_on};
-use crate::{Control, aside, done, words};
+use crate::{Control, done, words};
 
 impl Control {
     /// Opens a proposal that brings a deployment back to what it was at a target. What can't be brought back is refused with the
@@ -45,15 +45,16 @@ impl Control {
             ));
         }
         // Planning takes as long as the cluster is large: nobody waits for a connection or for the proposal meanwhile.
+        let by = self.beside(actor);
+        let (_, then) = side(self, &by, &present, Point::Target(target)).await?;
         let mut connection = self.connection().await?;
-        let (_, then) = side(&mut connection, &present, Point::Target(target)).await?;
         let rows = match intent::open_proposal(&mut connection, id).await.map_err(from_store)? {
             Some(open) => intent::edits(&mut connection, open.id).await.map_err(from_store)?,
             None => Vec::new(),
         };
         drop(connection);
         let now = present.clone();
-        let found = aside(move || {
+        let found = by.work(move || {
             let (blueprint, skeleton, catalog) = (&now.blueprint, &now.skeleton, &now.catalog);
             restore(Now { blueprint, skeleton, catalog, bare: &|node| now.bare(node) }, &then, id)
         });
@@ -68,7 +69,7 @@ impl Control {
             return Err(lost(deployment, target, &found.missing, found.edits.is_empty()));
         }
         no_edits(&rows, deployment)?;
-        self.check_edits(&present, Scope::Deployment(id), &rows, &found.edits).await?;
+        self.check_edits(&by, &present, Scope::Deployment(id), &rows, &found.edits).await?;
         let mut transaction = self.begin().await?;
         let (proposal, new) = intent::ensure_proposal(&mut transaction, id, actor.person).await.map_err(from_store)?;
         let row = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;

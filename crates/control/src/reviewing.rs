@@ -21,12 +21,13 @@ use store::StoreError;
 use store::intent::{self, PersonRow, ProposalRow, SubmissionRow, VerdictRow};
 use store::reading;
 
+use crate::beside::Beside;
 use crate::people::{Actor, Permission};
 use crate::present::{Present, load_deployments};
 use crate::problems::from_store;
 use crate::proposing::Summary;
 use crate::words::{self, at};
-use crate::{Control, aside, done, versions};
+use crate::{Control, done, versions};
 
 /// A submission and everything that the gate looks at.
 pub(crate) struct Case {
@@ -91,21 +92,22 @@ impl Control {
         let mut case = self.case(&mut connection, &present, id, false).await?;
         let ground = self.ground(&mut connection, &present).await?;
         drop(connection);
-        let weighed = self.weigh(&ground, &mut case).await?;
-        let mut connection = self.connection().await?;
-        let mut difference = changed(&mut connection, &case.row, &case.documents).await?;
+        let weighed = self.weigh(actor, &ground, &mut case).await?;
+        let by = self.beside(actor);
+        let mut difference = changed(self, &by, &case.row, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
         // What is committed is there now; what was above it then may be another since.
         let others = match case.row.target {
-            Some(target) => deployments_at(&mut connection, &present, TargetNo(target.0 - 1)).await?,
+            Some(target) => self.deployments_at(&present, TargetNo(target.0 - 1)).await?,
             None => Arc::clone(&present.blueprint),
         };
         let (difference, pins) =
-            pins_of(&mut connection, difference, &case.documents, (Arc::clone(&others), others), &present).await?;
-        let contents = versions::changes(&mut connection, &difference, &pins, &present.catalog).await?;
-        let deceiving = self.kept.deceiving.begun(&mut connection, &difference, &pins, &present.catalog).await?;
+            pins_of(self, &by, difference, &case.documents, (Arc::clone(&others), others), &present).await?;
+        let contents = versions::changes(self, &by, &difference, &pins, &present.catalog).await?;
+        let deceiving = self.kept.deceiving.begun(self, &by, &difference, &pins, &present.catalog).await?;
+        let (came_from, became) = self.replanned(&by, id).await?;
+        let mut connection = self.connection().await?;
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
-        let (came_from, became) = self.replanned(&mut connection, id).await?;
         let mut summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gate = evaluate(&as_it_passed(&case));
         let now = match weighed.as_ref().and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
@@ -207,13 +209,15 @@ impl Control {
         if reason.chars().count() > limits::VERDICT {
             return Err(Problem::invalid(format!("A reason has at most {} characters.", limits::VERDICT)));
         }
+        // Read before the lock, for reading it may take long. It says how far the base moved, which no verdict asks: who wrote it,
+        // whether it is the newest and who may review is read under the lock.
+        let present = self.present().await?;
         let mut transaction = self.begin().await?;
         let row = intent::submission(&mut transaction, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
         // Whoever commits, edits or submits holds this lock too, so a verdict is there before or after, never between.
         intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
         let actor = &actor.still(&mut transaction).await?;
-        let present = self.kept.present(&mut transaction).await?;
         let case = self.case(&mut transaction, &present, id, false).await?;
         if let Err(no) = may_judge(&case.facts, actor.person) {
             let said = may_judge_or_who(&case.facts, actor.person).err().unwrap_or_else(|| no.to_string());
@@ -237,6 +241,14 @@ impl Control {
             .map_err(from_store)?;
         tell(&mut transaction, id).await?;
         done(transaction).await
+    }
+
+    /// A target's deployments.
+    async fn deployments_at(&self, present: &Present, target: TargetNo) -> Result<Arc<Blueprint>, Problem> {
+        let mut connection = self.connection().await?;
+        let root = reading::root_of(&mut connection, target).await.map_err(from_store)?;
+        let root = root.ok_or_else(Problem::internal)?;
+        load_deployments(&mut connection, root, &present.blueprint).await.map(Arc::new).map_err(from_store)
     }
 
     /// What somebody is refused on a review is worth knowing about, whoever they are; once, when they repeat it. It is audited by itself,
@@ -403,19 +415,24 @@ pub(crate) async fn policies(on: &mut PgConnection, row: &SubmissionRow) -> Resu
 
 /// What a submission of these documents changes, from its own base: the documents and the policy.
 pub(crate) async fn changed(
-    on: &mut PgConnection,
+    control: &Control,
+    by: &Beside,
     row: &SubmissionRow,
     documents: &[DocumentChange],
 ) -> Result<Difference, Problem> {
-    let policy = policies(on, row).await?;
-    Ok(Difference { policy, ..shown(on, documents).await? })
+    let mut connection = control.connection().await?;
+    let policy = policies(&mut connection, row).await?;
+    drop(connection);
+    Ok(Difference { policy, ..shown(control, by, documents).await? })
 }
 
 /// The difference as it was submitted, from the documents themselves.
-pub(crate) async fn shown(on: &mut PgConnection, documents: &[DocumentChange]) -> Result<Difference, Problem> {
-    let (was, is) = sides(on, documents).await?;
+pub(crate) async fn shown(control: &Control, by: &Beside, documents: &[DocumentChange]) -> Result<Difference, Problem> {
+    let mut connection = control.connection().await?;
+    let (was, is) = sides(&mut connection, documents).await?;
+    drop(connection);
     let documents = documents.to_vec();
-    aside(move || difference_of(&was, &is, &documents)).await?
+    by.work(move || difference_of(&was, &is, &documents)).await?
 }
 
 /// The difference between the two sides of a change.
@@ -462,16 +479,11 @@ pub(crate) async fn sides(
     Ok((was, is))
 }
 
-/// A target's deployments.
-async fn deployments_at(on: &mut PgConnection, present: &Present, target: TargetNo) -> Result<Arc<Blueprint>, Problem> {
-    let root = reading::root_of(on, target).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
-    load_deployments(on, root, &present.blueprint).await.map(Arc::new).map_err(from_store)
-}
-
 /// The difference with its pins, each with what was seen before and after. `others`: the blueprints that have the deployments which
 /// the documents don't touch, on either side.
 pub(crate) async fn pins_of(
-    on: &mut PgConnection,
+    control: &Control,
+    by: &Beside,
     difference: Difference,
     documents: &[DocumentChange],
     others: (Arc<Blueprint>, Arc<Blueprint>),
@@ -482,9 +494,11 @@ pub(crate) async fn pins_of(
     }
     let is_deployment = |change: &&DocumentChange| matches!(change, DocumentChange::Deployment { .. });
     let documents: Vec<DocumentChange> = documents.iter().filter(is_deployment).cloned().collect();
-    let (was, is) = sides(on, &documents).await?;
+    let mut connection = control.connection().await?;
+    let (was, is) = sides(&mut connection, &documents).await?;
+    drop(connection);
     let catalog = Arc::clone(&present.catalog);
-    aside(move || {
+    by.work(move || {
         let old = versions::Side { touched: &was, others: &others.0 };
         let new = versions::Side { touched: &is, others: &others.1 };
         let pins = versions::pins(&difference, old, new, &catalog);

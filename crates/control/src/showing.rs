@@ -57,7 +57,8 @@ impl Control {
         store::journal::cursor(on).await.map_err(from_store)
     }
 
-    async fn cursor_now(&self) -> Result<i64, Problem> {
+    /// The same, on a connection of its own.
+    pub(crate) async fn cursor_now(&self) -> Result<i64, Problem> {
         let mut connection = self.connection().await?;
         self.cursor(&mut connection).await
     }
@@ -68,10 +69,8 @@ impl Control {
         if !actor.may(Permission::Viewer) {
             return Ok(Frame { me, reviews_waiting: Waiting::default(), execution: None, cursor: None });
         }
-        let mut connection = self.connection().await?;
-        let cursor = self.cursor(&mut connection).await?;
-        let present = self.kept.present(&mut connection).await?;
-        drop(connection);
+        let cursor = self.cursor_now().await?;
+        let present = self.present().await?;
         Ok(Frame {
             me,
             reviews_waiting: self.waiting_for(actor, &present).await?,
@@ -89,8 +88,8 @@ impl Control {
     /// A page of the deployments of which something is so.
     pub async fn find_deployments(&self, actor: &Actor, wanted: &DeploymentsWanted) -> Result<DeploymentPage, Problem> {
         actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let present = self.kept.present(&mut connection).await?;
         let counts: BTreeMap<_, _> = reading::counts(&mut connection).await.map_err(from_store)?.into_iter().collect();
         let drafts = intent::drafts(&mut connection).await.map_err(from_store)?;
         let summary = |Placed { id, depth, path }| {
@@ -231,7 +230,7 @@ impl Control {
         };
         let edits = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
         drop(connection);
-        let planned = plan_aside(present, counting(&edits)).await?;
+        let planned = plan_aside(&self.beside(actor), present, counting(&edits)).await?;
         let (node, key) = self.key_of(row)?;
         let drafted = planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
         Ok(Ok(NoderoleDraft {

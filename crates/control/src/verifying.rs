@@ -1,7 +1,5 @@
 //! Verifying: whether the database's rows are what the documents say.
 
-use std::sync::Arc;
-
 use api::Problem;
 use engine::blueprint::{changes, project};
 use engine::cluster::{Blueprint, RootDoc};
@@ -9,7 +7,7 @@ use engine::ids::TargetNo;
 use store::intent::{self, Discrepancy};
 
 use crate::Control;
-use crate::present::load;
+use crate::present::load_whole;
 use crate::problems::from_store;
 
 /// What verifying found.
@@ -36,16 +34,15 @@ impl Control {
             .execute(&mut *transaction)
             .await
             .map_err(|e| from_store(e.into()))?;
-        let present = self.kept.present(&mut transaction).await?;
-        let root = present.head.root.ok_or_else(Problem::internal)?;
-        let nothing: Arc<Blueprint> = Arc::default();
+        let moment = self.kept.moment(&mut transaction).await?;
+        let nothing = Blueprint::default();
         // Read again: what is kept in memory is what this process believes.
-        let blueprint = load(&mut transaction, root, &nothing).await?;
+        let blueprint = load_whole(&mut transaction, moment.root).await.map_err(from_store)?;
         let all = changes(&RootDoc::default(), &blueprint.root());
-        let projection = project(&nothing, &blueprint, &all, &present.catalog)
+        let projection = project(&nothing, &blueprint, &all, &moment.catalog)
             .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
         let discrepancies =
             intent::discrepancies(&mut transaction, &blueprint, &projection).await.map_err(from_store)?;
-        Ok(Verified { target: present.head.number, steps: projection.steps.len(), discrepancies })
+        Ok(Verified { target: moment.head.number, steps: projection.steps.len(), discrepancies })
     }
 }

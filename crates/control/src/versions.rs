@@ -23,11 +23,10 @@ use engine::cluster::document::DeploymentDoc;
 use engine::ids::{BarclampName, DeploymentId, RoleName};
 use engine::text;
 use similar::{ChangeTag, TextDiff};
-use sqlx::PgConnection;
 use store::intent::{self, ScriptHead};
 
 use crate::Control;
-use crate::aside;
+use crate::beside::Beside;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 
@@ -120,7 +119,8 @@ fn roles_elsewhere(deployment: &DeploymentDifference, was: Hash, is: Hash, catal
 /// In what the contents differ that roles, noderoles and pins get in place of others: their definitions, and the text of their
 /// scripts. A content that is imported no more is not told.
 pub(crate) async fn changes(
-    on: &mut PgConnection,
+    control: &Control,
+    by: &Beside,
     difference: &Difference,
     pins: &[PinChange],
     catalog: &Catalog,
@@ -137,9 +137,12 @@ pub(crate) async fn changes(
     let wanted: Vec<Hash> = wanted.into_iter().collect();
     let heads = match wanted.is_empty() {
         true => BTreeMap::new(),
-        false => intent::script_heads(on, &wanted, BYTES).await.map_err(from_store)?,
+        false => {
+            let mut connection = control.connection().await?;
+            intent::script_heads(&mut connection, &wanted, BYTES).await.map_err(from_store)?
+        }
     };
-    aside(move || told(known, &heads)).await
+    by.work(move || told(known, &heads)).await
 }
 
 /// The contents with the text of their scripts; those behind the first are only named.

@@ -10,8 +10,9 @@
 //! * what was worked out is kept for as long as everything that it rests on ([`Ground`]) is the same: it is a pure function of that. Of
 //!   most submissions only what lists need ([`Said`]) is kept, which is little; plans are kept of a few;
 //! * it is worked out on the threads for blocking work, never on those that answer requests;
-//! * one at a time: whoever wants the same finds it when their turn comes. The work goes on to its end when the request that began it
-//!   is gone, because whoever comes next would begin it again;
+//! * one at a time, in turns that are shared as [places](crate::beside) are, and beside those: whoever wants the same finds it when their
+//!   turn comes, and who wants many has one turn where others have one. The work goes on to its end when the request that began it is gone,
+//!   because whoever comes next would begin it again;
 //! * nobody waits for their turn with a connection in their hands, so that waiting keeps nobody from the database.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,9 +31,11 @@ use engine::lint::{Finding, Reviewers};
 use sqlx::PgConnection;
 use store::intent::{self, EditRow, SubmissionRow};
 use store::reading;
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
+use crate::Control;
+use crate::beside::{PATIENCE, Place, Places, WAITING};
 use crate::commit::unlike;
 use crate::linting::{self, Jigs, On};
 use crate::people::Actor;
@@ -40,7 +43,6 @@ use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{self, Planned, counting, plan};
 use crate::reviewing::{Case, moved_documents};
-use crate::{Control, aside};
 
 /// Noderoles whose states are asked for; of a change that concerns more nobody is told what is up.
 const CONCERNED: usize = 50_000;
@@ -179,22 +181,27 @@ impl Control {
     }
 
     /// Tells the gate the same as a commit would. None: what was submitted is all that there is to say. The caller has no connection.
-    pub(crate) async fn weigh(&self, ground: &Arc<Ground>, case: &mut Case) -> Result<Option<Arc<Weighed>>, Problem> {
+    pub(crate) async fn weigh(
+        &self,
+        actor: &Actor,
+        ground: &Arc<Ground>,
+        case: &mut Case,
+    ) -> Result<Option<Arc<Weighed>>, Problem> {
         if !case.is_fresh() {
             return Ok(None);
         }
-        let weighed = self.weighed(ground, case).await?;
+        let weighed = self.weighed(actor, ground, case).await?;
         case.facts.unresolved.clone_from(&weighed.said.unresolved);
         case.facts.lint.clone_from(&weighed.said.lint);
         Ok(Some(weighed))
     }
 
-    async fn weighed(&self, ground: &Arc<Ground>, case: &Case) -> Result<Arc<Weighed>, Problem> {
+    async fn weighed(&self, actor: &Actor, ground: &Arc<Ground>, case: &Case) -> Result<Arc<Weighed>, Problem> {
         let id = case.row.id;
         if let Some(kept) = self.kept.weighed.plan(ground, id) {
             return Ok(kept);
         }
-        let flight = self.kept.weighed.flight().await;
+        let turn = self.kept.weighed.turn(Some(actor.person)).await?;
         if let Some(kept) = self.kept.weighed.plan(ground, id) {
             return Ok(kept);
         }
@@ -203,8 +210,7 @@ impl Control {
         drop(connection);
         let (row, documents) = (case.row.clone(), case.documents.clone());
         let (kept, ground) = (Arc::clone(&self.kept), Arc::clone(ground));
-        aside(move || {
-            let _flight = flight;
+        turn.work(move || {
             kept.weighed.worked_out.fetch_add(1, Ordering::Relaxed);
             let weighed = Arc::new(Weighed::of(&ground, &row, &documents, &edits));
             kept.weighed.put_plan(&ground, id, &weighed);
@@ -214,12 +220,17 @@ impl Control {
         .await
     }
 
-    /// The same for a list, of the newest version of an open proposal whose base has not moved.
-    pub(crate) async fn said(&self, ground: &Arc<Ground>, id: SubmissionId) -> Result<Arc<Said>, Problem> {
+    /// The same for a list, of the newest version of an open proposal whose base has not moved. None: nobody in particular asks.
+    pub(crate) async fn said(
+        &self,
+        who: Option<PersonId>,
+        ground: &Arc<Ground>,
+        id: SubmissionId,
+    ) -> Result<Arc<Said>, Problem> {
         if let Some(kept) = self.kept.weighed.said(ground, id) {
             return Ok(kept);
         }
-        let flight = self.kept.weighed.flight().await;
+        let turn = self.kept.weighed.turn(who).await?;
         if let Some(kept) = self.kept.weighed.said(ground, id) {
             return Ok(kept);
         }
@@ -229,8 +240,7 @@ impl Control {
         let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
         drop(connection);
         let (kept, ground) = (Arc::clone(&self.kept), Arc::clone(ground));
-        aside(move || {
-            let _flight = flight;
+        turn.work(move || {
             let moved_documents = moved_documents(&ground.present, &documents);
             kept.weighed.worked_out.fetch_add(1, Ordering::Relaxed);
             let said = match moved_documents.is_empty() {
@@ -277,7 +287,7 @@ impl Control {
                     if control.kept.weighed.is_over(&ground) {
                         break;
                     }
-                    if let Err(problem) = control.said(&ground, id).await {
+                    if let Err(problem) = control.said(None, &ground, id).await {
                         tracing::warn!(%problem, submission = %id, "it could not be weighed");
                         break;
                     }
@@ -350,14 +360,24 @@ fn concerned(present: &Present, planned: &Planned) -> Vec<NoderoleId> {
 }
 
 /// What was weighed on one ground.
-#[derive(Default)]
 pub(crate) struct Kept {
     under: RwLock<Option<Under>>,
     worked_out: AtomicU64,
-    /// Held by whoever works a submission out.
-    flight: Arc<Mutex<()>>,
+    /// One, for whoever works a submission out.
+    turns: Places,
     /// Held by whoever works many out, one after the other.
     walk: Arc<Mutex<()>>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            under: RwLock::default(),
+            worked_out: AtomicU64::default(),
+            turns: Places::new(1, WAITING, PATIENCE),
+            walk: Arc::default(),
+        }
+    }
 }
 
 /// A ground, and what was weighed on it.
@@ -379,8 +399,9 @@ impl Kept {
         self.worked_out.load(Ordering::Relaxed)
     }
 
-    async fn flight(&self) -> OwnedMutexGuard<()> {
-        Arc::clone(&self.flight).lock_owned().await
+    /// The turn to work one out. It is no place of [`Control`]'s: who waits for one of those keeps nobody from theirs here.
+    async fn turn(&self, who: Option<PersonId>) -> Result<Place, Problem> {
+        self.turns.place(who).await
     }
 
     fn look<T>(&self, ground: &Ground, at: impl FnOnce(&Under) -> Option<T>) -> Option<T> {

@@ -238,3 +238,47 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
     let rest = get("bytes=9-", &tag).await;
     assert!(rest.status == StatusCode::PARTIAL_CONTENT && rest.body == log[9..]);
 }
+
+/// A download holds its place until it ended, or until its reader is gone.
+#[tokio::test]
+async fn there_are_only_so_many_downloads() {
+    let mut known = None;
+    let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
+        state.downloads = crate::places::Places::new(2, 1);
+        known = Some(state.downloads.clone());
+    })
+    .await;
+    let downloads = known.expect("places");
+    let (run, _) = under_way(&house).await;
+    write(&house, run, 2).await;
+    let cookie = house.cookie().await;
+    let admin = async |name: &str| {
+        let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);
+        house.cookie_of(house.people.create_person(None, &new).await.expect("a person")).await
+    };
+    let (bo, cy) = (admin("bo").await, admin("cy").await);
+    let (log, export) = (format!("/runs/{run}/log"), "/api/v1/audit/export");
+    let begin = async |path: &str, cookie: &str| {
+        let request = house.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request");
+        house.router.clone().oneshot(request).await.expect("an answer")
+    };
+    let first = begin(&log, &cookie).await;
+    assert_eq!((first.status(), downloads.free()), (StatusCode::OK, 1));
+    let more = house.ask_get(&log, &cookie).await;
+    assert_eq!((more.status.as_u16(), more.problem()["code"].as_str()), (429, Some("too_many_downloads")));
+    assert_eq!(more.header(header::RETRY_AFTER), "5");
+    let second = begin(export, &bo).await;
+    assert_eq!((second.status(), downloads.free()), (StatusCode::OK, 0));
+    for path in [log.as_str(), export] {
+        assert_eq!(house.ask_get(path, &cy).await.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+    }
+    // One is read to its end, and of the other nobody reads any more.
+    let whole = to_bytes(first.into_body(), limits::BODY).await.expect("the log");
+    assert_eq!((whole.len() as i64, downloads.free()), (2 * PIECE, 1));
+    drop(second);
+    assert_eq!(downloads.free(), 2);
+    assert_eq!(house.ask_get(export, &cy).await.status, StatusCode::OK);
+    let behind = house.get(&log).header(header::COOKIE, &cy).header(header::RANGE, format!("bytes={}-", 2 * PIECE));
+    let behind = house.ask(behind.body(Body::empty()).expect("a request")).await;
+    assert_eq!((behind.status, downloads.free()), (StatusCode::RANGE_NOT_SATISFIABLE, 2), "it takes none");
+}

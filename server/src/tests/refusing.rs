@@ -154,6 +154,24 @@ async fn more_requests_than_places_are_sent_away() {
     assert!(page.text().contains("as many requests as it can"), "{}", page.text());
 }
 
+/// A server that is full is alive, and is watched just then.
+#[tokio::test]
+async fn a_full_server_says_that_it_lives_and_shows_what_it_counts() {
+    let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
+        state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    })
+    .await;
+    assert_eq!(house.ask_get("/sign-in", "").await.status, StatusCode::SERVICE_UNAVAILABLE, "it is full");
+    for (path, said) in [("/healthz", "lives\n"), ("/readyz", "ready\n")] {
+        let answer = house.ask_get(path, "").await;
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, said), "{path}");
+    }
+    let metrics = house.collect(&[("host", NEAR)], [127, 0, 0, 1]).await;
+    assert_eq!(metrics.status, StatusCode::OK, "{}", metrics.text());
+    let refused = "gantry_http_requests_total{method=\"GET\",route=\"none\",status=\"503\"} 1";
+    assert!(metrics.text().contains(refused), "{}", metrics.text());
+}
+
 /// Who was told that it took too long still has their place: the work goes on.
 #[tokio::test]
 async fn a_place_is_free_when_the_work_is_over_and_not_when_the_answer_is_late() {
@@ -287,7 +305,7 @@ fn thousands(number: usize) -> String {
 #[test]
 fn limits_are_documented_as_they_are() {
     let docs = include_str!("../../../docs/limits.md");
-    let (mib, kib) = (1024 * 1024, 1024);
+    let (mib, kib, shares) = (1024 * 1024, 1024, control::Shares::NOW);
     let minutes = control::people::FAILURES_COUNT.as_secs() / 60;
     let failing = format!("{} in {minutes} minutes", control::people::FAILED_SIGN_INS);
     let lines = [
@@ -329,11 +347,6 @@ fn limits_are_documented_as_they_are() {
             control::people::HASHED_OR_WAITING
         ),
         format!(
-            "its cores, at least 2; {}, each {} seconds |",
-            control::beside::WAITING,
-            control::beside::PATIENCE.as_secs()
-        ),
-        format!(
             "| one statement in the database; a transaction that does nothing | {} seconds |",
             store::STATEMENT_TIME.trim_end_matches('s')
         ),
@@ -341,6 +354,19 @@ fn limits_are_documented_as_they_are() {
             "| live streams at once, by one server; of one person | {}; {} |",
             limits::STREAMS,
             limits::STREAMS_EACH
+        ),
+        format!(
+            "| downloads at once (logs of runs, exports of the audit), by one server; of one person | {}; {} |",
+            limits::DOWNLOADS,
+            limits::DOWNLOADS_EACH
+        ),
+        format!("| its cores, at least 2; {}, each {} seconds | 503 |", shares.waiting, shares.patience.as_secs()),
+        format!("| of that for one person: at once; with what waits | all but one; one in {} | 503 |", shares.shares),
+        format!(
+            "for one person, with what waits | 1; {}, each {} seconds; {} | 503 |",
+            shares.waiting,
+            shares.patience.as_secs(),
+            shares.reviews_each
         ),
         format!("| {}; {} | the answer is how it is now", limits::WAITING, limits::WAITING_EACH),
         format!("then the newest of the others) | {} |", api::limits::TOKENS_TOLD),

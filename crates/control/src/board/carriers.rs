@@ -45,8 +45,8 @@ impl Control {
             Some(name) => Some(self.node_named(actor, name).await?),
             None => None,
         };
+        let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let present = self.kept.present(&mut connection).await?;
         let id = present.named(deployment)?;
         let of = of_ancestor.as_deref().map(|name| present.named(name)).transpose()?;
         if of.is_some_and(|of| !present.skeleton.chain(id).into_iter().skip(1).any(|above| above == of)) {
@@ -58,7 +58,7 @@ impl Control {
         };
         drop(connection);
         let planned = match &rows {
-            Some(rows) => Some(plan_aside(&present, counting(rows)).await?),
+            Some(rows) => Some(plan_aside(&self.beside(actor), &present, counting(rows)).await?),
             None => None,
         };
         let mut connection = self.connection().await?;

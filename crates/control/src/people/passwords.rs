@@ -21,7 +21,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use tokio::sync::Semaphore;
 
 use super::Token;
-use crate::aside;
+use crate::beside::unplaced;
 
 /// Memory that one guess costs.
 const MEMORY_KIB: u32 = 32 * 1024;
@@ -143,7 +143,7 @@ impl Hasher {
         let _waits = self.waiting.try_acquire().map_err(|_| busy())?;
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| busy())?;
         // The place is taken for as long as the work goes on, also when nobody waits for it any more.
-        aside(move || {
+        unplaced(move || {
             let done = work();
             drop(place);
             done

@@ -1,18 +1,27 @@
-//! What takes as long as the cluster is large runs beside the threads that answer requests.
+//! What takes as long as the cluster is large runs beside the threads that answer requests, and whoever waits for that keeps nothing from
+//! others.
 //!
 //! Not by the clock alone, which is another one on each machine: each is called once with the thread free for such work, which says how
-//! long it takes, and once with it kept busy. Then nothing of it may come to an end, and none may keep a connection from others.
+//! long it takes, and once with it kept busy. Then nothing of it may come to an end, and none may keep a connection from others. Where there
+//! is one connection and no place, the connection has to be free for others all the time.
 
+use std::fmt::Debug;
 use std::future::Future;
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use api::Problem;
 use api::console::{GraphWish, Point};
-use control::Lost;
+use api::listing::NodesWanted;
+use control::{Control, Lost};
+use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
+use engine::gate::VerdictKind;
 use engine::ids::TargetNo;
 use engine::plan::Edit;
 use serde_json::json;
+use store::{Connecting, Store};
 use tokio::time::timeout;
 
 use crate::house::{House, role};
@@ -20,8 +29,8 @@ use crate::house::{House, role};
 /// What every call is given beside several times what it took with the thread free.
 const SOON: Duration = Duration::from_millis(150);
 
-/// Asks twice, the second time with the thread kept busy; meanwhile it may hold so many connections.
-async fn waits<T>(house: &House, what: &str, held: u32, free: impl Future<Output = T>, asked: impl Future<Output = T>) {
+/// Asks twice, the second time with the thread kept busy; meanwhile it may hold no connection.
+async fn waits<T>(house: &House, what: &str, free: impl Future<Output = T>, asked: impl Future<Output = T>) {
     let begun = Instant::now();
     assert!(timeout(SOON * 20, free).await.is_ok(), "{what} comes to its end with the thread free");
     let took = begun.elapsed();
@@ -30,7 +39,7 @@ async fn waits<T>(house: &House, what: &str, held: u32, free: impl Future<Output
     let mut asked = std::pin::pin!(asked);
     assert!(timeout(took * 4 + SOON, &mut asked).await.is_err(), "{what} holds up whoever else is to be answered");
     let pool = house.database.app();
-    assert!(pool.size() - pool.num_idle() as u32 <= held, "{what} keeps a connection while it waits");
+    assert_eq!(pool.size() - pool.num_idle() as u32, 0, "{what} keeps a connection while it waits");
     drop(free);
     assert!(kept.await.unwrap().is_err());
     assert!(timeout(Duration::from_secs(60), asked).await.is_ok(), "{what} comes to its end then");
@@ -48,31 +57,160 @@ async fn look(house: &House) {
     let noderole = NoderoleKey::first(role("app"));
 
     macro_rules! waits {
-        ($what:literal, $held:literal, $call:expr) => {
-            waits(house, $what, $held, $call, $call).await
+        ($what:literal, $call:expr) => {
+            waits(house, $what, $call, $call).await
         };
     }
-    waits!("planner", 0, control.planner(ada, web, None));
-    waits!("board", 0, control.board(ada, "web"));
-    waits!("carriers", 0, control.carriers(ada, "web", None, &role("app")));
-    waits!("proposal", 0, control.proposal(ada, proposal));
-    waits!("drafted", 0, control.drafted(ada, proposal, n1, &noderole));
-    waits!("noderole", 0, control.noderole(ada, noderole.id(n1)));
-    waits!("lift", 0, control.lift(ada, web, vec![n2]));
-    waits!("foresee", 0, control.foresee(ada, proposal, vec![data(1)]));
+    waits!("planner", control.planner(ada, web, None));
+    waits!("board", control.board(ada, "web"));
+    waits!("carriers", control.carriers(ada, "web", None, &role("app")));
+    waits!("proposal", control.proposal(ada, proposal));
+    waits!("drafted", control.drafted(ada, proposal, n1, &noderole));
+    waits!("noderole", control.noderole(ada, noderole.id(n1)));
+    waits!("lift", control.lift(ada, web, vec![n2]));
+    waits!("foresee", control.foresee(ada, proposal, vec![data(1)]));
     let edit = |version| control.edit(ada, proposal, version, vec![data(2)]);
-    waits(house, "edit", 0, edit(version), edit(version + 1)).await;
-    waits!("submit", 0, control.submit(ada, proposal, version + 2, "a change".into()));
+    waits(house, "edit", edit(version), edit(version + 1)).await;
+    waits!("submit", control.submit(ada, proposal, version + 2, "a change".into()));
     // These read an old target, whose documents are parsed beside, too.
-    waits!("compare", 1, control.compare(ada, Point::Target(TargetNo(1)), Point::Target(then), None));
+    waits!("compare", control.compare(ada, Point::Target(TargetNo(1)), Point::Target(then), None));
     control.discard(ada, proposal, version + 2).await.unwrap();
-    waits!("restore", 1, control.restore(ada, "web", then, false));
+    waits!("restore", control.restore(ada, "web", then, false));
     let wish = GraphWish { target: Some(then), ..GraphWish::default() };
-    waits!("graph", 1, control.graph(ada, "web", &wish, Lost::Told));
+    waits!("graph", control.graph(ada, "web", &wish, Lost::Told));
 }
 
 #[test]
 fn planning_runs_beside_the_threads_that_answer() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async { look(&House::new().await).await });
+}
+
+/// The same database by one connection, for whoever finds no place: they wait so long for one.
+fn narrow(house: &House, patience: Duration) -> (Store, Control) {
+    let how = Connecting { connections: 1, wait: Duration::from_secs(2), ..Connecting::to(house.database.app_url()) };
+    let store = Store::open(&how).unwrap();
+    (store.clone(), Control::new(store).computing(0, 256, patience))
+}
+
+/// Asks for what needs a place, and in vain; meanwhile others have the only connection whenever they want it.
+async fn leaves_it<T: Debug>(store: &Store, what: &str, asked: impl Future<Output = Result<T, Problem>>) {
+    let others = async {
+        for _ in 0..10_000 {
+            let answer = sqlx::query("SELECT 1").execute(store.pool()).await;
+            assert!(answer.is_ok(), "{what} keeps the only connection while it waits: {answer:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        answer = asked => {
+            let refused = answer.expect_err("there is no place");
+            assert!(refused.status == 503 && refused.detail.contains("computes"), "{what}: {refused:?}");
+        }
+        () = others => panic!("{what} waits for ever"),
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_a_place_keeps_no_connection() {
+    let house = House::new().await;
+    let then = house.bound("web", 1, "app").await;
+    let web = house.id("web").await;
+    let (n1, n2) = (house.node(1).await, house.node(2).await);
+    let one = house.bind("web", 2, "app").await;
+    let submission = house.submit(&house.ada, "web", vec![one]).await;
+    let proposal = house.board("web").await.proposal.unwrap();
+    let data = Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 1}}) };
+    let (store, control) = narrow(&house, Duration::from_secs(4));
+    let (store, control, ada, bo) = (&store, &control, &house.ada, &house.bo);
+    let wish = GraphWish { target: Some(then), ..GraphWish::default() };
+    let (app, key) = (role("app"), NoderoleKey::first(role("app")));
+    let anchor = Anchor::Node(n2);
+    tokio::join!(
+        leaves_it(store, "board", control.board(ada, "web")),
+        leaves_it(store, "carriers", control.carriers(ada, "web", None, &app)),
+        leaves_it(store, "proposal", control.proposal(ada, proposal.id)),
+        leaves_it(store, "noderole", control.noderole(ada, key.id(n1))),
+        leaves_it(store, "lift", control.lift(ada, web, vec![n2])),
+        leaves_it(store, "review", control.review(bo, submission)),
+        leaves_it(store, "discussion", control.discussion(bo, submission)),
+        leaves_it(store, "opened", control.opened(bo, submission)),
+        leaves_it(store, "open_changes", control.open_changes(bo, submission, vec![anchor.clone()])),
+    );
+    tokio::join!(
+        leaves_it(store, "graph", control.graph(ada, "web", &wish, Lost::Told)),
+        leaves_it(store, "compare", control.compare(ada, Point::Target(TargetNo(1)), Point::Target(then), None)),
+        leaves_it(store, "restore", control.restore(ada, "web", then, false)),
+        leaves_it(store, "edit", control.edit(ada, proposal.id, proposal.version, vec![data])),
+        leaves_it(store, "submit", control.submit(ada, proposal.id, proposal.version, "a change".into())),
+        leaves_it(store, "commit", control.commit(ada, submission)),
+        leaves_it(store, "open_thread", control.open_thread(bo, submission, anchor, "Why n2?".into())),
+    );
+}
+
+#[tokio::test]
+async fn who_waits_to_comment_keeps_nobody_from_judging_and_committing() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    let anchor = Anchor::Node(house.node(1).await);
+    let (_, control) = narrow(&house, Duration::from_secs(300));
+    let mut commenting = tokio::spawn({
+        let (control, bo) = (control.clone(), house.bo.clone());
+        async move { control.open_thread(&bo, id, anchor, "Why n1?".into()).await }
+    });
+    assert!(timeout(Duration::from_secs(1), &mut commenting).await.is_err(), "there is no place, so it waits");
+    // A verdict needs no place, and nobody has the proposal's lock.
+    let judged = timeout(Duration::from_secs(30), control.judge(&house.bo, id, VerdictKind::Approve, String::new()));
+    judged.await.expect("a verdict waits for nobody").unwrap();
+    let committed = timeout(Duration::from_secs(30), house.commit(&house.ada, id));
+    committed.await.expect("a commit waits for nobody").unwrap();
+    commenting.abort();
+    assert!(commenting.await.is_err_and(|error| error.is_cancelled()), "it waited all the time");
+}
+
+#[tokio::test]
+async fn what_is_there_is_read_without_a_place() {
+    let house = House::new().await;
+    let (_, control) = narrow(&house, Duration::ZERO);
+    let before = control.frame(&house.ada).await.unwrap();
+    assert!(before.execution.is_some());
+    let target = house.bound("web", 1, "app").await;
+    let now = control.deployment_named(&house.ada, "web").await.unwrap();
+    assert_eq!(now, house.id("web").await);
+    let page = control.find_nodes(&house.ada, &NodesWanted::default()).await.unwrap();
+    let n1 = page.nodes.iter().find(|node| node.fqdn.starts_with("n1.")).unwrap();
+    assert!(!n1.record, "it sees what target {target} brought");
+}
+
+/// Reads the source, by these words: what waits for a place is handed no connection, and never waits within a transaction.
+#[test]
+fn nothing_that_computes_is_handed_a_connection() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut computing = 0;
+    for folder in [sources.clone(), sources.join("people"), sources.join("board")] {
+        for file in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let source = std::fs::read_to_string(&file).unwrap();
+            let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            for function in code.split("async fn ").skip(1) {
+                if let Some((_, within)) = function.split_once(".begin()") {
+                    let waits =
+                        [".work(", "_aside(", ".check_edits(", ".check_fit(", ".weigh(", ".stands(", ".present()"];
+                    let waits = waits.into_iter().find(|call| within.contains(call));
+                    assert_eq!(waits, None, "{}, within a transaction: {function}", file.display());
+                }
+                let begins = function.split(" {\n").next().unwrap_or_default();
+                if !begins.contains("by: &Beside") {
+                    continue;
+                }
+                computing += 1;
+                assert!(!begins.contains("PgConnection"), "{}: {begins}", file.display());
+                assert!(!function.contains(".begin()"), "{}: {begins}", file.display());
+            }
+        }
+    }
+    assert!(computing > 10, "only {computing} functions that compute were found: they are written otherwise now");
 }
