@@ -91,7 +91,7 @@ impl ListPage for AllNodes {
     fn none(self) -> AnyView {
         view! {
             <Empty icon=Icon::Node title="No nodes yet">
-                <p>"A node is a machine that roles are bound to. Add the first one by its full name."</p>
+                <p>"A node is a machine that roles are bound to. Add the first one by its full name, or paste many."</p>
             </Empty>
         }
         .into_any()

@@ -198,7 +198,8 @@ pub(crate) struct Add {
 }
 
 /// What is said of one node, and not beside a file of several.
-const ALONE: [&str; 10] = ["fqdn", "macs", "serial", "domain", "root", "addresses", "port", "user", "key", "host_key"];
+const ALONE: [&str; 11] =
+    ["fqdn", "macs", "serial", "domain", "root", "addresses", "port", "user", "key", "key_version", "host_key"];
 
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
