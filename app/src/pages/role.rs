@@ -1,6 +1,7 @@
 //! A role: what it needs, gives and forbids, how it runs, and where it is bound.
 
 use api::catalog::{Meant, RoleUse, RoleVersion, RoleView, RoleWanted};
+use engine::Hash;
 use engine::catalog::{Attrib, Script};
 use engine::ids::{DeploymentName, RoleName};
 use leptos::prelude::*;
@@ -31,6 +32,7 @@ fn Whole(view: RoleView) -> impl IntoView {
     let RoleView { role, hash, version, flags, requires, wants, required_by, namesakes, versions, bound } = view;
     let name = role.name.clone();
     let same = (role.name.clone(), role.barclamp.clone());
+    let contents: Vec<Hash> = role.scripts.iter().map(|script| script.hash).collect();
     let short = hash.short().to_string();
     let names = |names: Vec<RoleName>| (!names.is_empty()).then(|| links(names));
     let namesakes = namesakes.into_iter().map(|other| {
@@ -75,7 +77,10 @@ fn Whole(view: RoleView) -> impl IntoView {
         {document("Data that it begins with", role.template)}
         {uses(bound)}
         {history(versions)}
-        <Same of=move |_: Typed| vec![api::calls::show_role(&same.0, same.1.as_str())]/>
+        <Same of=move |_: Typed| {
+            let shown = std::iter::once(api::calls::show_role(&same.0, same.1.as_str()));
+            shown.chain(contents.iter().copied().map(api::calls::script)).collect::<Vec<_>>()
+        }/>
     }
     .into_any()
 }

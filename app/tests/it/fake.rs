@@ -1022,7 +1022,8 @@ fn role_view() -> RoleView {
     let role: engine::catalog::Role = serde_json::from_value(serde_json::json!({
         "name": "app", "barclamp": "demo", "jig": "noop", "jig_class": "noop", "description": "The app of the demo",
         "flags": {"cluster": true}, "requires": ["base"], "provides": [], "conflicts": ["other"], "preceeds": [], "wants": [],
-        "template": {"app": {"port": 8080}}, "attribs": [], "run": {}, "scripts": [], "metadata": null,
+        "template": {"app": {"port": 8080}}, "attribs": [], "run": {},
+        "scripts": [{"name": "10-start", "hash": "5f".repeat(32)}], "metadata": null,
     }))
     .expect("a role");
     RoleView {

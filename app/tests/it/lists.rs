@@ -456,6 +456,7 @@ async fn the_catalog_has_roles_a_picture_of_them_and_imports() {
     ]);
     let role = get(&fake, "/catalog/roles/app").await;
     role.says(&["aria-label=\"Parts of the catalog\"", "How they hang together", "gantry role show app"]);
+    role.says(&["10-start", &format!("gantry role script --hash {}", "5f".repeat(32))]);
     role.says(&[
         "href=\"/catalog/roles/base\"",
         "Conflicts with",

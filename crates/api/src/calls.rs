@@ -34,7 +34,7 @@ pub use people::{
 pub use samples::samples;
 pub use work::{
     cancel_run, check_audit, comment, commit, execution, export_audit, hold, import, overview, policy, prioritise,
-    reply, resolve, restore, retry, role_graph, run_log, show_review, show_role, verdict,
+    reply, resolve, restore, retry, role_graph, run_log, script, show_review, show_role, verdict,
 };
 
 use serde_json::Value;

@@ -95,6 +95,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         run_log(run),
         show_role(&role, ""),
         show_role(&role, "demo"),
+        script(engine::Hash::of_bytes(b"a script")),
         check_audit(),
         export_audit(),
         role_graph("", ""),

@@ -1,5 +1,6 @@
 //! What is decided, and what is done about work under way.
 
+use engine::Hash;
 use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentName, NoderoleId, RoleName, RunId, SubmissionId, TargetNo};
 use serde_json::{Map, Value, json};
@@ -124,6 +125,11 @@ pub fn show_role(name: &RoleName, barclamp: &str) -> Call {
     Call::get(format!("/roles/{}{asked}", encoded(name.as_str())))
         .words(["role", "show", name.as_str()])
         .option_of("barclamp", barclamp)
+}
+
+/// Prints a script, by its content.
+pub fn script(hash: Hash) -> Call {
+    Call::get(format!("/scripts/{hash}")).words(["role", "script"]).option("hash", &hash.to_string())
 }
 
 /// Shows how roles hang together: of a barclamp, or around a role, where one is said.
