@@ -146,9 +146,10 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let node = NodeId(machine_of(&mut connection, name).await?.id);
-        let present = self.kept.present(&mut connection).await?;
         let limit = PAGE_SIZE as i64 + 1;
         let mut rows = reading::noderoles_on(&mut connection, node, filter, limit).await.map_err(from_store)?;
+        drop(connection);
+        let present = self.present().await?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
         let next = rows.last().filter(|_| more).map(|last| Cursor::behind(wanted.sort, &carried_keys(last)));
