@@ -21,6 +21,7 @@ mod accounts;
 mod address;
 mod bound;
 mod carried;
+mod connections;
 mod contract;
 mod downloads;
 mod drawings;
@@ -51,7 +52,6 @@ mod strict;
 mod sweep;
 mod typed;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -134,24 +134,22 @@ pub async fn serve(
     state.metrics_token = config.metrics_token.map(MetricsToken::hash);
     state.proxies = Arc::new(config.trusted_proxies);
     tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), state.metrics.clone(), stopping.clone()));
-    let service = router(state).into_make_service_with_connect_info::<SocketAddr>();
-    let (stop, stopped) = (stopping.clone(), stopping.clone());
+    let router = router(state);
+    let stop = stopping.clone();
     tokio::spawn(async move {
         shutdown.await;
         stop.cancel();
     });
-    let serving = axum::serve(listener, service).with_graceful_shutdown(async move { stopped.cancelled().await });
+    let serving = connections::serve(listener, router, connections::Bounds::default(), stopping.clone());
     let too_late = async {
         stopping.cancelled().await;
         tokio::time::sleep(limits::GRACE).await;
     };
     tokio::select! {
-        served = serving.into_future() => Ok(served?),
-        () = too_late => {
-            tracing::info!("answers that are still open are cut off");
-            Ok(())
-        }
+        () = serving => {}
+        () = too_late => tracing::info!("answers that are still open are cut off"),
     }
+    Ok(())
 }
 
 /// What handlers reach. The feed's task ends with `stopping`.

@@ -14,6 +14,13 @@ pub const LEVELS: usize = 127;
 pub const REQUEST: Duration = Duration::from_secs(30);
 /// How long a request's body may take to come; less than its answer, so that it is told as what it is.
 pub const BODY_TIME: Duration = Duration::from_secs(25);
+/// Connections at once; the next one waits until another ends. Each page has one for its stream, and a few more while it loads.
+pub const CONNECTIONS: usize = 4096;
+/// Bytes of a request's first line and headers. The longest address that a page has is a filter's, with its cookies.
+pub const HEAD: usize = 64 * 1024;
+/// How long a request's head may take to come, and a connection to say nothing. Longer than proxies keep one that nobody uses (a minute), so
+/// that it is they who close it and no request is lost on it.
+pub const HEAD_TIME: Duration = Duration::from_secs(75);
 /// Requests that are worked on at once, answered already or not; the next one is refused (503). The database's pool is far smaller, so
 /// more would wait there until they time out.
 pub const REQUESTS: usize = 256;

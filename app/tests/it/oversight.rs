@@ -335,7 +335,7 @@ async fn the_chain_is_verified_part_by_part() {
         "It holds up to entry 10000 of 12345",
         "Go on",
         &format!("/audit?check=10000&amp;link={hash}"),
-        "are not sealed yet",
+        "not sealed yet",
     ]);
     assert!(told(&fake).contains(&"chain 0".to_owned()));
 

@@ -18,7 +18,7 @@ use crate::paper::{Paper, Table, outline, plain};
 
 /// Which part of a graph, and what is marked in it.
 #[derive(Debug, Args)]
-pub(crate) struct Graph {
+pub(crate) struct GraphWanted {
     /// The noderoles of these roles one by one; several by comma
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
@@ -53,7 +53,7 @@ pub(crate) struct Graph {
     again: Again,
 }
 
-impl Graph {
+impl GraphWanted {
     fn words(&self) -> Query {
         Query::default()
             .with("roles", &self.roles)
@@ -70,7 +70,7 @@ impl Graph {
 }
 
 /// The graph that is at a place of the server's.
-pub(crate) fn graph(client: &Client, place: &str, wanted: &Graph) -> Outcome {
+pub(crate) fn graph(client: &Client, place: &str, wanted: &GraphWanted) -> Outcome {
     let place = wanted.words().behind(place);
     client.show(wanted.again, || client.server.get(&place), text)
 }

@@ -16,7 +16,7 @@ use api::console::{Board, Carriers, Comparison, Discussion, Opened, SinceLook};
 use crate::address::{Query, part};
 use crate::apply::edits_of;
 use crate::exit::{Failure, Outcome};
-use crate::graphs::{self, Graph};
+use crate::graphs::{self, GraphWanted};
 use crate::lists::{self, Again, Client, Much};
 use crate::names;
 use crate::pages;
@@ -51,7 +51,7 @@ pub(crate) enum Deployment {
         /// The deployment's name
         name: String,
         #[command(flatten)]
-        wanted: Graph,
+        wanted: GraphWanted,
     },
     /// Every node that carries a role; the board has the first of many
     Carriers {
@@ -502,7 +502,7 @@ pub(crate) enum Review {
         /// The review's number
         id: SubmissionId,
         #[command(flatten)]
-        wanted: Graph,
+        wanted: GraphWanted,
     },
     /// What would start, stop and wait once it is committed
     Consequences {

@@ -309,6 +309,7 @@ fn limits_are_documented_as_they_are() {
     let minutes = control::people::FAILURES_COUNT.as_secs() / 60;
     let failing = format!("{} in {minutes} minutes", control::people::FAILED_SIGN_INS);
     let lines = [
+        format!("| a request's first line and headers | {} KiB | 431 |", limits::HEAD / kib),
         format!("| a request's body | {} MiB |", limits::BODY / mib),
         format!(
             "| an import of barclamps by `POST /api/v1/barclamps`; by the console | {} MiB; {} MiB |",
@@ -374,6 +375,8 @@ fn limits_are_documented_as_they_are() {
         format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
         format!("in the audit | 1 in {} seconds |", store::intent::REFUSED_AGAIN.as_secs()),
         format!("| requests that are worked on at once, by one server | {} |", limits::REQUESTS),
+        format!("| connections at once, by one server | {} |", thousands(limits::CONNECTIONS)),
+        format!("a connection that says nothing | {} seconds |", limits::HEAD_TIME.as_secs()),
         format!("| until a request's body is there | {} seconds | 408;", limits::BODY_TIME.as_secs()),
         format!("| until an answer begins | {} seconds |", limits::REQUEST.as_secs()),
         format!("| open answers after the order to stop | {} seconds |", limits::GRACE.as_secs()),

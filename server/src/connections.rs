@@ -1,0 +1,185 @@
+//! The connections of a server: how many there are, and how long one may take to ask for something.
+//!
+//! # Theory
+//!
+//! A connection is taken before anybody knows who is behind it, so what it costs is bounded here: there are so many at once, and the head of
+//! a request, its first line and its headers, has a time and a size. Whoever sends a head letter by letter, or nothing, is closed;
+//! that is also when a connection ends on which nothing is asked any more. Beyond the number that there may be, others wait in the system's
+//! queue until one ends: to close them would have browsers come again at once.
+//!
+//! What comes later has bounds of its own: [`crate::patient`] for bodies, the limits of requests around the router.
+//!
+//! HTTP/1.1 and nothing else: what speaks HTTP/2 or TLS with people stands before this.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tower::Service as _;
+
+use crate::limits;
+
+/// What connections may cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// So many at once.
+    pub at_once: usize,
+    /// Until a request's head is there, counted from when the connection is there or the answer before is over.
+    pub head: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { at_once: limits::CONNECTIONS, head: limits::HEAD_TIME }
+    }
+}
+
+/// Answers what comes in by `router` until `stopping`, and then until every answer that has begun is over.
+pub(crate) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stopping: CancellationToken) {
+    let answering = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(bounds.at_once));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(limits::HEAD);
+    loop {
+        let (place, stream, from) = tokio::select! {
+            () = stopping.cancelled() => break,
+            next = next_of(&listener, &places) => match next {
+                Ok(next) => next,
+                Err(error) => {
+                    after(error).await;
+                    continue;
+                }
+            },
+        };
+        let router = router.clone();
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(from));
+            router.clone().call(request)
+        });
+        let connection = answering.watch(http.serve_connection(TokioIo::new(stream), service));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, %from, "a connection ended before its time");
+            }
+            drop(place);
+        });
+    }
+    drop(listener);
+    answering.shutdown().await;
+}
+
+/// The next connection, once there may be one more.
+async fn next_of(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, from) = listener.accept().await?;
+    // Answers are written whole; waiting for more to send with them only makes them late.
+    stream.set_nodelay(true)?;
+    Ok((place, stream, from))
+}
+
+/// A connection that was given up before it was taken is over. Anything else, as having no file descriptors left, lasts for a while, and to
+/// ask again at once would only keep a core busy.
+async fn after(error: io::Error) {
+    let given_up = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset];
+    if given_up.contains(&error.kind()) {
+        return;
+    }
+    tracing::warn!(%error, "no connection can be taken at this moment: trying again in a second");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    const ASKED: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    /// A server of one answer, who asked; and how it ends.
+    async fn serving(bounds: Bounds) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        let router =
+            Router::new().route("/", get(|ConnectInfo(from): ConnectInfo<SocketAddr>| async move { from.to_string() }));
+        let stopping = CancellationToken::new();
+        let served = tokio::spawn(serve(listener, router, bounds, stopping.clone()));
+        (address, stopping, served)
+    }
+
+    /// What is read after this was sent, until the connection is closed or there is an answer.
+    async fn said(stream: &mut TcpStream, sent: &[u8]) -> String {
+        stream.write_all(sent).await.expect("it is taken");
+        let mut read = vec![0; 10_000];
+        let length = stream.read(&mut read).await.unwrap_or(0);
+        String::from_utf8_lossy(&read[..length]).into_owned()
+    }
+
+    #[tokio::test]
+    async fn a_head_that_does_not_come_ends_its_connection() {
+        let bounds = Bounds { head: Duration::from_millis(100), ..Bounds::default() };
+        let (address, stopping, served) = serving(bounds).await;
+        for part in [&b""[..], b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nCookie: "] {
+            let mut slow = TcpStream::connect(address).await.expect("a connection");
+            assert_eq!(said(&mut slow, part).await, "", "nothing is said to it, and it is closed");
+        }
+        let mut asks = TcpStream::connect(address).await.expect("a connection");
+        let answer = said(&mut asks, ASKED).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(&asks.local_addr().expect("one").to_string()),
+            "{answer}"
+        );
+        assert_eq!(asks.read(&mut [0; 1]).await.unwrap_or(0), 0, "nothing more is asked");
+        stopping.cancel();
+        served.await.expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn a_head_beyond_its_size_is_refused() {
+        let (address, _stopping, _served) = serving(Bounds::default()).await;
+        let mut asks = TcpStream::connect(address).await.expect("a connection");
+        let long = format!("GET /?{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(limits::HEAD));
+        let answer = said(&mut asks, long.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 414 "), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn who_comes_beyond_waits_until_another_one_ends() {
+        let (address, _stopping, _served) = serving(Bounds { at_once: 1, ..Bounds::default() }).await;
+        let mut first = TcpStream::connect(address).await.expect("a connection");
+        assert!(said(&mut first, ASKED).await.starts_with("HTTP/1.1 200 "));
+        let mut second = TcpStream::connect(address).await.expect("the system's queue takes it");
+        let waits = tokio::time::timeout(Duration::from_millis(200), said(&mut second, ASKED)).await;
+        assert!(waits.is_err(), "{waits:?}");
+        drop(first);
+        let mut read = vec![0; 1_000];
+        let length = second.read(&mut read).await.expect("an answer");
+        assert!(read[..length].starts_with(b"HTTP/1.1 200 "));
+    }
+
+    #[tokio::test]
+    async fn a_stop_waits_for_no_connection_on_which_nothing_is_asked() {
+        let (address, stopping, served) = serving(Bounds::default()).await;
+        let mut idle = TcpStream::connect(address).await.expect("a connection");
+        assert!(said(&mut idle, ASKED).await.starts_with("HTTP/1.1 200 "));
+        stopping.cancel();
+        tokio::time::timeout(Duration::from_secs(10), served).await.expect("it ends").expect("well");
+    }
+}
