@@ -14,8 +14,8 @@ use engine::ids::{
     DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, RoleName, SubmissionId, TargetNo,
 };
 use engine::plan::Edit;
-use store::Store;
 use store::running::{self, Hello, WorkerId};
+use store::{Connecting, Store};
 use testdb::TestDatabase;
 use uuid::Uuid;
 
@@ -48,7 +48,9 @@ impl House {
         // What the log says of a failure is shown with the test that failed.
         let _ = tracing_subscriber::fmt().with_test_writer().with_env_filter("warn").try_init();
         let database = TestDatabase::new().await;
-        let store = Store::over(database.app().clone());
+        // As a server has it: what a dropped request leaves open is no other one's.
+        let how = Connecting { connections: 12, wait: Duration::from_secs(30), ..Connecting::to(database.app_url()) };
+        let store = Store::open(&how).unwrap();
         let (control, people) = (Control::new(store.clone()), People::over(store));
         let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
         control.import_barclamps(None, &files).await.unwrap();

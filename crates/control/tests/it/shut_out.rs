@@ -256,10 +256,11 @@ async fn who_loses_the_right_while_a_retry_waits_starts_nothing() {
 }
 
 /// Functions that write and do not look their actor up again, and why.
-const BY_NOBODY: [(&str, &str); 15] = [
+const BY_NOBODY: [(&str, &str); 16] = [
     ("begin", "what the others begin with"),
     ("ensure_genesis", "Gantry itself"),
     ("ensure_way", "whoever has the machine itself and the database"),
+    ("insert_alone", "begins within the transaction of `add_nodes`, which asks"),
     ("propose_binding", "says whose idea a proposal was; what it calls asks"),
     ("replan", "Gantry itself"),
     ("keep_report", "a machine, by its own token"),
