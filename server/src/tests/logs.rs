@@ -256,7 +256,7 @@ async fn there_are_only_so_many_downloads() {
         let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);
         house.cookie_of(house.people.create_person(None, &new).await.expect("a person")).await
     };
-    let (bo, cy) = (admin("bo").await, admin("cy").await);
+    let (fay, gil) = (admin("fay").await, admin("gil").await);
     let (log, export) = (format!("/runs/{run}/log"), "/api/v1/audit/export");
     let begin = async |path: &str, cookie: &str| {
         let request = house.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request");
@@ -267,18 +267,18 @@ async fn there_are_only_so_many_downloads() {
     let more = house.ask_get(&log, &cookie).await;
     assert_eq!((more.status.as_u16(), more.problem()["code"].as_str()), (429, Some("too_many_downloads")));
     assert_eq!(more.header(header::RETRY_AFTER), "5");
-    let second = begin(export, &bo).await;
+    let second = begin(export, &fay).await;
     assert_eq!((second.status(), downloads.free()), (StatusCode::OK, 0));
     for path in [log.as_str(), export] {
-        assert_eq!(house.ask_get(path, &cy).await.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert_eq!(house.ask_get(path, &gil).await.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
     }
     // One is read to its end, and of the other nobody reads any more.
     let whole = to_bytes(first.into_body(), limits::BODY).await.expect("the log");
     assert_eq!((whole.len() as i64, downloads.free()), (2 * PIECE, 1));
     drop(second);
     assert_eq!(downloads.free(), 2);
-    assert_eq!(house.ask_get(export, &cy).await.status, StatusCode::OK);
-    let behind = house.get(&log).header(header::COOKIE, &cy).header(header::RANGE, format!("bytes={}-", 2 * PIECE));
+    assert_eq!(house.ask_get(export, &gil).await.status, StatusCode::OK);
+    let behind = house.get(&log).header(header::COOKIE, &gil).header(header::RANGE, format!("bytes={}-", 2 * PIECE));
     let behind = house.ask(behind.body(Body::empty()).expect("a request")).await;
     assert_eq!((behind.status, downloads.free()), (StatusCode::RANGE_NOT_SATISFIABLE, 2), "it takes none");
 }
