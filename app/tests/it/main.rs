@@ -76,6 +76,28 @@ async fn a_committed_board_is_read_only_and_offers_one_button() {
     page.says_not(&["draggable", "Add role</button>", "Review changes", "Open proposal"]);
 }
 
+#[tokio::test]
+async fn a_board_says_what_is_beside_what_was_decided() {
+    let page = get(&Fake::new(|_| {}), "/deployments/web").await;
+    // Roles of deployments above it are theirs.
+    page.says(&["COMMITTED", ">1 error<", ">1 transition<", ">1 todo<", ">1 blocked<", ">7 active<"]);
+    page.says(&[
+        "<a href=\"/waiting?deployment=web&amp;reason=failed\"",
+        "<a href=\"/waiting?deployment=web\"",
+        "<a href=\"/runs?state=running&amp;deployment=web\"",
+    ]);
+    page.says_not(&["data-state=\"active\">COMMITTED", "nothing bound"]);
+    let full = Fake::new(|world| world.board.beyond = StateCounts { error: 2, active: 40, ..StateCounts::default() });
+    get(&full, "/deployments/web").await.says(&[">3 error<", ">47 active<", ">1 blocked<"]);
+    // What a proposal would add is no step yet.
+    let proposed = Fake::new(|world| world.board = fake::proposed_board());
+    get(&proposed, "/deployments/web").await.says(&["PROPOSED", ">1 error<", ">7 active<"]);
+    let empty = Fake::new(|world| world.board.groups.clear());
+    let page = get(&empty, "/deployments/web").await;
+    page.says(&["nothing bound"]);
+    page.says_not(&[">1 error<"]);
+}
+
 /// A count in a cell, as it is rendered.
 fn more(n: usize) -> String {
     format!("+<!>{n}<!> more")
