@@ -421,7 +421,7 @@ test('a proposal on one node is reached from its chip and from a noderole, and s
   await visit(page, '/deployments/web');
   await chip(page, 'metrics', 'n6').click();
   const panel = page.getByRole('complementary', { name: 'metrics on n6' });
-  await panel.getByRole('button', { name: /^Propose changes on n6\S* alone/ }).click();
+  await panel.getByRole('button', { name: 'Propose on this node alone' }).click();
   await page.waitForURL(address);
   await page.getByRole('button', { name: 'Discard the proposal' }).click();
   await page.getByText('It was discarded.').waitFor();

@@ -60,6 +60,10 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     await form.getByRole('alert').waitFor();
     assert.equal(await form.getByLabel('Name').inputValue(), 'No Name', 'what was refused stays');
     assert.equal((await form.getByRole('group', { name: 'Link' }).innerText()).trim(), link, 'and so does the link');
+    await form.getByLabel('Name').fill('eve');
+    await form.getByRole('button', { name: 'Add' }).click();
+    await form.getByText('May do nothing yet, not even look').waitFor();
+    assert.match(await form.getByRole('link', { name: 'What they may' }).getAttribute('href'), /\/settings\/people\/[0-9a-f-]{36}#may$/);
     await visit(admin, '/settings/people?filter=de');
     await admin.getByRole('cell', { name: 'operator in web' }).waitFor();
     assert.equal(await admin.getByRole('link', { name: 'ada' }).count(), 0);

@@ -175,6 +175,11 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await visit(ada, '/deployments/web');
     await waitForState(ada, 'app-check', 'n1', 'error');
     await waitForState(ada, 'proxy', 'n1', 'blocked');
+    // The change is committed, and that is not all that the top says.
+    await ada.getByText('COMMITTED', { exact: true }).waitFor();
+    const standing = ada.getByRole('list', { name: 'Steps by state' });
+    await standing.getByRole('link', { name: /^\d+ blocked$/ }).waitFor();
+    assert.match(await standing.getByRole('link', { name: /^\d+ error$/ }).getAttribute('href'), /waiting\?deployment=web&reason=failed$/);
     await chip(ada, 'app-check', 'n1').click();
     const panel = ada.getByRole('complementary', { name: 'app-check on n1' });
     await panel.getByText('told to fail').first().waitFor();
@@ -197,6 +202,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await visit(ada, '/deployments/web');
     await waitForState(ada, 'app-check', 'n1', 'active');
     await waitForState(ada, 'proxy', 'n1', 'active');
+    await ada.getByRole('list', { name: 'Steps by state' }).getByText('error').waitFor({ state: 'detached' });
   });
 
   assertQuiet(ada, /403/);

@@ -174,6 +174,16 @@ pub fn waiting_in(name: &DeploymentName) -> String {
     format!("{WAITING}?deployment={name}")
 }
 
+/// What waits in a deployment for one reason.
+pub fn waiting_in_for(name: &DeploymentName, reason: &str) -> String {
+    format!("{WAITING}?deployment={name}&reason={reason}")
+}
+
+/// What runs in a deployment.
+pub fn running_in(name: &DeploymentName) -> String {
+    format!("{RUNS}?state=running&deployment={name}")
+}
+
 /// What waits on a node.
 pub fn waiting_on(fqdn: &str) -> String {
     format!("{WAITING}?node={}", encoded(fqdn))

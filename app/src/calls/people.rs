@@ -5,8 +5,8 @@
 )]
 
 use api::people::{
-    AccountKind, Ended, LinkMade, MyAccount, Password, PeopleWanted, PersonMade, PersonPage, PersonView, TokenMade,
-    TokenView,
+    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PeopleWanted, PersonMade, PersonPage, PersonView,
+    TokenMade, TokenView,
 };
 #[cfg(feature = "ssr")]
 use api::people::{PasswordWish, PersonWish, TokenWish};
@@ -86,7 +86,7 @@ pub async fn person(id: PersonId) -> Answer<(PersonView, Vec<TokenView>)> {
     answer(accounts()?.one(id).await)
 }
 
-/// Adds a person or a service account.
+/// Adds a person or a service account; with who was added comes what they may.
 #[server(name = AddPerson, prefix = "/call", endpoint = "add-person", output = AsJson)]
 pub async fn add_person(
     name: String,
@@ -96,10 +96,11 @@ pub async fn add_person(
     #[server(default)] reviewer: String,
     #[server(default)] admin: String,
     #[server(default)] inside: String,
-) -> Answer<PersonMade> {
+) -> Answer<(PersonMade, Vec<Grant>)> {
     let boxes = [("viewer", &*viewer), ("operator", &*operator), ("reviewer", &*reviewer), ("admin", &*admin)];
     let grants = answer(grants(boxes, &inside))?;
-    answer(accounts()?.add(PersonWish { name: name.trim().to_owned(), kind, grants }).await)
+    let wish = PersonWish { name: name.trim().to_owned(), kind, grants: grants.clone() };
+    Ok((answer(accounts()?.add(wish).await)?, grants))
 }
 
 /// Says what somebody may from now on.

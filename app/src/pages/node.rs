@@ -22,7 +22,7 @@ use crate::calls::{self, ChangeNode, MintNodeToken, RevokeNodeToken, SetAvailabl
 use crate::check;
 use crate::clock::{Moment, Span};
 use crate::live::{Event, NOW, use_live};
-use crate::pages::edits::Alone;
+use crate::pages::edits::{Alone, Shows};
 use crate::parts::act::{last_of, problem_of, when_done};
 use crate::parts::json::DataView;
 use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, anew, icon, in_area, load_one, mark};
@@ -64,7 +64,7 @@ fn Whole(first: NodeView) -> impl IntoView {
                 <p class="muted">{move || node.read().description.clone()}</p>
             </div>
             <div class="buttons">
-                <Alone node=Signal::derive(move || id) name=Signal::derive(move || node.read().fqdn.clone()) in_full=true same_elsewhere=true why_not/>
+                <Alone node=Signal::derive(move || id) name=Signal::derive(move || node.read().fqdn.clone()) shows=Shows::InFull same_elsewhere=true why_not/>
             </div>
         </div>
         <ProblemNotice problem=feed.problem()/>

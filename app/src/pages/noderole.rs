@@ -16,7 +16,7 @@ use crate::check::Purpose;
 use crate::clock::{Moment, Span};
 use crate::failure::{Answer, Failure};
 use crate::live::{Event, NOW, use_live};
-use crate::pages::edits::{Alone, Outcome, Pen, Put, PutIn, Wish, says};
+use crate::pages::edits::{Alone, Outcome, Pen, Put, PutIn, Shows, Wish, says};
 use crate::pages::node::has_page;
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::json::{DataEditor, DataView, Draft};
@@ -154,7 +154,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                         <Alone
                             node=Signal::derive(move || noderole.read().node)
                             name=Signal::derive(move || noderole.read().fqdn.clone())
-                            in_full=true
+                            shows=Shows::This
                             why_not=Signal::derive(move || noderole.read().may_propose.clone().err())
                         />
                     </dd>

@@ -74,20 +74,17 @@ pub fn RunPill(
     view! { <span class="pill" data-state=colour>{drawn(shape, class)} {word}</span> }.into_any()
 }
 
+/// The states that steps are counted by, from what asks for somebody to what is well.
+pub const STEP_STATES: [StepState; 5] =
+    [StepState::Error, StepState::Transition, StepState::Todo, StepState::Blocked, StepState::Active];
+
 /// Steps by state; states without any are left out.
 #[component]
 pub fn Counts(
     /// How many.
     counts: StateCounts,
 ) -> impl IntoView {
-    let all = [
-        (StepState::Error, counts.error),
-        (StepState::Transition, counts.transition),
-        (StepState::Todo, counts.todo),
-        (StepState::Blocked, counts.blocked),
-        (StepState::Active, counts.active),
-    ];
-    let some: Vec<_> = all.into_iter().filter(|(_, n)| *n > 0).collect();
+    let some: Vec<_> = STEP_STATES.into_iter().map(|state| (state, counts.of(state))).filter(|(_, n)| *n > 0).collect();
     if some.is_empty() {
         return view! { <span class="muted nowrap">"nothing bound"</span> }.into_any();
     }

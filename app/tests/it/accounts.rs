@@ -1,4 +1,4 @@
-//! The settings' accounts in memory. It lists, and says of everything else that there is no such thing.
+//! The settings' accounts in memory. They are read there, and of everything else it says that there is no such thing.
 
 use api::people::{
     AccountKind, Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView,
@@ -52,8 +52,9 @@ impl Accounts for Fake {
             PersonPage { people: world.people.iter().filter(fits).cloned().collect(), next: None }
         })
     }
-    async fn one(&self, _: PersonId) -> Result<(PersonView, Vec<TokenView>), Problem> {
-        Err(none())
+    async fn one(&self, id: PersonId) -> Result<(PersonView, Vec<TokenView>), Problem> {
+        let found = self.read(|world| world.people.iter().find(|person| person.id == id).cloned())?;
+        found.map(|person| (person, Vec::new())).ok_or_else(none)
     }
     async fn add(&self, _: PersonWish) -> Result<PersonMade, Problem> {
         Err(none())
@@ -108,4 +109,15 @@ async fn who_has_no_permission_is_not_told_that_they_may_look() {
     get(&nobody, "/settings/policy").await.says(&["Signed in as", said]);
     let viewer = Fake::new(|world| world.permissions = vec!["viewer".into()]);
     get(&viewer, "/settings/policy").await.says_not(&[said]);
+}
+
+#[tokio::test]
+async fn an_account_without_any_permission_says_so_and_where_some_are_given() {
+    let page = |n: u128| app::places::person(PersonId(Uuid::from_u128(n)));
+    let said = ["May do nothing yet, not even look", "href=\"#may\""];
+    let fake = Fake::new(|world| world.people[0].grants.clear());
+    let none = get(&fake, &page(1)).await;
+    none.says(&said);
+    none.says(&["id=\"may\"", "aria-label=\"What they may\""]);
+    get(&fake, &page(2)).await.says_not(&said);
 }

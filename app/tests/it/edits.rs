@@ -70,7 +70,13 @@ async fn a_node_goes_elsewhere_and_has_its_own_proposal_from_where_it_is_shown()
         "Propose changes on web-1.rack1.example.com alone",
     ]);
     let panel = get(&Fake::new(|_| {}), &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await;
-    panel.says(&["Propose changes on web-4.rack1.example.com alone", "action=\"/call/propose_on_node\""]);
+    // The node's name stands beside the button, and is said in full on hover.
+    panel.says(&[
+        ">Propose on this node alone<",
+        "title=\"Propose changes on web-4.rack1.example.com alone\"",
+        "action=\"/call/propose_on_node\"",
+    ]);
+    panel.says_not(&["aria-label=\"Propose changes on"]);
     let fake = Fake::new(|_| {});
     let moved = post(&fake, "/call/propose_move", "deployment=+web+&node=web-6.rack1.example.com").await;
     assert_eq!(

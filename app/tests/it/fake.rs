@@ -286,6 +286,7 @@ fn board() -> Board {
                 roles: network.into(),
             },
         ],
+        beyond: StateCounts::default(),
         tray: (6..16).map(tray).collect(),
         tray_more: 2,
         versions: vec![],

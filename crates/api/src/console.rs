@@ -128,6 +128,32 @@ pub struct StateCounts {
     pub error: i64,
 }
 
+impl StateCounts {
+    /// How many are in a state. What is only proposed is no step yet, and counts nowhere.
+    pub fn of(&self, state: StepState) -> i64 {
+        match state {
+            StepState::Proposed => 0,
+            StepState::Blocked => self.blocked,
+            StepState::Todo => self.todo,
+            StepState::Transition => self.transition,
+            StepState::Active => self.active,
+            StepState::Error => self.error,
+        }
+    }
+
+    /// Counts one more.
+    pub fn count(&mut self, state: StepState) {
+        match state {
+            StepState::Proposed => {}
+            StepState::Blocked => self.blocked += 1,
+            StepState::Todo => self.todo += 1,
+            StepState::Transition => self.transition += 1,
+            StepState::Active => self.active += 1,
+            StepState::Error => self.error += 1,
+        }
+    }
+}
+
 /// A deployment in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -186,6 +212,10 @@ pub struct Board {
     pub proposal: Option<ProposalView>,
     /// Roles by barclamp; roles of ancestors that its nodes carry come last.
     pub groups: Vec<BoardGroup>,
+    /// Steps of the deployment's own noderoles that have no chip, because their cells have no room for all: with the states of the chips
+    /// they are all of its steps.
+    #[serde(default)]
+    pub beyond: StateCounts,
     /// Nodes that could be bound here: its own and those of its ancestors.
     pub tray: Vec<TrayNode>,
     /// How many more there are.

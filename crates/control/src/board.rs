@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::console::{
     Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, ClashView, EditView, HoldView, JigView, PlaceChoice,
-    ProposalView, RoleChoice, StepState, TrayNode,
+    ProposalView, RoleChoice, StateCounts, StepState, TrayNode,
 };
 use engine::Hash;
 use engine::blueprint::projection::StepChange;
@@ -127,6 +127,7 @@ impl Control {
         let mut groups = scene.groups()?;
         let chips = groups.iter_mut().flat_map(|group| &mut group.roles).flat_map(|role| &mut role.chips);
         tell_states(&mut connection, chips.collect()).await?;
+        let beyond = beyond(&mut connection, id, &groups).await?;
         let row = present.row(id).ok_or_else(Problem::internal)?;
         let found = present.skeleton.deployments.get(&id).ok_or_else(Problem::internal)?;
         let (tray, tray_more) = scene.tray()?;
@@ -149,6 +150,7 @@ impl Control {
             target: row.head_no,
             proposal,
             groups,
+            beyond,
             tray,
             tray_more,
             choices: scene.choices()?,
@@ -186,6 +188,17 @@ async fn tell_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result
         chip.error = step.error.as_deref().map(|error| error.chars().take(LONGEST_ERROR).collect());
     }
     Ok(())
+}
+
+/// How the steps stand of a deployment's own noderoles that have no chip on its board. They are counted as those that are not shown, and
+/// not as all less the chips: whatever happens between two questions, no step counts twice. Where all have chips, nothing is asked.
+async fn beyond(on: &mut PgConnection, id: DeploymentId, groups: &[BoardGroup]) -> Result<StateCounts, Problem> {
+    let own = || groups.iter().filter(|group| group.of_ancestor.is_none()).flat_map(|group| &group.roles);
+    if own().all(|role| role.more == 0) {
+        return Ok(StateCounts::default());
+    }
+    let shown: Vec<NoderoleId> = own().flat_map(|role| &role.chips).map(|chip| chip.noderole).collect();
+    reading::steps_beyond(on, id, &shown).await.map_err(from_store)
 }
 
 /// The nearest hold, from the deployment upward.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use api::Problem;
-use api::console::{Board, BoardRole, Chip, Lift, ProposalView, StepState};
+use api::console::{Board, BoardGroup, BoardRole, Chip, Lift, ProposalView, StateCounts, StepState};
 use engine::Hash;
 use engine::counting::many;
 use engine::ids::{NodeId, NoderoleId, RoleName};
@@ -256,9 +256,18 @@ impl Desk {
         found.unwrap_or_else(|| ArcRwSignal::new(chip.state))
     }
 
+    /// How the deployment's own steps stand: those that have chips as these say, the others as they were counted.
+    pub(super) fn standing(self) -> StateCounts {
+        let board = self.board.get();
+        let mut counts = board.beyond;
+        for chip in chips(board.groups.iter().filter(|group| group.of_ancestor.is_none())) {
+            counts.count(self.state_of(chip).get());
+        }
+        counts
+    }
+
     fn settle_states(self, board: &Board) {
-        let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| &role.chips);
-        for chip in chips {
+        for chip in chips(&board.groups) {
             let newer = self.heard.with_value(|heard| heard.get(&chip.noderole).copied());
             set_if_other(&self.state_of(chip), newer.unwrap_or(chip.state));
         }
@@ -285,12 +294,13 @@ impl Desk {
         self.heard.update_value(|heard| {
             heard.insert(noderole, state);
         });
-        match self.states.with_value(|states| states.get(&noderole).cloned()) {
-            Some(signal) => set_if_other(&signal, state),
-            None => self.feed.soon(),
+        if let Some(signal) = self.states.with_value(|states| states.get(&noderole).cloned()) {
+            set_if_other(&signal, state);
         }
-        if state == StepState::Error {
-            // For its reason.
+        // Of those without a chip in a cell, the board has only how many there are. (The list of a full cell shows them, too.)
+        let has_chip = self.board.with_untracked(|board| chips(&board.groups).any(|chip| chip.noderole == noderole));
+        // An error is fetched for its reason.
+        if state == StepState::Error || !has_chip {
             self.feed.soon();
         }
     }
@@ -782,6 +792,11 @@ fn with_those_after(problem: Problem, waited: usize) -> Problem {
             Problem { detail, ..problem }
         }
     }
+}
+
+/// The chips of some rows.
+fn chips<'b>(groups: impl IntoIterator<Item = &'b BoardGroup>) -> impl Iterator<Item = &'b Chip> {
+    groups.into_iter().flat_map(|group| &group.roles).flat_map(|role| &role.chips)
 }
 
 fn set_if_other(signal: &ArcRwSignal<StepState>, state: StepState) {

@@ -14,7 +14,7 @@ use super::address::Address;
 use super::bind;
 use super::desk::Desk;
 use super::moving::Placed;
-use crate::pages::edits::{About, Alone, Carried, Named};
+use crate::pages::edits::{About, Alone, Carried, Named, Shows};
 use crate::parts::{Icon, icon};
 
 /// A node, and the role that it was asked about on, if it was.
@@ -173,7 +173,7 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
         {may_propose.then(|| view! {
             <div class="foot">
                 <span class="muted grow">"Beside every other proposal, and touching no other machine:"</span>
-                <Alone node=node name=short in_full=true/>
+                <Alone node=node name=short shows=Shows::InFull/>
             </div>
         })}
     }

@@ -21,6 +21,7 @@ mod moving;
 mod planner;
 mod priority;
 mod role;
+mod standing;
 mod tray;
 mod version;
 
@@ -218,7 +219,8 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     };
     let state = move || match desk.proposal().read().is_some() {
         true => view! { <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> }.into_any(),
-        false => view! { <span class="pill" data-state="active">{icon(Icon::Active)} "COMMITTED"</span> }.into_any(),
+        // No state of a step, so with none of their looks: how these stand is said beside it.
+        false => view! { <span class="pill flat">{icon(Icon::Blueprint)} "COMMITTED"</span> }.into_any(),
     };
     let held = move || {
         let is_held = board.read().hold.is_some();
@@ -261,6 +263,7 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
             <div>
                 <div class="muted">{move || above()} {move || board.read().name.to_string()} " · changed by target " {move || board.read().target.0}</div>
                 <h1>{move || board.read().name.to_string()} {move || state()} {move || held()} <priority::Urgency desk/></h1>
+                <standing::Standing desk/>
             </div>
             <div class="buttons">
                 <a class="button quiet" href=move || places::waiting_in(&board.read().name)>{icon(Icon::Queued)} "Why not yet"</a>

@@ -200,6 +200,18 @@ impl About {
     }
 }
 
+/// What the button to a proposal on one node shows of what it does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Shows {
+    /// The first word: each row of a list has one.
+    #[default]
+    Word,
+    /// That it is this node's: the name stands beside it.
+    This,
+    /// All, with the node's name.
+    InFull,
+}
+
 /// The way to a proposal on one node alone.
 #[component]
 pub fn Alone(
@@ -209,9 +221,9 @@ pub fn Alone(
     /// Its name, for the button.
     #[prop(into)]
     name: Signal<String>,
-    /// Shows the whole sentence, not only its first word.
+    /// What of that it shows.
     #[prop(optional)]
-    in_full: bool,
+    shows: Shows,
     /// Its command stands with others of the page.
     #[prop(optional)]
     same_elsewhere: bool,
@@ -222,17 +234,24 @@ pub fn Alone(
     let why_not = Memo::new(move |_| why_not.and_then(|why| why.get()));
     let propose = ServerAction::<ProposeOnNode>::new();
     let label = move || format!("Propose changes on {} alone", name.get());
-    let class = if in_full { "button small wraps" } else { "button quiet small" };
+    // What is read aloud has the words that are seen.
+    let aloud = move || (shows != Shows::This).then(label);
+    let class = if shows == Shows::Word { "button quiet small" } else { "button small wraps" };
+    let words = move || match shows {
+        Shows::Word => "Propose".to_owned(),
+        Shows::This => "Propose on this node alone".to_owned(),
+        Shows::InFull => label(),
+    };
     view! {
         <ActionForm action=propose>
             <input type="hidden" name="node" value=move || node.get().to_string()/>
-            <button class=class type="submit" aria-label=label title=label disabled=move || why_not.read().is_some() || propose.pending().get()>
+            <button class=class type="submit" aria-label=aloud title=label disabled=move || why_not.read().is_some() || propose.pending().get()>
                 {icon(Icon::Proposed)}
-                {move || if in_full { label() } else { "Propose".to_owned() }}
+                {words}
             </button>
         </ActionForm>
         {move || why_not.get().map(|why| view! { <small class="muted">{why}</small> })}
-        {(in_full && !same_elsewhere).then(|| view! { <Same of=move |_: Typed| vec![api::calls::propose_on_node(node.get())]/> })}
+        {(shows != Shows::Word && !same_elsewhere).then(|| view! { <Same of=move |_: Typed| vec![api::calls::propose_on_node(node.get())]/> })}
         <ProblemNotice problem=problem_of(propose)/>
     }
     .into_any()

@@ -34,8 +34,8 @@ const GLANCE: usize = 30;
 /// Edges of one noderole; more are counted.
 const EDGES: usize = 20;
 
-/// What a difference changes, by what it is: `1 role and 12 noderoles`. The tab of a review, its first lines and the comparison of two
-/// blueprints say it in these words, so that they agree; a card has a line for each value besides, and says lines.
+/// What a difference changes, by what it is: `1 role and 12 noderoles`. The first lines of a review and the comparison of two blueprints
+/// say it in these words, so that they agree; a card has a line for each value besides, and says lines.
 ///
 /// Where only a part of its documents is here, what is in the others is not known, and all of them are counted as documents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -186,7 +186,7 @@ fn Loaded(
                 <facts::Facts review/>
                 <div class="tabs-line">
                     <nav class="tabs" aria-label="What to look at">
-                        {tabs.map(|which| tab_link(which, tab, review, discussion, since)).collect_view()}
+                        {tabs.map(|which| tab_link(which, tab, review, discussion)).collect_view()}
                     </nav>
                     {opened::seen(marks, review.read_untracked().more > 0)}
                 </div>
@@ -290,22 +290,14 @@ pub(super) fn asks_for_graph(address: &Url) -> bool {
     Tab::of(address.search_params().get("tab")) == Tab::Graph
 }
 
-fn tab_link(
-    which: Tab,
-    tab: Memo<Tab>,
-    review: RwSignal<ReviewView>,
-    discussion: Feed<Discussion>,
-    since: StoredValue<SinceLook>,
-) -> impl IntoView {
+fn tab_link(which: Tab, tab: Memo<Tab>, review: RwSignal<ReviewView>, discussion: Feed<Discussion>) -> impl IntoView {
     let id = review.read_untracked().submission;
     let label = move || {
         let review = review.read();
         match which {
-            Tab::Changes => format!("Changes {}", Changed::of(&review.difference, review.more)),
-            Tab::Since => {
-                let changed = since.with_value(|since| Changed::of(&since.difference, since.more));
-                format!("Since your last look {changed}")
-            }
+            // How much changes is said by the lines above the tabs.
+            Tab::Changes => "Changes".to_owned(),
+            Tab::Since => "Since your last look".to_owned(),
             Tab::Graph => "Graph".to_owned(),
             Tab::Effects => "Effects".to_owned(),
             Tab::Waves => format!("Waves {}", review.consequences.waves_in_all()),

@@ -10,7 +10,7 @@ use api::people::Grant;
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
 
-use crate::parts::{Refused, Typed, in_area};
+use crate::parts::{Icon, Refused, Typed, icon, in_area};
 use crate::places;
 
 /// The permission to decide about people.
@@ -46,6 +46,25 @@ fn in_words(grants: &[Grant]) -> String {
         Some(deployment) => format!("{} in {deployment}", grant.permission),
     };
     grants.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// Where on an account's page is what they may.
+const MAY: &str = "may";
+
+/// Says of who has no permission at all where some are given; of everybody else it says nothing.
+fn may_nothing(grants: &[Grant], there: String) -> Option<AnyView> {
+    grants.is_empty().then(|| {
+        view! {
+            <div class="notice" data-state="warn" role="status">
+                {icon(Icon::Warn)}
+                <div>
+                    <b>"May do nothing yet, not even look"</b>
+                    <p>"It takes a permission to see anything here: give one under " <a href=there>"What they may"</a> "."</p>
+                </div>
+            </div>
+        }
+        .into_any()
+    })
 }
 
 /// What the boxes and the field say, as far as it reads; the server refuses what doesn't.

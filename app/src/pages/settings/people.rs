@@ -2,13 +2,13 @@
 
 use api::calls::List;
 use api::listing::PersonSort;
-use api::people::{AccountKind, PeopleWanted, PersonMade, PersonPage, PersonView};
+use api::people::{AccountKind, Grant, PeopleWanted, PersonMade, PersonPage, PersonView};
 use engine::ids::PersonId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use super::{GrantFields, Sections, granted, in_words};
+use super::{GrantFields, MAY, Sections, granted, in_words, may_nothing};
 use crate::calls::people::{self, AddPerson};
 use crate::clock::Moment;
 use crate::failure::Answer;
@@ -42,8 +42,11 @@ columns_of!(Part {
 struct AllAccounts {
     kind: AccountKind,
     /// Who was added last. Its link is shown once, so it stays whatever the list is asked for meanwhile.
-    made: RwSignal<Option<PersonMade>>,
+    made: RwSignal<Option<Added>>,
 }
+
+/// Who was added, and what they may.
+type Added = (PersonMade, Vec<Grant>);
 
 impl ListPage for AllAccounts {
     type Sort = PersonSort;
@@ -137,7 +140,7 @@ fn Accounts(kind: AccountKind) -> impl IntoView {
 }
 
 #[component]
-fn Add(kind: AccountKind, made: RwSignal<Option<PersonMade>>, added: Callback<()>) -> impl IntoView {
+fn Add(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddPerson>::new();
     when_done(add, move |person| {
         made.set(Some(person));
@@ -155,9 +158,11 @@ fn Add(kind: AccountKind, made: RwSignal<Option<PersonMade>>, added: Callback<()
         ),
     };
     let shown = move || {
-        let made = made.get()?;
+        let (made, grants) = made.get()?;
+        let page = places::person(made.id);
+        let nothing = may_nothing(&grants, format!("{page}#{MAY}"));
         let link = made.link.map(|made| super::person::link_notice(made.link, made.minutes));
-        Some(view! { {link} <p><a href=places::person(made.id)>"To the new account"</a></p> })
+        Some(view! { {link} {nothing} <p><a href=page>"To the new account"</a></p> })
     };
     let fields = anew(add, move |refused| {
         view! {
@@ -180,11 +185,11 @@ fn Add(kind: AccountKind, made: RwSignal<Option<PersonMade>>, added: Callback<()
                 <ActionForm action=add attr:class="form">
                     <input type="hidden" name="kind" value=kind.as_str()/>
                     {fields}
-                    {shown}
                     <div class="buttons">
                         <button class="button primary" type="submit" disabled=move || add.pending().get()>{icon(Icon::Plus)} "Add"</button>
                     </div>
                     <noscript><p class="muted">"Without scripts the link can't be shown here: ask POST /api/v1/people, or make a new one by POST /api/v1/people/ID/link."</p></noscript>
+                    {shown}
                 </ActionForm>
             </div>
         </section>

@@ -9,7 +9,7 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
 use super::tokens::Tokens;
-use super::{GrantFields, Sections, granted, in_words};
+use super::{GrantFields, MAY, Sections, granted, in_words, may_nothing};
 use crate::calls::people::{self, ChangeGrants, NewLink, SetDisabled};
 use crate::clock::Moment;
 use crate::failure::Failure;
@@ -74,6 +74,7 @@ fn Shown(first: Found) -> impl IntoView {
     view! {
         <Title text=name.clone()/>
         <ProblemNotice problem=feed.problem()/>
+        {move || may_nothing(&person.read().grants, format!("#{MAY}"))}
         <section class="card" aria-label="Account">
             <header><h2>{name}</h2></header>
             <div class="inside">
@@ -139,7 +140,7 @@ fn Grants(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Foun
     when_done(change, move |_| feed.now());
     let grants = Memo::new(move |_| person.read().grants.clone());
     view! {
-        <section class="card" aria-label="What they may">
+        <section class="card" id=MAY aria-label="What they may">
             <header><h2>"What they may"</h2></header>
             <div class="inside">
                 <p class="muted">"Who becomes a reviewer or an admin is signed out everywhere and comes in anew. What is taken away is gone with the next request."</p>

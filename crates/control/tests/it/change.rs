@@ -1,6 +1,6 @@
 //! The way of a change, as it should go.
 
-use api::console::{CarriersWanted, ReviewState, StepState};
+use api::console::{Board, CHIPS_IN_CELL, CarriersWanted, ReviewState, StateCounts, StepState};
 use engine::anneal::Limits;
 use engine::blueprint::difference::Mark;
 use engine::gate::VerdictKind;
@@ -279,4 +279,39 @@ async fn what_is_not_retried_is_named_as_people_know_it() {
     assert_eq!(refused("app").await, told(&app));
     let again = refused("app").await.2;
     assert!(!again.contains(&house.noderole(1, "app").await.to_string()), "{again}");
+}
+
+#[tokio::test]
+async fn a_board_counts_the_steps_that_it_has_no_chips_for() {
+    let house = House::new().await;
+    let nodes = 5..=CHIPS_IN_CELL + 6;
+    let text: Vec<String> = nodes.clone().map(|n| format!("{} root=/srv/nodes/n{n}", fqdn(n))).collect();
+    house.control.add_nodes(&house.ada, &text.join("\n")).await.unwrap();
+    let mut edits = Vec::new();
+    for n in nodes {
+        edits.push(house.bind("web", n, "app").await);
+    }
+    let id = house.submit(&house.ada, "web", edits).await;
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+    let of_chips = |board: &Board| {
+        let mut counts = board.beyond;
+        let own = board.groups.iter().filter(|group| group.of_ancestor.is_none());
+        own.flat_map(|group| &group.roles).flat_map(|role| &role.chips).for_each(|chip| counts.count(chip.state));
+        counts
+    };
+    let all = async || house.control.deployment_way(&house.ada, "web").await.unwrap().steps;
+    let board = house.board("web").await;
+    assert_ne!(board.beyond, StateCounts::default(), "two nodes more than a cell has room for");
+    assert_eq!(of_chips(&board), all().await);
+
+    // One of those without a chip fails.
+    let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| &role.chips);
+    let shown: Vec<_> = chips.map(|chip| chip.noderole.0).collect();
+    let failed = "UPDATE step SET state = 'error', error = 'no room left', pending = 0 WHERE noderole_id = \
+                  (SELECT r.id FROM noderole r WHERE r.role = 'app' AND r.id <> ALL($1) LIMIT 1)";
+    sqlx::query(failed).bind(shown).execute(house.database.owner()).await.unwrap();
+    let board = house.board("web").await;
+    assert_eq!(board.beyond.error, 1);
+    assert_eq!(of_chips(&board), all().await);
 }

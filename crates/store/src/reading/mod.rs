@@ -24,7 +24,7 @@ pub use machines::{
     machine_named, noderoles_on, reports,
 };
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
-pub use overview::{HourRow, Tally, all_steps, hours, policy_made, steps_in, steps_of_target, tally};
+pub use overview::{HourRow, Tally, all_steps, hours, policy_made, steps_beyond, steps_in, steps_of_target, tally};
 pub use runs::{
     RunFilter, RunRow, place_of_noderole, place_of_run, run, run_documents, runs, runs_of_node, runs_of_step,
 };

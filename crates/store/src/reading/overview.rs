@@ -1,9 +1,10 @@
 //! What is counted: for an overview, for a target's way to reality, and for metrics.
 
 use api::console::StateCounts;
-use engine::ids::{DeploymentId, TargetNo};
+use engine::ids::{DeploymentId, NoderoleId, TargetNo};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use crate::StoreError;
 
@@ -97,6 +98,27 @@ pub async fn steps_in(on: &mut PgConnection, deployment: DeploymentId) -> Result
          FROM noderole r JOIN step s ON s.noderole_id = r.id WHERE r.deployment_id = $1",
     )
     .bind(deployment.0)
+    .fetch_one(on)
+    .await?;
+    Ok(StateCounts { blocked, todo, transition, active, error })
+}
+
+/// The same of the noderoles that are meant still, but for these.
+pub async fn steps_beyond(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+    noderoles: &[NoderoleId],
+) -> Result<StateCounts, StoreError> {
+    let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
+    let (blocked, todo, transition, active, error): (i64, i64, i64, i64, i64) = sqlx::query_as(
+        "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
+         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active'), \
+         count(*) FILTER (WHERE s.state = 'error') \
+         FROM noderole r JOIN step s ON s.noderole_id = r.id \
+         WHERE r.deployment_id = $1 AND s.action = 'run' AND r.id <> ALL($2)",
+    )
+    .bind(deployment.0)
+    .bind(ids)
     .fetch_one(on)
     .await?;
     Ok(StateCounts { blocked, todo, transition, active, error })
