@@ -286,7 +286,7 @@ async fn a_board_counts_the_steps_that_it_has_no_chips_for() {
     let house = House::new().await;
     let nodes = 5..=CHIPS_IN_CELL + 6;
     let text: Vec<String> = nodes.clone().map(|n| format!("{} root=/srv/nodes/n{n}", fqdn(n))).collect();
-    house.control.add_nodes(&house.ada, &text.join("\n")).await.unwrap();
+    house.control.add_nodes(&house.ada, text.as_slice().join("\n").as_str()).await.unwrap();
     let mut edits = Vec::new();
     for n in nodes {
         edits.push(house.bind("web", n, "app").await);
