@@ -203,6 +203,11 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     house.gantry(&["context", "use", "nobody"]).no(4, "ada, bo");
     house.gantry(&["context", "add", "ada", "--server", &house.server]).no(2, "--replace");
     house.gantry(&["context", "add", "far", "--server", "http://gantry.example.com"]).no(2, "--insecure-http");
+    let link = house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
+    let of_another = format!("http://127.0.0.1:1/sign-in?token={}", link.reveal());
+    house.told(&["context", "add", "other", "--server", &house.server], &of_another).no(2, "not sent");
+    house.told(&["context", "add", "other", "--server", &house.server], link.reveal()).ok();
+    house.gantry(&["context", "use", "ada"]).ok();
 
     // A token of one's own does as well, by the environment; and a server that nothing lets one into says what to do.
     let token = house.gantry(&["token", "make", "--name", "ci", "--may", "viewer", "--json"]).json()["token"].clone();
