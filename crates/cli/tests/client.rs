@@ -24,8 +24,8 @@ barclamp: {name: house, version: '1', description: For tests}
 jigs:
   - {name: script, class: script, description: Runs scripts}
 roles:
-  - {name: app, jig: noop}
-  - {name: hello, jig: script, timeout: 30s}
+  - {name: app, jig: noop, attribs: [{name: app-port, map: port, schema: {type: int}}]}
+  - {name: hello, jig: script, timeout: 30s, attribs: [{name: hello-times, map: hello/times, schema: {type: int}}]}
 ";
 const SCRIPT: &str = "#!/bin/sh\necho hello from here\n";
 
@@ -405,6 +405,19 @@ async fn of_several_documents_each_is_told_and_what_is_refused_leaves_nothing_op
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_wrong_opens_nothing_and_nothing_matched_is_no_success() {
     let house = House::new().await;
+    // Data that its role refuses: of one that is there, of one that would be added, and a noderole's own.
+    let unfit =
+        "deployment: web\ndata:\n  app: {port: x}\n  hello: {hello: {times: y}}\nnode_data:\n  n1: {app: {port: z}}\n";
+    let unfit = house.file("unfit.yaml", unfit);
+    for command in ["diff", "apply"] {
+        let refused =
+            house.gantry(&[command, "-f", &unfit]).no(2, "unfit.yaml:3:9: data of app does not fit: /port is");
+        for place in ["unfit.yaml:4:19: data of hello", "unfit.yaml:6:14: data of app"] {
+            assert!(refused.err.contains(place), "{refused:?}");
+        }
+    }
+    let opened = house.gantry(&["audit", "list", "--json"]).ok();
+    assert!(!opened.contains("proposal.open"), "no proposal was opened, not for a moment either: {opened}");
     let file = house.file("wrong.yaml", "deployment: web\nbindings:\n  ap: [n1]\n  app: [n1, n33]\n");
     for command in ["apply", "diff"] {
         let said = house.gantry(&[command, "-f", &file]).no(2, "wrong.yaml:4:13: there is no node n33");
