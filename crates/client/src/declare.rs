@@ -393,8 +393,9 @@ impl Planner<'_> {
         let mut all = Vec::new();
         for (node, roles) in &self.declared.node_data {
             let Some((id, name)) = self.present.nodes.get(node) else { continue };
-            let new = roles.is.iter().filter(|(noderole, data)| !is_there(self.own_now(*id, noderole), &data.value));
-            all.extend(new.map(|(noderole, data)| (*id, name.as_str(), noderole, data)));
+            let (id, name) = (*id, name.as_str());
+            let new = roles.is.iter().filter(|(noderole, data)| !is_there(self.own_now(id, noderole), &data.value));
+            all.extend(new.map(move |(noderole, data)| (id, name, noderole, data)));
         }
         all
     }
