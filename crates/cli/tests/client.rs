@@ -217,6 +217,7 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     };
     assert_eq!(by_token(token.as_str().unwrap(), &["me", "--json"]).json()["permissions"], json!(["viewer"]));
     by_token(token.as_str().unwrap(), &["deployment", "propose", "web"]).no(6, "");
+    by_token(token.as_str().unwrap(), &["review", "approve", "1"]).no(6, "");
     house.gantry(&["token", "make", "--name", "x", "--may", "admin", "--in", "web"]).no(5, "everywhere or not at all");
     let refused = by_token("gantry_hunter22", &["me"]).no(6, "--token-file");
     assert!(!refused.err.contains("hunter22"), "{refused:?}");
@@ -519,6 +520,7 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     }
     house.gantry(&["person", "list"]).no(6, "");
     house.gantry(&["api", "GET", "nodes"]).no(2, "is no path");
+    house.gantry(&["search", ""]).no(2, "say what to search for");
     let order = house.gantry(&["run", "list", "--sort", "nope"]).no(2, "is no order of this list");
     assert!(!order.err.contains("question mark"), "nobody wrote an address: {order:?}");
     let wrong = house.gantry(&["run", "list", "--limit", "0", "--json"]).no(2, "--limit");
@@ -583,6 +585,7 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     house.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "no line");
     assert_eq!(house.gantry(&["logs", &run, "--since-byte", "-99999"]).ok(), log, "counted from its end");
     house.gantry(&["logs", &run, "--find", ""]).no(2, "--find");
+    house.gantry(&["logs", &run, "--since-byte", "99999"]).no(2, "nothing is at byte 99999");
     house.gantry(&["node", "list", "--sort", "colour"]).no(2, "is no order of this list");
     house.gantry(&["waiting", "--reason", "zzz"]).no(2, "zzz");
     house.gantry(&["waiting", "--sort", "colour"]).no(2, "is no order of this list");

@@ -78,7 +78,7 @@ struct Read {
 
 impl List {
     fn read(&self, server: &Server, query: &Query, most: usize) -> Outcome<Read> {
-        self.gather(|query| server.get(&query.behind(&self.path)).map_err(Failure::of_words), query, most)
+        self.gather(|query| server.get(&query.behind(&self.path)), query, most)
     }
 
     fn gather(&self, ask: impl Fn(&Query) -> Outcome<Value>, query: &Query, most: usize) -> Outcome<Read> {

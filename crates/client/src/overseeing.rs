@@ -82,7 +82,7 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
         .with("sort", &wanted.sort);
     // Of one reason the pages are one list.
     let ask = || {
-        let mut whole = server.get(&query.behind("/waiting")).map_err(Failure::of_words)?;
+        let mut whole = server.get(&query.behind("/waiting"))?;
         while let (Some(reason), Value::String(next)) = (&wanted.reason, taken(&mut whole, "next")) {
             let mut more = server.get(&query.clone().with("after", next).behind("/waiting"))?;
             if let (Some(all), Some(steps)) = (steps_of(&mut whole, reason), steps_of(&mut more, reason)) {

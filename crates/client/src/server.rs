@@ -122,17 +122,22 @@ impl Server {
 
     /// What is there, as JSON.
     pub(crate) fn get(&self, path: &str) -> Outcome<Value> {
-        self.ask(&Method::GET, path, &With::default())?.read()
+        self.read(path)
     }
 
     /// What is there, as one of the wire's types.
     pub(crate) fn read<T: DeserializeOwned>(&self, path: &str) -> Outcome<T> {
-        self.ask(&Method::GET, path, &With::default())?.read()
+        self.question(path, &With::default())?.read()
     }
 
     pub(crate) fn text(&self, path: &str) -> Outcome<String> {
         let with = With { accept: Some("text/plain"), ..With::default() };
-        Ok(self.ask(&Method::GET, path, &with)?.text)
+        Ok(self.question(path, &with)?.text)
+    }
+
+    /// A question by the words of the command line.
+    fn question(&self, path: &str, with: &With) -> Outcome<Answer> {
+        self.ask(&Method::GET, path, with).map_err(Failure::of_words)
     }
 
     pub(crate) fn post(&self, path: &str, body: Value) -> Outcome<Value> {
@@ -279,7 +284,7 @@ impl Server {
         match sent {
             Ok(answer) => Ok(answer.into_body().into_reader()),
             Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
-            Err(Sent::No(failure) | Sent::Later(failure, _)) => Err(failure),
+            Err(Sent::No(failure) | Sent::Later(failure, _)) => Err(failure.of_words()),
         }
     }
 }
@@ -474,6 +479,17 @@ mod tests {
         assert_eq!(server.get("/x").unwrap_err().code(), 3);
         assert_eq!(server.ask(&Method::DELETE, "/x", &With::default()).unwrap_err().code(), 5);
         assert_eq!(asked.try_iter().count(), 3);
+    }
+
+    #[test]
+    fn a_question_whose_words_are_wrong_was_called_wrongly() {
+        let wrong = || answer("400 Bad Request", "", &refusal(400, "invalid"));
+        let (server, _asked) = saying((0..5).map(|_| wrong()).collect());
+        assert_eq!(server.get("/x").unwrap_err().code(), 2);
+        assert_eq!(server.read::<Value>("/x").unwrap_err().code(), 2);
+        assert_eq!(server.text("/x").unwrap_err().code(), 2);
+        assert_eq!(server.stream("/x", "text/plain").map(drop).unwrap_err().code(), 2);
+        assert_eq!(server.post("/x", Value::Null).unwrap_err().code(), 5, "what was to be done is refused");
     }
 
     #[test]
