@@ -543,6 +543,18 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     house.gantry(&["node", "token", "make", "n1", "--name", "agent"]).ok();
     assert!(lines.next().unwrap().unwrap().contains("\"agent\""));
 
+    // Whoever reads no further is told nothing more, also where nothing happens.
+    for words in [&["policy", "--watch"][..], &["target", "list", "--watch", "--json"]] {
+        let (mut unread, mut lines) = watch(words);
+        lines.next().unwrap().unwrap();
+        drop(lines);
+        let ended = (0..100).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            unread.0.try_wait().unwrap()
+        });
+        assert!(ended.is_some_and(|status| status.success()), "{words:?}: {ended:?}");
+    }
+
     let (_deployments, mut lines) = watch(&["deployment", "list", "--watch", "--json"]);
     let open = |line: String| {
         let all: Value = serde_json::from_str(&line).unwrap();

@@ -240,7 +240,7 @@ impl Watch {
             }));
         }
         let left = self.end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
-        self.news.wait(left.min(LOOK_AGAIN));
+        self.news.wait(left.min(LOOK_AGAIN))?;
         let rest = self.rests_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
         std::thread::sleep(rest.min(self.end.map_or(rest, |end| end.saturating_duration_since(Instant::now()))));
         Ok(())
@@ -539,7 +539,7 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
         return find(client, logs.run, text, logs.any_case);
     }
     let Client { server, paper } = client;
-    let mut news = logs.follow.then(|| News::of(server, &format!("run:{}", logs.run)));
+    let mut news = logs.follow.then(|| News::while_read(server, &format!("run:{}", logs.run)));
     let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
     loop {
         let query = Query::default().with("offset", Some(offset));
@@ -574,7 +574,7 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
             _ if log.complete => return ended(&run_view(&server.get(&format!("/runs/{}", logs.run))?)?),
             _ if grew => {}
             None => return Ok(()),
-            Some(news) => news.wait(LOOK_AGAIN),
+            Some(news) => news.wait(LOOK_AGAIN)?,
         }
     }
 }

@@ -158,10 +158,10 @@ impl Client {
             false => paper.anew(&text(value, paper)),
         };
         tell(&shown)?;
-        let mut news = News::of(&self.server, "");
+        let mut news = News::while_read(&self.server, "");
         let mut away = false;
         loop {
-            news.wait(LOOK_AGAIN);
+            news.wait(LOOK_AGAIN)?;
             let now = match ask() {
                 Ok(now) => now,
                 Err(why) if why.passes() => {
