@@ -523,7 +523,9 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     house.gantry(&["search", ""]).no(2, "say what to search for");
     let order = house.gantry(&["run", "list", "--sort", "nope"]).no(2, "is no order of this list");
     assert!(!order.err.contains("question mark"), "nobody wrote an address: {order:?}");
-    let wrong = house.gantry(&["run", "list", "--limit", "0", "--json"]).no(2, "--limit");
+    house.gantry(&["review", "approve", "null"]).no(2, "a review is named by its number");
+    house.gantry(&["target", "show", "first"]).no(2, "a target is named by its number");
+    let wrong = house.gantry(&["run", "list", "--limit", "0", "--json"]).no(2, "a whole number from 1 on");
     let wrong: Value = serde_json::from_str(&wrong.err).unwrap();
     assert_eq!(wrong["exit"], 2, "{wrong}");
     assert!(house.gantry(&["run", "list", "--help", "--json"]).ok().contains("Usage:"), "help is no error");
@@ -594,12 +596,14 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     assert_eq!(behind, log[5..], "from a byte on, without gap");
     let found = house.gantry(&["logs", &run, "--find", "HELLO from", "--any-case"]).ok();
     assert!(found.lines().count() == 1 && found.ends_with(": hello from here\n"), "{found}");
-    house.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "no line");
+    let none = house.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "no line");
+    assert!(!none.err.contains("so far"), "it has ended: {none:?}");
     assert_eq!(house.gantry(&["logs", &run, "--since-byte", "-99999"]).ok(), log, "counted from its end");
     house.gantry(&["logs", &run, "--find", ""]).no(2, "--find");
     house.gantry(&["logs", &run, "--since-byte", "99999"]).no(2, "nothing is at byte 99999");
     house.gantry(&["node", "list", "--sort", "colour"]).no(2, "is no order of this list");
     house.gantry(&["waiting", "--reason", "zzz"]).no(2, "zzz");
+    assert_eq!(house.gantry(&["waiting", "--reason", "failed"]).ok(), "Nothing waits for that.\n");
     house.gantry(&["waiting", "--sort", "colour"]).no(2, "is no order of this list");
     house.gantry(&["run", "list", "--since", "99999999h"]).no(2, "before the year 1");
     let page = house.gantry(&["run", "show", &run]).ok();

@@ -49,6 +49,7 @@ enum What {
     /// Until reality is what a target says
     Target {
         /// The target's number
+        #[arg(value_parser = names::target)]
         number: i64,
         #[command(flatten)]
         most: Most,
@@ -115,7 +116,7 @@ pub(crate) struct Converge {
     #[arg(long, conflicts_with_all = ["deployments", "target"])]
     all: bool,
     /// What a target asked for, instead
-    #[arg(long, value_name = "N", conflicts_with = "deployments")]
+    #[arg(long, value_name = "N", conflicts_with = "deployments", value_parser = names::target)]
     target: Option<i64>,
     #[command(flatten)]
     most: Most,
@@ -528,10 +529,12 @@ fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
         }
         query = query.with("after", page.next);
     }
-    match found {
-        0 => Err(Failure::Nothing(format!("no line of run {run} has {text:?} so far"))),
-        _ => Ok(()),
+    if found > 0 {
+        return Ok(());
     }
+    let is_ended = run_view(&server.get(&format!("/runs/{run}"))?)?.run.ended.is_some();
+    let so_far = if is_ended { "" } else { " so far" };
+    Err(Failure::Nothing(format!("no line of run {run} has {text:?}{so_far}")))
 }
 
 pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {

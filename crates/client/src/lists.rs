@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::address::Query;
 use crate::exit::{Failure, Outcome};
+use crate::names::from_one;
 use crate::paper::{Paper, Table, moment, note, said, steps};
 use crate::server::{News, Server, taken};
 
@@ -30,7 +31,7 @@ pub(crate) struct Client {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Much {
     /// At most so many
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one::<u64>)]
     limit: u64,
     /// Every one, page by page
     #[arg(long, conflicts_with = "limit")]
