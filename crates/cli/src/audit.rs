@@ -4,12 +4,14 @@
 //! It ends as those do: with 1 where the chain does not hold, and with 2 where there is nothing to be read, which says nothing of a chain.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use engine::audit::{Chain, Check};
+
+use crate::unread::{ended, is_unread};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -29,20 +31,7 @@ pub struct Verify {
 }
 
 pub fn run(verify: &Verify) -> ExitCode {
-    match verified(verify) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("gantry: {error:#}");
-            if is_unread(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
-        }
-    }
-}
-
-/// Whether there was nothing to be read. Bytes that are no text were read, and are not what was sealed.
-fn is_unread(error: &anyhow::Error) -> bool {
-    let io =
-        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-    error.chain().filter_map(io).any(|kind| kind != ErrorKind::InvalidData)
+    ended(verified(verify))
 }
 
 fn verified(verify: &Verify) -> Result<()> {

@@ -1,20 +1,25 @@
 //! `gantry catalog`: barclamp files, without a server.
+//!
+//! It ends with 1 where they can't be imported, and with 2 where they can't be read.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use engine::catalog::Catalog;
 use engine::catalog::read::{At, Finding, Findings, Import, ImportedBarclamp, Severity};
 use engine::counting::many;
 
+use crate::unread::ended;
+
 /// Most files of one folder.
 const MAX_FILES: usize = 10_000;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Read the barclamps of a folder and say what is wrong with them; exit code 1 when one can't be imported
+    /// Read the barclamps of a folder and say what is wrong with them; exit code 1 when one can't be imported, 2 when they can't be read
     Check {
         /// The folder
         folder: PathBuf,
@@ -28,9 +33,9 @@ pub enum Command {
     },
 }
 
-pub fn run(command: &Command) -> Result<()> {
+pub fn run(command: &Command) -> ExitCode {
     match command {
-        Command::Check { folder, since, json } => check(folder, since.as_deref(), *json),
+        Command::Check { folder, since, json } => ended(check(folder, since.as_deref(), *json)),
     }
 }
 

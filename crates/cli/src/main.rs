@@ -2,7 +2,7 @@
 //!
 //! `up` starts everything on one machine; `server`, `worker` and `migrate` are its parts for those who run them apart; `catalog`
 //! works on files alone. What a person reads goes to standard output, the log to standard error. Exit codes: 0 it did what it
-//! should, 1 it could not, 2 it was called wrongly. Commands that ask a server are the [`client`]'s, which has more of them.
+//! should, 1 it could not, 2 it was called wrongly; the client has the numbers. Commands that ask a server are the [`client`]'s, which has more of them.
 
 mod admin;
 mod audit;
@@ -17,6 +17,7 @@ mod serve;
 mod shipped;
 mod signals;
 mod testbed;
+mod unread;
 mod up;
 mod verify;
 mod work;
@@ -95,7 +96,7 @@ fn main() -> ExitCode {
         Ok(file) => file,
         Err(error) => {
             eprintln!("gantry: {error:#}");
-            return ExitCode::from(2);
+            return ExitCode::from(client::CALLED_WRONGLY);
         }
     };
     let matches = match file.below(command()).try_get_matches_from(&line) {
@@ -108,18 +109,19 @@ fn main() -> ExitCode {
         Command::Client(asked) => return client::run(asked, &matches, command()),
         Command::Audit(audit::Command::Server(asked)) => return client::run_audit(asked, &matches),
         Command::Audit(audit::Command::Verify(verify)) => return audit::run(verify),
+        Command::Catalog(command) => return catalog::run(command),
         // Elsewhere the command line reads them, as far as the command has such options.
         Command::Config(_) => {
             if let Err(error) = configuration::check_environment(&command()) {
                 eprintln!("gantry: {error:#}");
-                return ExitCode::from(2);
+                return ExitCode::from(client::CALLED_WRONGLY);
             }
         }
         _ => {}
     }
     if let Err(error) = logging::start(&arguments.log, arguments.log_json) {
         eprintln!("gantry: {error}");
-        return ExitCode::from(2);
+        return ExitCode::from(client::CALLED_WRONGLY);
     }
     if arguments.command.goes_by_settings() {
         for warning in environment::warnings(&command()) {
@@ -143,8 +145,7 @@ fn main() -> ExitCode {
             Command::Verify(arguments) => verify::run(arguments).await,
             Command::Testbed(arguments) => testbed::run(arguments).await,
             Command::Config(arguments) => configuration::run(&arguments, &file, &command()),
-            Command::Catalog(command) => catalog::run(&command),
-            Command::Client(_) | Command::Audit(_) => Ok(()),
+            Command::Client(_) | Command::Audit(_) | Command::Catalog(_) => Ok(()),
         }
     });
     match done {

@@ -6,7 +6,8 @@
 //! until the next start, which takes them over.
 //!
 //! Stopping goes backwards: no new requests; the worker gives its runs their time; the services that ran on the demo's nodes end,
-//! as when a machine is switched off; PostgreSQL last. Starting boots those nodes again.
+//! as when a machine is switched off; then this process's connections to the database, and PostgreSQL last. Starting boots those nodes
+//! again.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,8 @@ use crate::{database, home, migrate, serve, shipped};
 const WORKER_STOPS: Duration = Duration::from_secs(20);
 /// How long open requests may take when it stops.
 const SERVER_STOPS: Duration = Duration::from_secs(10);
+/// How long statements that are under way may take when it stops.
+const STATEMENTS_STOP: Duration = Duration::from_secs(5);
 /// How often the children are looked after.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -80,9 +83,12 @@ pub struct Arguments {
 pub async fn run(arguments: Arguments, configuration: Option<&Path>) -> Result<()> {
     // Heard from the first moment on, and asked between the parts of a start: each of them is left whole.
     let stop = Stopping::at_signals();
+    // Before anything is made: a start that nobody could reach leaves nothing behind. Who connects from now on waits until it is there.
+    let listener = listen(arguments.listen).await?;
+    let address = serve::public_address(arguments.public_address.clone(), &listener)?;
     let data = home::data_folder(arguments.data.clone())?;
     let mut database = Database::start(&arguments, &data).await?;
-    let result = run_on(&arguments, &data, configuration, &mut database, stop).await;
+    let result = run_on(&arguments, &data, configuration, &mut database, (listener, address), stop).await;
     database.stop().await?;
     result
 }
@@ -92,7 +98,8 @@ async fn run_on(
     data: &Path,
     configuration: Option<&Path>,
     database: &mut Database,
-    mut stop: Stopping,
+    place: (TcpListener, server::PublicAddress),
+    stop: Stopping,
 ) -> Result<()> {
     if stop.is_told() {
         return Ok(());
@@ -102,12 +109,31 @@ async fn run_on(
         return Ok(());
     }
     let store = database::open(&database.app_url).await?;
+    let result = work_on(arguments, data, configuration, database, &store, place, stop).await;
+    let_go(&store).await;
+    result
+}
+
+/// Closes the connections, however a start ended: one that came back when PostgreSQL is gone would be told of as lost.
+async fn let_go(store: &Store) {
+    if tokio::time::timeout(STATEMENTS_STOP, store.pool().close()).await.is_err() {
+        tracing::warn!("statements that are still under way are broken off");
+    }
+}
+
+async fn work_on(
+    arguments: &Arguments,
+    data: &Path,
+    configuration: Option<&Path>,
+    database: &mut Database,
+    store: &Store,
+    place: (TcpListener, server::PublicAddress),
+    mut stop: Stopping,
+) -> Result<()> {
     let control = Control::new(store.clone()).keeping(data);
     let people = People::over(store.clone());
     seed(arguments, data, &control, &people).await?;
-    let listener = listen(arguments.listen).await?;
-    let address = serve::public_address(arguments.public_address.clone(), &listener)?;
-    let nodes = demo_nodes(&store, data).await?;
+    let nodes = demo_nodes(store, data).await?;
     let booted = tokio::select! {
         () = stop.told() => None,
         troubles = boot(&nodes) => Some(troubles),
@@ -120,7 +146,7 @@ async fn run_on(
                 tracing::warn!(%trouble, "a demo node did not start all of its services");
             }
             let worker = Worker::start(&database.app_url, arguments.secrets.as_deref(), data, configuration)?;
-            serve_and_work(arguments, worker, database, (listener, address), &control, &people, stop).await
+            serve_and_work(arguments, worker, database, place, &control, &people, stop).await
         }
     };
     for trouble in halt(&nodes).await {
@@ -453,7 +479,18 @@ async fn announce(as_json: bool, address: &str, people: &People, adds_admin: &st
 
 #[cfg(test)]
 mod tests {
+    use testdb::TestDatabase;
+
     use super::*;
+
+    #[tokio::test]
+    async fn no_connection_outlives_the_work() {
+        let database = TestDatabase::new().await;
+        let store = Store::over(database.app().clone());
+        drop(store.pool().acquire().await.expect("a connection"));
+        let_go(&store).await;
+        assert!(store.pool().is_closed() && store.pool().size() == 0, "{}", store.pool().size());
+    }
 
     #[tokio::test]
     async fn an_address_that_was_asked_for_is_taken_or_refused() {

@@ -1,5 +1,5 @@
 //! `gantry catalog check` as a program: what it prints, where, and how it ends. 0: it can be imported, with warnings or without; 1: it
-//! can't, or there is nothing to read (with `--json` that is told as JSON too); 2: called wrongly.
+//! can't, or there is none; 2: called wrongly, or it can't be read (with `--json` that is told as JSON too).
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -121,13 +121,15 @@ fn where_there_is_nothing_to_read_it_says_what_is_wrong() {
     let empty = folder(&[("notes.txt", b"nothing")]);
     let file = empty.path().join("notes.txt");
     let nowhere = empty.path().join("nowhere");
-    for (path, said) in [(empty.path(), "no barclamp file"), (&file, "can't be read"), (&nowhere, "can't be read")] {
+    for (path, code, said) in
+        [(empty.path(), 1, "no barclamp file"), (&file, 2, "can't be read"), (&nowhere, 2, "can't be read")]
+    {
         let output = check(path, &[]);
-        assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""), "{}", path.display());
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(code), ""), "{}", path.display());
         assert!(err(&output).starts_with("gantry: ") && err(&output).contains(said), "{}", err(&output));
         let output = check(path, &["--json"]);
         let told = told(&output);
-        assert_eq!(output.status.code(), Some(1), "{}", path.display());
+        assert_eq!(output.status.code(), Some(code), "{}", path.display());
         assert_eq!((severities(&told), &told["counts"]["barclamps"]), (vec!["error"], &Value::from(0)), "{told}");
         let finding = &told["findings"][0];
         assert_eq!(finding["file"], path.display().to_string());
@@ -164,7 +166,7 @@ fn a_folder_that_may_not_be_read_is_told_as_json_too() {
         }
         asked => asked.unwrap(),
     };
-    assert_eq!((output.status.code(), severities(&told(&output))), (Some(1), vec!["error"]));
+    assert_eq!((output.status.code(), severities(&told(&output))), (Some(2), vec!["error"]));
     assert!(told(&output)["findings"][0]["what"].as_str().unwrap().contains("inner"), "{}", told(&output));
 }
 

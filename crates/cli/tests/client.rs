@@ -24,8 +24,8 @@ barclamp: {name: house, version: '1', description: For tests}
 jigs:
   - {name: script, class: script, description: Runs scripts}
 roles:
-  - {name: app, jig: noop}
-  - {name: hello, jig: script, timeout: 30s}
+  - {name: app, jig: noop, attribs: [{name: app-port, map: port, schema: {type: int}}]}
+  - {name: hello, jig: script, timeout: 30s, attribs: [{name: hello-times, map: hello/times, schema: {type: int}}]}
 ";
 const SCRIPT: &str = "#!/bin/sh\necho hello from here\n";
 
@@ -203,6 +203,11 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     house.gantry(&["context", "use", "nobody"]).no(4, "ada, bo");
     house.gantry(&["context", "add", "ada", "--server", &house.server]).no(2, "--replace");
     house.gantry(&["context", "add", "far", "--server", "http://gantry.example.com"]).no(2, "--insecure-http");
+    let link = house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
+    let of_another = format!("http://127.0.0.1:1/sign-in?token={}", link.reveal());
+    house.told(&["context", "add", "other", "--server", &house.server], &of_another).no(2, "not sent");
+    house.told(&["context", "add", "other", "--server", &house.server], link.reveal()).ok();
+    house.gantry(&["context", "use", "ada"]).ok();
 
     // A token of one's own does as well, by the environment; and a server that nothing lets one into says what to do.
     let token = house.gantry(&["token", "make", "--name", "ci", "--may", "viewer", "--json"]).json()["token"].clone();
@@ -212,6 +217,7 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     };
     assert_eq!(by_token(token.as_str().unwrap(), &["me", "--json"]).json()["permissions"], json!(["viewer"]));
     by_token(token.as_str().unwrap(), &["deployment", "propose", "web"]).no(6, "");
+    by_token(token.as_str().unwrap(), &["review", "approve", "1"]).no(6, "");
     house.gantry(&["token", "make", "--name", "x", "--may", "admin", "--in", "web"]).no(5, "everywhere or not at all");
     let refused = by_token("gantry_hunter22", &["me"]).no(6, "--token-file");
     assert!(!refused.err.contains("hunter22"), "{refused:?}");
@@ -400,6 +406,19 @@ async fn of_several_documents_each_is_told_and_what_is_refused_leaves_nothing_op
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_wrong_opens_nothing_and_nothing_matched_is_no_success() {
     let house = House::new().await;
+    // Data that its role refuses: of one that is there, of one that would be added, and a noderole's own.
+    let unfit =
+        "deployment: web\ndata:\n  app: {port: x}\n  hello: {hello: {times: y}}\nnode_data:\n  n1: {app: {port: z}}\n";
+    let unfit = house.file("unfit.yaml", unfit);
+    for command in ["diff", "apply"] {
+        let refused =
+            house.gantry(&[command, "-f", &unfit]).no(2, "unfit.yaml:3:9: data of app does not fit: /port is");
+        for place in ["unfit.yaml:4:19: data of hello", "unfit.yaml:6:14: data of app"] {
+            assert!(refused.err.contains(place), "{refused:?}");
+        }
+    }
+    let opened = house.gantry(&["audit", "list", "--json"]).ok();
+    assert!(!opened.contains("proposal.open"), "no proposal was opened, not for a moment either: {opened}");
     let file = house.file("wrong.yaml", "deployment: web\nbindings:\n  ap: [n1]\n  app: [n1, n33]\n");
     for command in ["apply", "diff"] {
         let said = house.gantry(&[command, "-f", &file]).no(2, "wrong.yaml:4:13: there is no node n33");
@@ -501,9 +520,12 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     }
     house.gantry(&["person", "list"]).no(6, "");
     house.gantry(&["api", "GET", "nodes"]).no(2, "is no path");
+    house.gantry(&["search", ""]).no(2, "say what to search for");
     let order = house.gantry(&["run", "list", "--sort", "nope"]).no(2, "is no order of this list");
     assert!(!order.err.contains("question mark"), "nobody wrote an address: {order:?}");
-    let wrong = house.gantry(&["run", "list", "--limit", "0", "--json"]).no(2, "--limit");
+    house.gantry(&["review", "approve", "null"]).no(2, "a review is named by its number");
+    house.gantry(&["target", "show", "first"]).no(2, "a target is named by its number");
+    let wrong = house.gantry(&["run", "list", "--limit", "0", "--json"]).no(2, "a whole number from 1 on");
     let wrong: Value = serde_json::from_str(&wrong.err).unwrap();
     assert_eq!(wrong["exit"], 2, "{wrong}");
     assert!(house.gantry(&["run", "list", "--help", "--json"]).ok().contains("Usage:"), "help is no error");
@@ -522,6 +544,18 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     assert_eq!(lines.next().unwrap().unwrap(), "[]");
     house.gantry(&["node", "token", "make", "n1", "--name", "agent"]).ok();
     assert!(lines.next().unwrap().unwrap().contains("\"agent\""));
+
+    // Whoever reads no further is told nothing more, also where nothing happens.
+    for words in [&["policy", "--watch"][..], &["target", "list", "--watch", "--json"]] {
+        let (mut unread, mut lines) = watch(words);
+        lines.next().unwrap().unwrap();
+        drop(lines);
+        let ended = (0..100).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            unread.0.try_wait().unwrap()
+        });
+        assert!(ended.is_some_and(|status| status.success()), "{words:?}: {ended:?}");
+    }
 
     let (_deployments, mut lines) = watch(&["deployment", "list", "--watch", "--json"]);
     let open = |line: String| {
@@ -562,11 +596,14 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     assert_eq!(behind, log[5..], "from a byte on, without gap");
     let found = house.gantry(&["logs", &run, "--find", "HELLO from", "--any-case"]).ok();
     assert!(found.lines().count() == 1 && found.ends_with(": hello from here\n"), "{found}");
-    house.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "no line");
+    let none = house.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "no line");
+    assert!(!none.err.contains("so far"), "it has ended: {none:?}");
     assert_eq!(house.gantry(&["logs", &run, "--since-byte", "-99999"]).ok(), log, "counted from its end");
     house.gantry(&["logs", &run, "--find", ""]).no(2, "--find");
+    house.gantry(&["logs", &run, "--since-byte", "99999"]).no(2, "nothing is at byte 99999");
     house.gantry(&["node", "list", "--sort", "colour"]).no(2, "is no order of this list");
     house.gantry(&["waiting", "--reason", "zzz"]).no(2, "zzz");
+    assert_eq!(house.gantry(&["waiting", "--reason", "failed"]).ok(), "Nothing waits for that.\n");
     house.gantry(&["waiting", "--sort", "colour"]).no(2, "is no order of this list");
     house.gantry(&["run", "list", "--since", "99999999h"]).no(2, "before the year 1");
     let page = house.gantry(&["run", "show", &run]).ok();

@@ -80,6 +80,13 @@ fn what_can_not_be_taken_is_said_before_anything_starts() {
     let (code, short) = said(&["up", "--metrics-token", "hunter22"], ("GANTRY_LOG", "info"));
     assert!(code == Some(2) && short.contains("too short") && !short.contains("hunter22"), "{code:?} {short}");
     assert!(!folder.exists(), "nothing was begun");
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().to_string();
+    let (code, refused) = said(&["up", "--listen", &taken], ("GANTRY_LOG", "info"));
+    assert!(code == Some(1) && refused.contains(&format!("{taken} can't be listened on")), "{code:?} {refused}");
+    let (code, refused) = said(&["up", "--listen", "203.0.113.9:7955"], ("GANTRY_LOG", "info"));
+    assert!(code == Some(1) && refused.contains("203.0.113.9:7955 can't be listened on"), "{code:?} {refused}");
+    assert!(!folder.exists(), "nothing was made for an address that can't be had");
     let (code, listen) = said(&["config"], ("GANTRY_LISTEN", "zzz"));
     assert!(code == Some(2) && listen.contains("GANTRY_LISTEN can't be taken: \"zzz\""), "{code:?} {listen}");
     let file = data.path().join("gantry.toml");

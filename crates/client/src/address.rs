@@ -40,6 +40,12 @@ impl Address {
         Ok(Self(format!("{}://{authority}", uri.scheme_str().unwrap_or_default())))
     }
 
+    /// Whether an address, written in whichever way, is that of this server: letters of either case, and a port that its scheme has by itself
+    /// or that is written out.
+    pub(crate) fn is_of(&self, other: &Uri) -> bool {
+        self.0.parse::<Uri>().is_ok_and(|own| origin(&own).is_some() && origin(&own) == origin(other))
+    }
+
     /// Whether it is this machine itself, which no proxy is asked about.
     pub(crate) fn is_near(&self) -> bool {
         self.0.parse::<Uri>().ok().and_then(|uri| uri.host().map(is_near)).unwrap_or_default()
@@ -50,6 +56,17 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Scheme, host and port; None of what has none of them.
+fn origin(uri: &Uri) -> Option<(String, String, u16)> {
+    let scheme = uri.scheme_str()?.to_ascii_lowercase();
+    let usual = match scheme.as_str() {
+        "https" => Some(443),
+        "http" => Some(80),
+        _ => None,
+    };
+    Some((scheme, uri.host()?.to_ascii_lowercase(), uri.port_u16().or(usual)?))
 }
 
 fn is_near(host: &str) -> bool {
@@ -144,6 +161,19 @@ mod tests {
         }
         let secret = Address::parse("https://me:hunter2@x", true).map_err(|error| error.to_string());
         assert!(secret.is_err_and(|error| !error.contains("hunter2")));
+    }
+
+    #[test]
+    fn a_server_is_the_same_however_it_is_written() {
+        let is_of = |own: &str, other: &str| Address::parse(own, false).unwrap().is_of(&other.parse().unwrap());
+        assert!(is_of("https://gantry.example.com", "https://GANTRY.example.com:443/sign-in?token=x"));
+        assert!(is_of("http://localhost:80", "http://localhost/sign-in"));
+        assert!(is_of("http://[::1]:7780", "http://[::1]:7780/sign-in"));
+        for other in
+            ["http://gantry.example.com", "https://gantry.example.com:8443", "https://gantry.example.org", "/sign-in"]
+        {
+            assert!(!is_of("https://gantry.example.com", other), "{other}");
+        }
     }
 
     #[test]

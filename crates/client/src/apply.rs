@@ -15,10 +15,13 @@ use engine::ids::{NodeId, NoderoleId, ProposalId, RoleName, SubmissionId};
 use engine::plan::Edit;
 use serde_json::{Map, Value, json};
 
-use api::console::{Board, BoardRole, CARRIERS, Carriers, Chip, DraftedNoderole, NoderoleView, ProposalView};
+use api::catalog::{RoleView, VERSIONS};
+use api::console::{
+    AttribView, Board, BoardRole, CARRIERS, Carriers, Chip, DraftedNoderole, NoderoleView, ProposalView, RoleChoice,
+};
 
 use crate::address::{Query, part};
-use crate::declare::{self, Declared, Present, RolePresent, Step, Wrong};
+use crate::declare::{self, Declared, Expects, Present, RolePresent, Step, Wrong, escaped};
 use crate::exit::{Failure, Outcome};
 use crate::lists::{Client, word};
 use crate::names;
@@ -452,7 +455,8 @@ fn present(server: &Server, declared: &Declared, board: &Board) -> Outcome<Resul
     for role in own_roles(board) {
         let named = declared.bindings.contains_key(&role.role);
         let carriers = if named { carriers(server, board, role)? } else { BTreeMap::new() };
-        let there = RolePresent { bindable: role.bindable, data: role.data.clone(), carriers };
+        let expects = Expects { attribs: role.attribs.clone(), below: role.below.clone() };
+        let there = RolePresent { bindable: role.bindable, data: role.data.clone(), expects, carriers };
         roles.insert(role.role.clone(), there);
     }
     let mut own = BTreeMap::new();
@@ -462,8 +466,30 @@ fn present(server: &Server, declared: &Declared, board: &Board) -> Outcome<Resul
             own.insert((*id, key.clone()), own_data(server, board, *id, key)?);
         }
     }
-    let choices = board.choices.iter().map(|choice| choice.role.clone()).collect();
+    let told = declared.told();
+    let mut choices = BTreeMap::new();
+    for choice in &board.choices {
+        let expects = if told.contains(&choice.role) { expected(server, choice)? } else { Expects::default() };
+        choices.insert(choice.role.clone(), expects);
+    }
     Ok(Ok(Present { roles, choices, nodes, own }))
+}
+
+/// What a role will expect of its data that the deployment does not have yet. Which version it would have there is the server's to say, so
+/// this is known only where the role is the same in all of them.
+fn expected(server: &Server, choice: &RoleChoice) -> Outcome<Expects> {
+    let query = Query::default().with("barclamp", choice.barclamp.as_str());
+    let view: RoleView = server.read(&query.behind(&format!("/roles/{}", part(choice.role.as_str()))))?;
+    if view.versions.len() >= VERSIONS || !view.versions.iter().all(|version| version.same) {
+        return Ok(Expects::default());
+    }
+    let attribs = view.role.attribs.into_iter().map(|attrib| AttribView {
+        name: attrib.name.to_string(),
+        path: attrib.map.iter().map(|key| format!("/{}", escaped(key))).collect(),
+        description: attrib.description,
+        schema: attrib.schema,
+    });
+    Ok(Expects { attribs: attribs.collect(), below: view.role.template })
 }
 
 fn own_roles(board: &Board) -> impl Iterator<Item = &BoardRole> {

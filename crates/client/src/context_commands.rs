@@ -1,10 +1,14 @@
 //! `gantry context`: which servers there are, and coming in at one of them.
+//!
+//! Invariant: what lets somebody in goes to the server that it is for. A link says which that is; one of another server is refused and not
+//! sent, for whoever gets it could come in with it.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use ureq::http::Uri;
 
 use crate::address::Address;
 use crate::contexts::{Context, Contexts, Key, Secret, usual_place};
@@ -86,9 +90,29 @@ impl Way {
         let given = secret(self.link_file.as_deref(), "a token, or a one-time link")?;
         match self.link_file.is_none() && given.reveal().starts_with(TOKEN) {
             true => Ok(Key::Token(given)),
-            false => session(&[("token", given.reveal())]),
+            false => session(&[("token", link_for(address, &given)?)]),
         }
     }
+}
+
+/// A one-time link for this server: whole, from its path on, or its secret alone.
+fn link_for<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
+    let text = link.reveal();
+    let names_server = text.contains('/') && (!text.starts_with('/') || text.starts_with("//"));
+    if !names_server {
+        return Ok(text);
+    }
+    let none = || Failure::Usage("this is no one-time link: give it whole, as it was made".into());
+    let uri: Uri = text.parse().map_err(|_| none())?;
+    let host = uri.host().filter(|_| uri.scheme().is_some()).ok_or_else(none)?;
+    if address.is_of(&uri) {
+        return Ok(text);
+    }
+    let port = uri.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+    Err(Failure::Usage(format!(
+        "this link is one of {host}{port}, and was not sent to {address}: come in at the server that made it. If both are the same one, \
+         give what stands behind token= in the link, and nothing else"
+    )))
 }
 
 /// One line of a file, or of the standard input.
@@ -196,4 +220,31 @@ fn named(contexts: &Contexts, name: Option<&str>) -> Outcome<String> {
 /// Whom the server takes one for: what lets nobody in is not kept.
 fn who(address: &Address, key: &Key) -> Outcome<String> {
     Ok(said(&Server::new(address.clone(), Some(key.clone())).get("/people/me")?["person"]["name"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_goes_to_the_server_that_made_it() {
+        let here = Address::parse("http://127.0.0.1:7955", false).unwrap();
+        let given = |text: &str| link_for(&here, &Secret::new(text)).map(str::to_owned);
+        for own in ["http://127.0.0.1:7955/sign-in?token=abc", "/sign-in?token=abc", "abc"] {
+            assert_eq!(given(own).unwrap(), own);
+        }
+        for other in [
+            "http://127.0.0.1:9999/sign-in?token=abc",
+            "https://127.0.0.1:7955/sign-in?token=abc",
+            "http://gantry.example.com:7955/sign-in?token=abc",
+            "//127.0.0.1:9999/sign-in?token=abc",
+            "127.0.0.1:9999/sign-in?token=abc",
+        ] {
+            let refused = given(other).unwrap_err();
+            assert_eq!(refused.code(), 2, "{other}");
+            assert!(!refused.to_string().contains("abc"), "{refused}");
+        }
+        let refused = given("http://127.0.0.1:9999/sign-in?token=abc").unwrap_err().to_string();
+        assert!(refused.contains("127.0.0.1:9999") && refused.contains("not sent"), "{refused}");
+    }
 }

@@ -8,16 +8,22 @@
 //!
 //! Invariants:
 //! * the edits of a document, made once, leave nothing to be edited for it: applying it twice is applying it once;
-//! * every finding has the file, the place and the nearest right name.
+//! * every finding has the file, the place and the nearest right name;
+//! * data that is about to be set is held against its role before anything is opened, by the rule that the server holds it against
+//!   ([`engine::data::fit`]). Data that is there already is not judged: nothing is done with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use engine::catalog::read::{At, Placed, placed};
 use engine::cluster::NoderoleKey;
+use engine::data::fit::{Expected, unfit};
+use engine::data::merge;
 use engine::ids::{DeploymentId, DeploymentName, NodeId, RoleName};
 use engine::plan::{Edit, MAX_LISTED};
 use serde_json::{Map, Value};
+
+use api::console::AttribView;
 
 use crate::names::near;
 
@@ -50,9 +56,9 @@ pub(crate) struct Declared {
     /// Nodes by role, as they are written.
     pub(crate) bindings: BTreeMap<RoleName, Written<Vec<Written<String>>>>,
     /// The deployment's data by role.
-    pub(crate) data: BTreeMap<RoleName, Written<Value>>,
+    pub(crate) data: BTreeMap<RoleName, Placed>,
     /// The noderoles' own data, by node as it is written.
-    pub(crate) node_data: BTreeMap<String, Written<BTreeMap<NoderoleKey, Written<Value>>>>,
+    pub(crate) node_data: BTreeMap<String, Written<BTreeMap<NoderoleKey, Placed>>>,
     pub(crate) prune: bool,
 }
 
@@ -66,6 +72,12 @@ impl Declared {
             all.entry(node).or_insert(at);
         }
         all
+    }
+
+    /// Every role that it has data for, a noderole's own included.
+    pub(crate) fn told(&self) -> BTreeSet<&RoleName> {
+        let of_nodes = self.node_data.values().flat_map(|roles| roles.is.keys()).map(|noderole| &noderole.role);
+        self.data.keys().chain(of_nodes).collect()
     }
 
     pub(crate) fn wrong(&self, at: At, what: impl Into<String>) -> Wrong {
@@ -187,15 +199,15 @@ impl<'d> Reader<'d> {
         list
     }
 
-    fn object(&mut self, value: &Value, pointer: &str) -> Option<Written<Value>> {
+    fn object(&mut self, value: &Value, pointer: &str) -> Option<Placed> {
         if value.is_object() {
-            return Some(Written { is: value.clone(), at: self.document.place(pointer) });
+            return self.document.part(pointer);
         }
         self.say(pointer, "data is a map");
         None
     }
 
-    fn data(&mut self) -> BTreeMap<RoleName, Written<Value>> {
+    fn data(&mut self) -> BTreeMap<RoleName, Placed> {
         let mut all = BTreeMap::new();
         for (role, value, pointer) in self.entries("/data", "data is a map: `ROLE: {...}`") {
             let role = self.named::<RoleName>(role, &pointer);
@@ -205,7 +217,7 @@ impl<'d> Reader<'d> {
         all
     }
 
-    fn node_data(&mut self) -> BTreeMap<String, Written<BTreeMap<NoderoleKey, Written<Value>>>> {
+    fn node_data(&mut self) -> BTreeMap<String, Written<BTreeMap<NoderoleKey, Placed>>> {
         let mut all = BTreeMap::new();
         for (node, _, pointer) in self.entries("/node_data", "node_data is a map: `NODE: {ROLE: {...}}`") {
             let mut roles = BTreeMap::new();
@@ -220,7 +232,8 @@ impl<'d> Reader<'d> {
     }
 }
 
-fn escaped(key: &str) -> String {
+/// A key as a part of a JSON pointer.
+pub(crate) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
@@ -230,7 +243,7 @@ pub(crate) struct Present {
     /// What the deployment has.
     pub(crate) roles: BTreeMap<RoleName, RolePresent>,
     /// What it could have.
-    pub(crate) choices: BTreeSet<RoleName>,
+    pub(crate) choices: BTreeMap<RoleName, Expects>,
     /// Nodes by the names that the document writes.
     pub(crate) nodes: BTreeMap<String, (NodeId, String)>,
     /// The own data of the noderoles that the document speaks of; those that are not there yet have none.
@@ -242,8 +255,17 @@ pub(crate) struct Present {
 pub(crate) struct RolePresent {
     pub(crate) bindable: bool,
     pub(crate) data: Value,
+    pub(crate) expects: Expects,
     /// Nodes that carry it, with their names.
     pub(crate) carriers: BTreeMap<NodeId, String>,
+}
+
+/// What a role expects of its data. Nothing where that can't be told yet: then the server alone judges.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Expects {
+    pub(crate) attribs: Vec<AttribView>,
+    /// What holds where nobody says anything: the role's template.
+    pub(crate) below: Value,
 }
 
 /// An edit, and how a person reads it.
@@ -280,7 +302,7 @@ impl Planner<'_> {
         let Self { declared, present, .. } = self;
         let mut wrong = Vec::new();
         let bound = declared.bindings.iter().map(|(role, nodes)| (role, nodes.at, !nodes.is.is_empty()));
-        let told = declared.data.iter().map(|(role, data)| (role, data.at, false));
+        let told = declared.data.iter().map(|(role, data)| (role, data.place(""), false));
         for (role, at, binds) in bound.chain(told) {
             match present.roles.get(role) {
                 Some(there) if binds && !there.bindable => {
@@ -289,9 +311,9 @@ impl Planner<'_> {
                     );
                 }
                 Some(_) => {}
-                None if present.choices.contains(role) => {}
+                None if present.choices.contains_key(role) => {}
                 None => {
-                    let known = present.roles.keys().chain(&present.choices).map(RoleName::as_str);
+                    let known = present.roles.keys().chain(present.choices.keys()).map(RoleName::as_str);
                     let near = near(role.as_str(), known);
                     let deployment = &declared.deployment.is;
                     wrong.push(
@@ -304,7 +326,82 @@ impl Planner<'_> {
             wrong.push(declared.wrong(at, format!("there is no node {node}")));
         }
         wrong.extend(self.doubled());
+        wrong.extend(self.unfit());
         wrong
+    }
+
+    /// Data that is about to be set and does not fit its role.
+    fn unfit(&self) -> Vec<Wrong> {
+        let mut wrong = Vec::new();
+        for (role, data) in self.new_data() {
+            let Some(expects) = self.expects(role) else { continue };
+            wrong.extend(self.misfits(data, expects, &expects.below, false, role));
+        }
+        for (_, _, noderole, data) in self.new_own() {
+            let Some(expects) = self.expects(&noderole.role) else { continue };
+            wrong.extend(self.misfits(data, expects, &self.below_own(noderole, expects), true, noderole));
+        }
+        wrong
+    }
+
+    /// What holds where a noderole's own data says nothing: the role's data as it will be, over the template.
+    fn below_own(&self, noderole: &NoderoleKey, expects: &Expects) -> Value {
+        let declared = self.declared.data.get(&noderole.role).and_then(|data| data.value.as_object());
+        let of_role = shown(declared.or_else(|| self.data_now(&noderole.role)));
+        match expects.below.is_null() {
+            true => of_role,
+            false => merge(&expects.below, &of_role).unwrap_or_default(),
+        }
+    }
+
+    fn expects(&self, role: &RoleName) -> Option<&Expects> {
+        self.present.roles.get(role).map(|there| &there.expects).or_else(|| self.present.choices.get(role))
+    }
+
+    fn misfits(
+        &self,
+        data: &Placed,
+        expects: &Expects,
+        below: &Value,
+        is_last: bool,
+        whose: impl fmt::Display,
+    ) -> Vec<Wrong> {
+        let expected = expects.attribs.iter().filter_map(|attrib| {
+            Some(Expected { name: &attrib.name, path: &attrib.path, schema: attrib.schema.as_ref()? })
+        });
+        // What is too deep to be judged here the server refuses.
+        let found = unfit(&data.value, below, expected, is_last).unwrap_or_default();
+        let wrong = |path: &str, what: &str| {
+            let place = data.place(written(&data.value, path));
+            self.declared.wrong(place, format!("data of {whose} does not fit: {path} {what}"))
+        };
+        found.iter().map(|misfit| wrong(&misfit.path, &misfit.what)).collect()
+    }
+
+    /// Data of roles that is not what is there.
+    fn new_data(&self) -> Vec<(&RoleName, &Placed)> {
+        let is_new = |(role, data): &(&RoleName, &Placed)| !is_there(self.data_now(role), &data.value);
+        self.declared.data.iter().filter(is_new).collect()
+    }
+
+    fn data_now(&self, role: &RoleName) -> Option<&Map<String, Value>> {
+        self.present.roles.get(role).and_then(|there| there.data.as_object())
+    }
+
+    /// Own data of noderoles that is not what is there, each with its node's id and name.
+    fn new_own(&self) -> Vec<(NodeId, &str, &NoderoleKey, &Placed)> {
+        let mut all = Vec::new();
+        for (node, roles) in &self.declared.node_data {
+            let Some((id, name)) = self.present.nodes.get(node) else { continue };
+            let (id, name) = (*id, name.as_str());
+            let new = roles.is.iter().filter(|(noderole, data)| !is_there(self.own_now(id, noderole), &data.value));
+            all.extend(new.map(move |(noderole, data)| (id, name, noderole, data)));
+        }
+        all
+    }
+
+    fn own_now(&self, node: NodeId, noderole: &NoderoleKey) -> Option<&Map<String, Value>> {
+        self.present.own.get(&(node, noderole.clone()))
     }
 
     /// A node twice in one list, under whichever name.
@@ -338,18 +435,12 @@ impl Planner<'_> {
     }
 
     fn data(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        let nothing = Value::Object(Map::new());
-        for (role, data) in &self.declared.data {
-            let now = self.present.roles.get(role).map(|there| &there.data).filter(|data| !data.is_null());
-            let now = now.unwrap_or(&nothing);
-            if *now == data.is {
-                continue;
-            }
-            let edit = Edit::SetRoleData { deployment: self.id, role: role.clone(), data: data.is.clone() };
-            steps.push(Step { edit, says: format!("* data of {role}: {now} -> {}", data.is) });
-        }
-        steps
+        let step = |(role, data): (&RoleName, &Placed)| {
+            let (now, data) = (shown(self.data_now(role)), &data.value);
+            let edit = Edit::SetRoleData { deployment: self.id, role: role.clone(), data: data.clone() };
+            Step { edit, says: format!("* data of {role}: {now} -> {data}") }
+        };
+        self.new_data().into_iter().map(step).collect()
     }
 
     fn bound(&self) -> Vec<Step> {
@@ -364,21 +455,12 @@ impl Planner<'_> {
     }
 
     fn own(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        let nothing = Map::new();
-        for (node, roles) in &self.declared.node_data {
-            let Some((id, name)) = self.present.nodes.get(node) else { continue };
-            for (noderole, data) in &roles.is {
-                let now = self.present.own.get(&(*id, noderole.clone())).unwrap_or(&nothing);
-                if data.is.as_object() == Some(now) {
-                    continue;
-                }
-                let says = format!("* data of {noderole} on {name}: {} -> {}", Value::Object(now.clone()), data.is);
-                let edit = Edit::SetNoderoleData { node: *id, noderole: noderole.clone(), data: data.is.clone() };
-                steps.push(Step { edit, says });
-            }
-        }
-        steps
+        let step = |(node, name, noderole, data): (NodeId, &str, &NoderoleKey, &Placed)| {
+            let (now, data) = (shown(self.own_now(node, noderole)), &data.value);
+            let edit = Edit::SetNoderoleData { node, noderole: noderole.clone(), data: data.clone() };
+            Step { edit, says: format!("* data of {noderole} on {name}: {now} -> {data}") }
+        };
+        self.new_own().into_iter().map(step).collect()
     }
 
     fn pruned(&self) -> Vec<Step> {
@@ -392,6 +474,26 @@ impl Planner<'_> {
         }
         steps
     }
+}
+
+/// Whether data is what is there already; nothing there is the same as an empty map.
+fn is_there(now: Option<&Map<String, Value>>, data: &Value) -> bool {
+    match now {
+        Some(now) => data.as_object() == Some(now),
+        None => data.as_object().is_some_and(Map::is_empty),
+    }
+}
+
+fn shown(now: Option<&Map<String, Value>>) -> Value {
+    Value::Object(now.cloned().unwrap_or_default())
+}
+
+/// The place that a path means, or the nearest around it that is written: what is missing stands nowhere.
+fn written<'p>(data: &Value, mut path: &'p str) -> &'p str {
+    while data.pointer(path).is_none() {
+        path = path.rsplit_once('/').map_or("", |(around, _)| around);
+    }
+    path
 }
 
 /// The edits that bind a role to nodes.
@@ -436,6 +538,7 @@ mod tests {
         let there = |bindable, data: Value, on: &[u128]| RolePresent {
             bindable,
             data,
+            expects: Expects::default(),
             carriers: on.iter().map(|n| (node(*n), format!("n{n}.demo"))).collect(),
         };
         Present {
@@ -444,7 +547,7 @@ mod tests {
                 (role("proxy"), there(true, json!({}), &[])),
                 (role("runtime"), there(false, Value::Null, &[1])),
             ]),
-            choices: BTreeSet::from([role("cache")]),
+            choices: BTreeMap::from([(role("cache"), Expects::default())]),
             nodes: (1..=3)
                 .flat_map(|n| {
                     [
@@ -517,6 +620,57 @@ mod tests {
             says("deployment: web\nnode_data: {n1.demo: {app: {}}}"),
             ["* data of app on n1.demo: {\"port\":81} -> {}"]
         );
+    }
+
+    /// A port that is a whole number, and has to be there.
+    fn expects_port() -> Expects {
+        let schema = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}}});
+        Expects {
+            attribs: vec![AttribView {
+                name: "listen".into(),
+                path: "/listen".into(),
+                description: String::new(),
+                schema: Some(schema),
+            }],
+            below: json!({"listen": {"host": "::"}}),
+        }
+    }
+
+    #[test]
+    fn data_that_does_not_fit_its_role_is_told_where_it_stands() {
+        let mut present = present();
+        present.roles.get_mut(&role("app")).unwrap().expects = expects_port();
+        present.choices.insert(role("cache"), expects_port());
+        let wrong = |text: &str| -> Vec<String> {
+            let found = edits(WEB, &declared(text), &present).err().unwrap_or_default();
+            found.iter().map(ToString::to_string).collect()
+        };
+        let misfit = "/listen/port is a text, and should be a whole number";
+        assert_eq!(
+            wrong("deployment: web\ndata:\n  app: {listen: {port: x}}\n  cache:\n    listen:\n      port: y\n"),
+            [
+                format!("web.yaml:3:18: data of app does not fit: {misfit}"),
+                format!("web.yaml:6:7: data of cache does not fit: {misfit}"),
+            ]
+        );
+        assert_eq!(
+            wrong("deployment: web\nnode_data:\n  n2:\n    app: {listen: {port: x}}\n"),
+            [format!("web.yaml:4:20: data of app does not fit: {misfit}")]
+        );
+        // Missing is what nothing below has, and that stands where it ought to be.
+        let missing = ["web.yaml:2:24: data of app does not fit: /listen/port is required, and missing"];
+        assert_eq!(wrong("deployment: web\nnode_data: {n2: {app: {listen: {}}}}\n"), missing);
+        let with_role = "deployment: web\ndata: {app: {listen: {port: 1}}}\nnode_data: {n2: {app: {listen: {}}}}\n";
+        assert!(wrong(with_role).is_empty(), "the role's data has it");
+        assert!(wrong("deployment: web\ndata: {app: {listen: {}}}\n").is_empty(), "a noderole may have it");
+    }
+
+    #[test]
+    fn data_that_is_there_already_is_not_judged() {
+        let mut present = present();
+        let app = present.roles.get_mut(&role("app")).unwrap();
+        (app.expects, app.data) = (expects_port(), json!({"listen": {"port": "x"}}));
+        assert_eq!(edits(WEB, &declared("deployment: web\ndata: {app: {listen: {port: x}}}\n"), &present), Ok(vec![]));
     }
 
     #[test]

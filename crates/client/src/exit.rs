@@ -2,12 +2,19 @@
 //!
 //! Invariant: 0 means that what was asked for is so. Nothing to do because it is so already is 0; nothing to do because nothing was
 //! there to do it to is 4, never 0. A list asks what there is, and nothing is an answer to that.
+//!
+//! The numbers are here alone. What asks no server ends by some of them, too: [`NOT_SO`] and [`CALLED_WRONGLY`].
 
 use std::fmt;
 
 use api::Problem;
 use api::names::QUERY_UNREAD;
 use engine::ids::SubmissionId;
+
+/// It is not so, or could not be done.
+pub const NOT_SO: u8 = 1;
+/// The command line is wrong, or a file that it names: also one that can't be read, which says nothing of what is in it.
+pub const CALLED_WRONGLY: u8 = 2;
 
 /// The text of `gantry exit-codes`.
 pub(crate) const CODES: &str = "\
@@ -40,6 +47,8 @@ pub(crate) enum Failure {
     Nothing(String),
     /// The server refused.
     Refused(Box<Problem>),
+    /// The server can't take the words of a question, which the command line has said.
+    Words(Box<Problem>),
     /// There is no way in.
     SignedOut(String),
     /// It took too long.
@@ -72,7 +81,7 @@ impl Failure {
                 if let Some(words) = problem.detail.strip_prefix(QUERY_UNREAD) {
                     problem.detail = words.to_owned();
                 }
-                Self::Usage(Self::Refused(problem).to_string())
+                Self::Words(problem)
             }
             other => other,
         }
@@ -92,8 +101,8 @@ impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Unread => 0,
-            Self::NotSo(_) => 1,
-            Self::Usage(_) => 2,
+            Self::NotSo(_) => NOT_SO,
+            Self::Usage(_) | Self::Words(_) => CALLED_WRONGLY,
             Self::Unreachable(_) => 3,
             Self::Nothing(_) => 4,
             Self::Refused(problem) => refused(problem),
@@ -105,7 +114,7 @@ impl Failure {
     /// For programs: the server's own words where it refused.
     pub(crate) fn as_json(&self) -> serde_json::Value {
         match self {
-            Self::Refused(problem) => serde_json::to_value(problem).unwrap_or_default(),
+            Self::Refused(problem) | Self::Words(problem) => serde_json::to_value(problem).unwrap_or_default(),
             other => serde_json::json!({"exit": other.code(), "detail": other.to_string()}),
         }
     }
@@ -114,7 +123,7 @@ impl Failure {
 /// A permission that is missing is told from a rule that stands against it: the first is for an admin, the second for whoever asked.
 fn refused(problem: &Problem) -> u8 {
     match (problem.status, problem.code.as_str()) {
-        (401, _) | (403, "forbidden") => 6,
+        (401, _) | (403, "forbidden" | "not_a_reviewer") => 6,
         (404, _) => 4,
         (500.., _) => 3,
         _ => 5,
@@ -131,7 +140,7 @@ impl fmt::Display for Failure {
             | Self::Nothing(text)
             | Self::SignedOut(text)
             | Self::TimedOut(text) => f.write_str(text),
-            Self::Refused(problem) => {
+            Self::Refused(problem) | Self::Words(problem) => {
                 write!(f, "{}: {}", problem.title, problem.detail)?;
                 // One that says nothing more is not said twice.
                 let mut more = problem.errors.iter().filter(|found| found.detail != problem.detail);
@@ -181,11 +190,13 @@ mod tests {
     fn every_end_has_its_number() {
         assert_eq!(code(403, "author"), 5, "a rule of the gate");
         assert_eq!(code(403, "forbidden"), 6, "a permission");
+        assert_eq!(code(403, "not_a_reviewer"), 6, "a permission, too");
         let of_words = |status| Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because."))).of_words();
         assert_eq!((of_words(400).code(), of_words(400).to_string().as_str()), (2, "No: Because."));
         let detail = format!("{QUERY_UNREAD}sort: \"nope\" is no order of this list.");
         let query = Failure::Refused(Box::new(Problem::new(400, "x", "No", detail))).of_words();
         assert_eq!(query.to_string(), "No: sort: \"nope\" is no order of this list.", "nobody here wrote an address");
+        assert_eq!(of_words(400).as_json()["status"], 400, "a program reads the server's own words");
         assert_eq!((of_words(409).code(), of_words(404).code()), (5, 4), "nothing else is the command line's");
         assert_eq!((code(401, "signed_out"), code(404, "not_found"), code(409, "stale"), code(503, "x")), (6, 4, 5, 3));
         let text = |text: &str| text.to_owned();
@@ -202,6 +213,15 @@ mod tests {
             assert_eq!(failure.code(), number, "{failure:?}");
             assert!(CODES.contains(&format!("{number}  ")), "{number} is documented");
         }
+    }
+
+    #[test]
+    fn the_book_has_the_same_numbers() {
+        let numbers = |lines: Vec<&str>| -> Vec<u8> { lines.iter().filter_map(|line| line.parse().ok()).collect() };
+        let said = numbers(CODES.lines().filter_map(|line| line.split_whitespace().next()).collect());
+        let chapter = include_str!("../../../docs/cli.md");
+        let rows = chapter.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+        assert_eq!(numbers(rows.collect()), said);
     }
 
     #[test]

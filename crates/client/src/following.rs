@@ -49,6 +49,7 @@ enum What {
     /// Until reality is what a target says
     Target {
         /// The target's number
+        #[arg(value_parser = names::target)]
         number: i64,
         #[command(flatten)]
         most: Most,
@@ -115,7 +116,7 @@ pub(crate) struct Converge {
     #[arg(long, conflicts_with_all = ["deployments", "target"])]
     all: bool,
     /// What a target asked for, instead
-    #[arg(long, value_name = "N", conflicts_with = "deployments")]
+    #[arg(long, value_name = "N", conflicts_with = "deployments", value_parser = names::target)]
     target: Option<i64>,
     #[command(flatten)]
     most: Most,
@@ -240,7 +241,7 @@ impl Watch {
             }));
         }
         let left = self.end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
-        self.news.wait(left.min(LOOK_AGAIN));
+        self.news.wait(left.min(LOOK_AGAIN))?;
         let rest = self.rests_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
         std::thread::sleep(rest.min(self.end.map_or(rest, |end| end.saturating_duration_since(Instant::now()))));
         Ok(())
@@ -528,10 +529,12 @@ fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
         }
         query = query.with("after", page.next);
     }
-    match found {
-        0 => Err(Failure::Nothing(format!("no line of run {run} has {text:?} so far"))),
-        _ => Ok(()),
+    if found > 0 {
+        return Ok(());
     }
+    let is_ended = run_view(&server.get(&format!("/runs/{run}"))?)?.run.ended.is_some();
+    let so_far = if is_ended { "" } else { " so far" };
+    Err(Failure::Nothing(format!("no line of run {run} has {text:?}{so_far}")))
 }
 
 pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
@@ -539,7 +542,7 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
         return find(client, logs.run, text, logs.any_case);
     }
     let Client { server, paper } = client;
-    let mut news = logs.follow.then(|| News::of(server, &format!("run:{}", logs.run)));
+    let mut news = logs.follow.then(|| News::while_read(server, &format!("run:{}", logs.run)));
     let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
     loop {
         let query = Query::default().with("offset", Some(offset));
@@ -574,7 +577,7 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
             _ if log.complete => return ended(&run_view(&server.get(&format!("/runs/{}", logs.run))?)?),
             _ if grew => {}
             None => return Ok(()),
-            Some(news) => news.wait(LOOK_AGAIN),
+            Some(news) => news.wait(LOOK_AGAIN)?,
         }
     }
 }

@@ -14,6 +14,7 @@ use api::console::{GraphEdge, GraphTrail, GraphVertex, GraphView, Look};
 use crate::address::Query;
 use crate::exit::Outcome;
 use crate::lists::{Again, Client};
+use crate::names;
 use crate::paper::{Paper, Table, outline, plain};
 
 /// Which part of a graph, and what is marked in it.
@@ -32,7 +33,7 @@ pub(crate) struct GraphWanted {
     #[arg(long, value_parser = ["up", "down", "both"], requires = "focus")]
     way: Option<String>,
     /// Only what is at most so many edges away from it
-    #[arg(long, value_name = "N", requires = "focus", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "N", requires = "focus", value_parser = names::from_one::<i64>)]
     steps: Option<i64>,
     /// Mark every way from this on, by its key
     #[arg(long, value_name = "KEY")]
@@ -47,7 +48,7 @@ pub(crate) struct GraphWanted {
     #[arg(long, value_parser = ["trail"])]
     only: Option<String>,
     /// Of a deployment: as it was meant at this target
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = names::target)]
     target: Option<i64>,
     #[command(flatten)]
     again: Again,

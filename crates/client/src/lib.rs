@@ -40,6 +40,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Args as _, FromArgMatches as _, Subcommand};
 
+pub use exit::{CALLED_WRONGLY, NOT_SO};
 pub use overseeing::{Audit, AuditChain, AuditExport, AuditList};
 
 use contexts::{Contexts, Said, Secret};

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::address::Query;
 use crate::exit::{Failure, Outcome};
+use crate::names::from_one;
 use crate::paper::{Paper, Table, moment, note, said, steps};
 use crate::server::{News, Server, taken};
 
@@ -30,7 +31,7 @@ pub(crate) struct Client {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Much {
     /// At most so many
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one::<u64>)]
     limit: u64,
     /// Every one, page by page
     #[arg(long, conflicts_with = "limit")]
@@ -78,7 +79,7 @@ struct Read {
 
 impl List {
     fn read(&self, server: &Server, query: &Query, most: usize) -> Outcome<Read> {
-        self.gather(|query| server.get(&query.behind(&self.path)).map_err(Failure::of_words), query, most)
+        self.gather(|query| server.get(&query.behind(&self.path)), query, most)
     }
 
     fn gather(&self, ask: impl Fn(&Query) -> Outcome<Value>, query: &Query, most: usize) -> Outcome<Read> {
@@ -158,10 +159,10 @@ impl Client {
             false => paper.anew(&text(value, paper)),
         };
         tell(&shown)?;
-        let mut news = News::of(&self.server, "");
+        let mut news = News::while_read(&self.server, "");
         let mut away = false;
         loop {
-            news.wait(LOOK_AGAIN);
+            news.wait(LOOK_AGAIN)?;
             let now = match ask() {
                 Ok(now) => now,
                 Err(why) if why.passes() => {

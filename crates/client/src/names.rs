@@ -1,9 +1,10 @@
 //! Things by their names: what people write, and what the server knows them by.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
 use engine::cluster::NoderoleKey;
-use engine::ids::{NodeId, NoderoleId};
+use engine::ids::{NodeId, NoderoleId, NumberError, TargetNo};
 use engine::plan::resolve::nearest;
 use serde_json::Value;
 
@@ -20,6 +21,17 @@ const ONE_BY_ONE: usize = 8;
 /// `; is web meant?` of the one that is nearest; nothing where none is near.
 pub(crate) fn near<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     nearest(wrong, known.into_iter()).map(|name| format!("; is {name} meant?")).unwrap_or_default()
+}
+
+/// A target's number.
+pub(crate) fn target(text: &str) -> Result<i64, NumberError> {
+    text.parse::<TargetNo>().map(|number| number.0)
+}
+
+/// A number from one on.
+pub(crate) fn from_one<N: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<N, String> {
+    let number = text.parse::<N>().ok().filter(|number| *number >= N::from(1_u8));
+    number.ok_or_else(|| "it is a whole number from 1 on".to_owned())
 }
 
 /// A deployment by its name.

@@ -82,7 +82,7 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
         .with("sort", &wanted.sort);
     // Of one reason the pages are one list.
     let ask = || {
-        let mut whole = server.get(&query.behind("/waiting")).map_err(Failure::of_words)?;
+        let mut whole = server.get(&query.behind("/waiting"))?;
         while let (Some(reason), Value::String(next)) = (&wanted.reason, taken(&mut whole, "next")) {
             let mut more = server.get(&query.clone().with("after", next).behind("/waiting"))?;
             if let (Some(all), Some(steps)) = (steps_of(&mut whole, reason), steps_of(&mut more, reason)) {
@@ -95,10 +95,19 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
         Ok(whole)
     };
     client.show(wanted.again, ask, |value, paper| match serde_json::from_value::<WaitingPage>(value.clone()) {
-        Ok(page) if page.groups.is_empty() => "Nothing waits.\n".to_owned(),
-        Ok(page) => waiting_page(&page, paper),
+        Ok(page) => match wanted.reason {
+            None if page.groups.is_empty() => "Nothing waits.\n".to_owned(),
+            None => waiting_page(&page, paper),
+            Some(_) => waiting_for_one(page, paper),
+        },
         Err(_) => outline(value),
     })
+}
+
+/// What waits for the reason that was asked for: a page has the other reasons, too, by their numbers alone.
+fn waiting_for_one(mut page: WaitingPage, paper: Paper) -> String {
+    page.groups.retain(|group| !group.steps.is_empty());
+    if page.groups.is_empty() { "Nothing waits for that.\n".to_owned() } else { waiting_page(&page, paper) }
 }
 
 /// The steps of a page that wait for this. A page has the other reasons, too: their numbers without their steps.
@@ -264,6 +273,21 @@ pub(crate) fn execution(client: &Client, wanted: &Execution) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_one_reason_the_others_are_not_told() {
+        let step = json!({"noderole": uuid::Uuid::nil(), "role": "app", "node": uuid::Uuid::nil(), "fqdn": "n1.demo",
+            "deployment": "web", "state": "error", "since": 0, "says": ["It failed."], "freed_by": []});
+        let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "frees": "somebody", "count": 1, "more": false, "steps": steps});
+        let page = |steps: Value| -> WaitingPage {
+            let groups = [group("failed", "Failed", steps), group("held", "Held by somebody", json!([]))];
+            serde_json::from_value(json!({"groups": groups})).unwrap()
+        };
+        let told = waiting_for_one(page(json!([step])), Paper::new(false));
+        assert!(told.contains(" (1) - freed by somebody\n") && told.contains("It failed."), "{told}");
+        assert!(!told.contains("Held"), "{told}");
+        assert_eq!(waiting_for_one(page(json!([])), Paper::new(false)), "Nothing waits for that.\n");
+    }
 
     #[test]
     fn the_steps_of_a_reason_are_found_beside_other_reasons() {

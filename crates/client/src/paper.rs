@@ -4,8 +4,11 @@
 //! what can't be seen spelled out, so nobody's title moves the cursor.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
 
 use engine::text::shown;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
 use crate::exit::Outcome;
@@ -67,6 +70,22 @@ impl Paper {
     pub(crate) fn heading(self, text: &str) -> String {
         if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
+}
+
+/// Waits until nobody reads the standard output any more. False where that is never told, as of a file.
+pub(crate) fn is_left_unread() -> bool {
+    let out = std::io::stdout();
+    // Nothing is asked for: that the other end is gone is told anyway.
+    let mut asked = [PollFd::new(out.as_fd(), PollFlags::empty())];
+    loop {
+        match poll(&mut asked, PollTimeout::NONE) {
+            Err(Errno::EINTR) => {}
+            Err(_) => return false,
+            Ok(_) => break,
+        }
+    }
+    let gone = PollFlags::POLLERR | PollFlags::POLLHUP;
+    asked.iter().filter_map(|one| one.revents()).any(|found| found.intersects(gone))
 }
 
 /// A note beside the answer. Nobody depends on it, so it is no error when it can't be written.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use ureq::http::Method;
 use uuid::Uuid;
 
-use crate::address::{Query, part};
+use crate::address::{Address, Query, part};
 use crate::contexts::{Contexts, Key, usual_place};
 use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Again, Client, Much};
@@ -164,7 +164,7 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         }
         Person::Add { name, grants } => {
             let answer = server.post("/people", json!({"name": name, "kind": "human", "grants": grants.json()}))?;
-            link_told(client, name, &answer, &answer["link"])
+            link_told(client, name, answer, "/link")
         }
         Person::Grant { name, grants, on } => {
             let place = place(name)?;
@@ -185,23 +185,30 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         }
         Person::Link { name, on } => {
             let answer = post(name, "link", *on)?;
-            link_told(client, name, &answer, &answer)
+            link_told(client, name, answer, "")
         }
     }
 }
 
-/// The whole address of a one-time link, as who gets it can open it.
-fn link_told(client: &Client, name: &str, answer: &Value, link: &Value) -> Outcome {
-    let path = said(&link["link"]);
-    let whole = if path.starts_with('/') { format!("{}{path}", client.server.address()) } else { path };
-    client.paper.either(answer, &whole)?;
+/// The whole address of a one-time link, as who gets it can open it, for programs, too. `at`: where the answer has the link, as a JSON
+/// pointer.
+fn link_told(client: &Client, name: &str, mut answer: Value, at: &str) -> Outcome {
+    let whole = made_whole(&mut answer, at, client.server.address());
+    client.paper.either(&answer, &whole)?;
     if !client.paper.json {
-        note(&format!(
-            "{name} comes in by this once, within {} minutes. It is shown this once.",
-            said(&link["minutes"])
-        ));
+        let minutes = answer.pointer(at).map(|link| said(&link["minutes"])).unwrap_or_default();
+        note(&format!("{name} comes in by this once, within {minutes} minutes. It is shown this once."));
     }
     Ok(())
+}
+
+/// Puts the server before the way that an answer has, and says the whole.
+fn made_whole(answer: &mut Value, at: &str, server: &Address) -> String {
+    let Some(link) = answer.pointer_mut(&format!("{at}/link")) else { return String::new() };
+    let way = said(link);
+    let whole = if way.starts_with('/') { format!("{server}{way}") } else { way };
+    *link = Value::String(whole.clone());
+    whole
 }
 
 #[derive(Debug, Subcommand)]
@@ -380,6 +387,18 @@ pub(crate) fn me(client: &Client) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_has_its_server_wherever_an_answer_has_it() {
+        let server = Address::parse("https://gantry.example.com", false).unwrap();
+        let whole = "https://gantry.example.com/sign-in?token=x";
+        let link = || json!({"link": "/sign-in?token=x", "minutes": 15});
+        for (mut answer, at) in [(link(), ""), (json!({"name": "bo", "link": link()}), "/link")] {
+            assert_eq!(made_whole(&mut answer, at, &server), whole);
+            assert_eq!(answer.pointer(&format!("{at}/link")), Some(&json!(whole)));
+            assert_eq!(made_whole(&mut answer, at, &server), whole, "and once is enough");
+        }
+    }
 
     #[test]
     fn ended_sessions_are_counted_as_people_say_it() {

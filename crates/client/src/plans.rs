@@ -102,7 +102,7 @@ pub(crate) enum Deployment {
         /// The deployment's name
         name: String,
         /// The target's number
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = names::target)]
         target: i64,
         /// Leave out what can't be brought back
         #[arg(long)]
@@ -939,6 +939,7 @@ pub(crate) enum Target {
     /// A target, and how far reality has come
     Show {
         /// The target's number
+        #[arg(value_parser = names::target)]
         number: i64,
         #[command(flatten)]
         again: Again,

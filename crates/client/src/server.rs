@@ -9,6 +9,7 @@
 //! * whoever has an end ([`Server::until`]) is answered by then: no request, no wait and no repetition goes beyond it.
 
 use std::io::{BufRead as _, BufReader, Read};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -25,6 +26,7 @@ use api::problem::UNKNOWN_OUTCOME;
 use crate::address::Address;
 use crate::contexts::{Key, Secret};
 use crate::exit::{Failure, Outcome};
+use crate::paper::is_left_unread;
 
 /// Before everything that is asked.
 const ROOT: &str = api::names::ROOT;
@@ -122,17 +124,22 @@ impl Server {
 
     /// What is there, as JSON.
     pub(crate) fn get(&self, path: &str) -> Outcome<Value> {
-        self.ask(&Method::GET, path, &With::default())?.read()
+        self.read(path)
     }
 
     /// What is there, as one of the wire's types.
     pub(crate) fn read<T: DeserializeOwned>(&self, path: &str) -> Outcome<T> {
-        self.ask(&Method::GET, path, &With::default())?.read()
+        self.question(path, &With::default())?.read()
     }
 
     pub(crate) fn text(&self, path: &str) -> Outcome<String> {
         let with = With { accept: Some("text/plain"), ..With::default() };
-        Ok(self.ask(&Method::GET, path, &with)?.text)
+        Ok(self.question(path, &with)?.text)
+    }
+
+    /// A question by the words of the command line.
+    fn question(&self, path: &str, with: &With) -> Outcome<Answer> {
+        self.ask(&Method::GET, path, with).map_err(Failure::of_words)
     }
 
     pub(crate) fn post(&self, path: &str, body: Value) -> Outcome<Value> {
@@ -279,7 +286,7 @@ impl Server {
         match sent {
             Ok(answer) => Ok(answer.into_body().into_reader()),
             Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
-            Err(Sent::No(failure) | Sent::Later(failure, _)) => Err(failure),
+            Err(Sent::No(failure) | Sent::Later(failure, _)) => Err(failure.of_words()),
         }
     }
 }
@@ -326,7 +333,7 @@ fn session_of(answer: &Response<Body>) -> Option<Secret> {
 
 /// Tells when something happened, by the live stream; by the clock while there is none.
 pub(crate) struct News {
-    heard: std::sync::mpsc::Receiver<Heard>,
+    heard: Receiver<Heard>,
     listens: bool,
 }
 
@@ -335,6 +342,8 @@ enum Heard {
     /// Nothing is heard until the next word.
     Silence,
     Listening,
+    /// Nobody reads what is told.
+    Unread,
 }
 
 /// How long to wait when nobody tells.
@@ -345,44 +354,69 @@ const TOGETHER: Duration = Duration::from_millis(150);
 impl News {
     /// Listens to some topics; to all when none is named. Ends with this value, at the stream's next word.
     pub(crate) fn of(server: &Server, topics: &str) -> Self {
-        let (tell, heard) = std::sync::mpsc::sync_channel(64);
-        let (server, topics) = (server.clone(), topics.to_owned());
+        Self::told(server, topics).0
+    }
+
+    /// The same for what is written as it happens: when nobody reads the standard output any more, that is told, too.
+    pub(crate) fn while_read(server: &Server, topics: &str) -> Self {
+        let (news, tell) = Self::told(server, topics);
+        std::thread::spawn(move || {
+            if is_left_unread() {
+                // Who hears nothing any more has ended.
+                let _ = tell.send(Heard::Unread);
+            }
+        });
+        news
+    }
+
+    fn told(server: &Server, topics: &str) -> (Self, SyncSender<Heard>) {
+        let (tell, heard) = sync_channel(64);
+        let (server, topics, teller) = (server.clone(), topics.to_owned(), tell.clone());
         std::thread::spawn(move || {
             let mut after = String::new();
             // Ends when nobody listens any more.
-            while listen(&server, &topics, &mut after, &tell).is_some() {
+            while listen(&server, &topics, &mut after, &teller).is_some() {
                 std::thread::sleep(BY_CLOCK);
             }
         });
-        Self { heard, listens: false }
+        (Self { heard, listens: false }, tell)
     }
 
     /// Returns when something happened, or at the latest then; with nobody telling, soon.
-    pub(crate) fn wait(&mut self, most: Duration) {
+    pub(crate) fn wait(&mut self, most: Duration) -> Outcome {
         let most = if self.listens { most } else { most.min(BY_CLOCK) };
         match self.heard.recv_timeout(most) {
             Ok(Heard::Something) => {}
-            Ok(Heard::Silence) => {
-                self.listens = false;
-                return;
-            }
-            Ok(Heard::Listening) => {
-                self.listens = true;
-                return;
-            }
-            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => return,
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+            Ok(other) => return self.heeds(&other),
+            Err(RecvTimeoutError::Timeout) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) => {
                 std::thread::sleep(most);
-                return;
+                return Ok(());
             }
         }
         std::thread::sleep(TOGETHER);
-        while let Ok(Heard::Something) = self.heard.try_recv() {}
+        loop {
+            match self.heard.try_recv() {
+                Ok(Heard::Something) => {}
+                Ok(other) => return self.heeds(&other),
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn heeds(&mut self, heard: &Heard) -> Outcome {
+        match heard {
+            Heard::Unread => return Err(Failure::Unread),
+            Heard::Silence => self.listens = false,
+            Heard::Listening => self.listens = true,
+            Heard::Something => {}
+        }
+        Ok(())
     }
 }
 
 /// Hands on what a stream tells until it breaks off. None: nobody wants to know any more.
-fn listen(server: &Server, topics: &str, after: &mut String, tell: &std::sync::mpsc::SyncSender<Heard>) -> Option<()> {
+fn listen(server: &Server, topics: &str, after: &mut String, tell: &SyncSender<Heard>) -> Option<()> {
     let query = crate::address::Query::default().with("topics", topics).with("after", after.as_str());
     let Ok(stream) = server.stream(&query.behind("/watch"), "text/event-stream") else {
         return tell.send(Heard::Silence).ok();
@@ -394,9 +428,9 @@ fn listen(server: &Server, topics: &str, after: &mut String, tell: &std::sync::m
             Some(("id", place)) => place.clone_into(after),
             Some(("data", data)) if serde_json::from_str::<Live>(data).is_ok() => match tell.try_send(Heard::Something)
             {
-                Err(std::sync::mpsc::TrySendError::Disconnected(_)) => return None,
+                Err(TrySendError::Disconnected(_)) => return None,
                 // Whoever is to be told has enough to do.
-                Ok(()) | Err(std::sync::mpsc::TrySendError::Full(_)) => {}
+                Ok(()) | Err(TrySendError::Full(_)) => {}
             },
             _ => {}
         }
@@ -412,7 +446,7 @@ mod tests {
     use super::*;
 
     /// A server that answers each request with the next of these, and is silent afterwards; and how many requests it got.
-    fn saying(answers: Vec<String>) -> (Server, std::sync::mpsc::Receiver<String>) {
+    fn saying(answers: Vec<String>) -> (Server, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&format!("http://{}", listener.local_addr().unwrap()), false).unwrap();
         let (tell, asked) = std::sync::mpsc::channel();
@@ -474,6 +508,17 @@ mod tests {
         assert_eq!(server.get("/x").unwrap_err().code(), 3);
         assert_eq!(server.ask(&Method::DELETE, "/x", &With::default()).unwrap_err().code(), 5);
         assert_eq!(asked.try_iter().count(), 3);
+    }
+
+    #[test]
+    fn a_question_whose_words_are_wrong_was_called_wrongly() {
+        let wrong = || answer("400 Bad Request", "", &refusal(400, "invalid"));
+        let (server, _asked) = saying((0..5).map(|_| wrong()).collect());
+        assert_eq!(server.get("/x").unwrap_err().code(), 2);
+        assert_eq!(server.read::<Value>("/x").unwrap_err().code(), 2);
+        assert_eq!(server.text("/x").unwrap_err().code(), 2);
+        assert_eq!(server.stream("/x", "text/plain").map(drop).unwrap_err().code(), 2);
+        assert_eq!(server.post("/x", Value::Null).unwrap_err().code(), 5, "what was to be done is refused");
     }
 
     #[test]

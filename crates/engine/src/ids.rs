@@ -331,8 +331,16 @@ impl StepId {
     }
 }
 
+/// Why a text is no number of something.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a {kind} is named by its number, such as 7")]
+pub struct NumberError {
+    /// What was to be named.
+    pub kind: &'static str,
+}
+
 macro_rules! numbers {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $kind:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -346,9 +354,9 @@ macro_rules! numbers {
         }
 
         impl FromStr for $name {
-            type Err = std::num::ParseIntError;
-            fn from_str(text: &str) -> Result<Self, std::num::ParseIntError> {
-                text.parse().map(Self)
+            type Err = NumberError;
+            fn from_str(text: &str) -> Result<Self, NumberError> {
+                text.parse().map(Self).map_err(|_| NumberError { kind: $kind })
             }
         }
     )*};
@@ -356,22 +364,31 @@ macro_rules! numbers {
 
 numbers! {
     /// A place in the one line of targets. A step's generation is such a number too.
-    TargetNo;
+    TargetNo = "target";
     /// A proposal.
-    ProposalId;
+    ProposalId = "proposal";
     /// A submission: what is reviewed.
-    SubmissionId;
+    SubmissionId = "review";
     /// A run: one attempt at a step, and its fencing token.
-    RunId;
+    RunId = "run";
     /// A version of the gate's policy.
-    PolicyNo;
+    PolicyNo = "policy";
     /// A comment; of the one that opens a thread, also the thread.
-    CommentId;
+    CommentId = "comment";
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_number_is_told_what_is_named_by_one() {
+        assert_eq!("7".parse(), Ok(RunId(7)));
+        for wrong in ["null", "", "7x", "99999999999999999999"] {
+            let refused = wrong.parse::<SubmissionId>().unwrap_err();
+            assert_eq!(refused.to_string(), "a review is named by its number, such as 7", "{wrong:?}");
+        }
+    }
 
     #[test]
     fn derived_ids_depend_on_every_part() {

@@ -1,6 +1,7 @@
 //! Any YAML as values that know their places: for files that are no barclamps, by the same rules and within the same bounds.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use serde_json::Value;
 
@@ -21,6 +22,16 @@ impl Placed {
     pub fn place(&self, pointer: &str) -> At {
         let beginning = || self.places.get("").copied().unwrap_or(At::START);
         self.places.get(pointer).copied().unwrap_or_else(beginning)
+    }
+
+    /// The part that a JSON pointer names, as a document that begins where that stands.
+    pub fn part(&self, pointer: &str) -> Option<Self> {
+        let value = self.value.pointer(pointer)?.clone();
+        let from_there_on = self.places.range::<str, _>((Bound::Included(pointer), Bound::Unbounded));
+        let around = from_there_on.take_while(|(place, _)| place.starts_with(pointer));
+        let within = around.filter_map(|(place, at)| Some((place.strip_prefix(pointer)?, *at)));
+        let within = within.filter(|(rest, _)| rest.is_empty() || rest.starts_with('/'));
+        Some(Self { value, places: within.map(|(rest, at)| (rest.to_owned(), at)).collect() })
     }
 }
 
@@ -75,6 +86,17 @@ mod tests {
         assert_eq!(at("/list/1/y~1z"), At { line: 5, column: 5 });
         assert_eq!(at("/no"), At { line: 3, column: 1 }, "what is not there stands where the document begins");
         assert_eq!(placed(b"").unwrap(), []);
+    }
+
+    #[test]
+    fn a_part_knows_where_its_own_parts_stand() {
+        let documents = placed(b"a:\n  b: {c: 1}\na-b: 2\n").unwrap();
+        let part = documents[0].part("/a").unwrap();
+        assert_eq!(part.value, json!({"b": {"c": 1}}));
+        assert_eq!(part.place(""), At { line: 1, column: 1 });
+        assert_eq!(part.place("/b/c"), At { line: 2, column: 7 });
+        assert_eq!(part.places.len(), 3, "and none of a-b");
+        assert_eq!(documents[0].part("/no"), None);
     }
 
     #[test]
