@@ -730,6 +730,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn when_somebody_was_here_is_known_when_their_sessions_are_gone() {
+        let house = House::new().await;
+        let ago = async || {
+            let sql = "SELECT extract(epoch FROM now() - v.at)::float8 FROM visit v WHERE v.person_id = $1";
+            sqlx::query_scalar::<_, f64>(sql).bind(house.ada.0).fetch_optional(house.db.app()).await.expect("a row")
+        };
+        assert_eq!(ago().await, None, "never here");
+        let session = house.session().await;
+        assert!(ago().await.is_some_and(|ago| ago < 30.0), "signing in is being here");
+        house.change("UPDATE visit SET at = now() - interval '1 h'").await;
+        house.actor(&session).await.expect("an actor");
+        assert!(ago().await.is_some_and(|ago| ago > 3500.0), "as seldom as the session's own last visit is noted");
+        house.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
+        let actor = house.actor(&session).await.expect("an actor");
+        assert!(ago().await.is_some_and(|ago| ago < 30.0));
+        house.people.sign_out(&actor).await.expect("to sign out");
+        assert!(ago().await.is_some_and(|ago| ago < 30.0), "it outlives the session");
+        house.change("UPDATE visit SET at = now() + interval '1 h'").await;
+        house.session().await;
+        assert!(ago().await.is_some_and(|ago| ago < 0.0), "what is later stays");
+    }
+
+    #[tokio::test]
     async fn a_disabled_person_is_out_at_once() {
         let house = House::new().await;
         let (link, session) = (house.link().await, house.session().await);

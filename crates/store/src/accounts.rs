@@ -30,7 +30,7 @@ pub struct AccountRow {
     pub grants_version: i32,
     /// Whether they have a password.
     pub password: bool,
-    /// When they were last here, by a session that has not ended.
+    /// When they were last here, in a session or by a token; None: never.
     pub seen: Option<OffsetDateTime>,
     /// Since when they are known.
     pub created_at: OffsetDateTime,
@@ -53,7 +53,7 @@ pub struct FindAccounts {
 
 const ACCOUNT: &str = "p.id, p.name, p.kind, p.disabled, p.permissions, p.grants_version,
     EXISTS (SELECT FROM account a WHERE a.person_id = p.id) AS password,
-    (SELECT max(s.last_seen_at) FROM session s WHERE s.person_id = p.id) AS seen, p.created_at";
+    (SELECT v.at FROM visit v WHERE v.person_id = p.id) AS seen, p.created_at";
 
 /// Accounts in the order of their names, or from the last one.
 ///

@@ -218,9 +218,13 @@ async fn a_service_account_that_is_kept_out_loses_its_tokens_for_good() {
     let wish =
         TokenWish { name: "x".into(), days: 1, scopes: vec!["viewer".into()], deployment: None, person: Some(robot) };
     let token = house.people.make_token(&root, &wish).await.unwrap().token;
+    assert_eq!(house.people.one(&root, robot).await.unwrap().seen, None, "never here");
     assert!(house.people.actor_of_token(&token).await.unwrap().is_some());
+    let seen = house.people.one(&root, robot).await.unwrap().seen;
+    assert!(seen.is_some(), "a token is a way to be here");
     house.people.disable(None, robot).await.unwrap();
     house.people.set_disabled(&root, robot, false).await.unwrap();
+    assert_eq!(house.people.one(&root, robot).await.unwrap().seen, seen, "also when the token is gone");
     assert_eq!(house.people.actor_of_token(&token).await.unwrap(), None);
     assert_eq!(house.audit("person.disable").await[0]["tokens"], 1);
     assert!(house.people.tokens(&root, Some(robot)).await.unwrap()[0].revoked.is_some(), "and the list says so");
