@@ -3,12 +3,15 @@
 //! Handlers answer with a [`Refusal`], extractors' rejections become one, and what layers and the router answer by themselves (no
 //! such route, wrong method, too large) is reshaped on its way out. Programs get RFC 9457 `application/problem+json`; a browser that
 //! went there as a page gets the same as a small page without scripts.
+//!
+//! Whoever is refused because nobody knows who asks (401) is told how to say it: a program by a token, in the header that HTTP has for that
+//! and in words; a page's reader by signing in. The header asks for `Bearer`, which no browser opens a dialog for.
 
 use std::fmt::Write as _;
 
 use api::Problem;
 use api::names::QUERY_UNREAD;
-use api::problem::{Finding, MOMENT, UNKNOWN_OUTCOME};
+use api::problem::{Finding, MOMENT, SIGNED_OUT, TOKEN_REFUSED, UNKNOWN_OUTCOME};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::path::ErrorKind;
@@ -43,6 +46,27 @@ impl IntoResponse for Refusal {
         answer.extensions_mut().insert(self);
         answer
     }
+}
+
+impl Refusal {
+    /// The same, where it would tell a page's reader what to do.
+    fn for_programs(self) -> Self {
+        if self.0.code != SIGNED_OUT {
+            return self;
+        }
+        let detail =
+            "Say who asks by a token, Authorization: Bearer gantry_..., or by the cookie of a session that holds.";
+        Self(Problem { detail: detail.into(), ..self.0 })
+    }
+}
+
+/// How to say who asks (RFC 9110, 11.6.1; RFC 6750, 3).
+fn wanted_proof(refusal: Option<&Refusal>) -> HeaderValue {
+    let is_of_token = refusal.is_some_and(|Refusal(problem)| problem.code == TOKEN_REFUSED);
+    HeaderValue::from_static(match is_of_token {
+        true => "Bearer realm=\"gantry\", error=\"invalid_token\"",
+        false => "Bearer realm=\"gantry\"",
+    })
 }
 
 impl From<Problem> for Refusal {
@@ -307,7 +331,11 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
     if !status.is_client_error() && !status.is_server_error() {
         return answer;
     }
+    if status == StatusCode::UNAUTHORIZED {
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, wanted_proof(known.as_ref()));
+    }
     let refusal = match known {
+        Some(refusal) if !wants_page => refusal.for_programs(),
         Some(refusal) => refusal,
         None if has_own_form(answer.headers()) => return answer,
         None => Refusal(of_answer(status, answer.headers())),

@@ -44,6 +44,12 @@ pub struct Finding {
 /// After how long somebody comes back who was told that it does not go at the moment.
 pub const MOMENT: Duration = Duration::from_secs(5);
 
+/// The code of a refusal because nobody is signed in (any more).
+pub const SIGNED_OUT: &str = "signed_out";
+
+/// The code of a refusal because a token does not let in (any more).
+pub const TOKEN_REFUSED: &str = "token_refused";
+
 /// The word for *not known whether it was done*: what carries it is never sent again without a look.
 pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
 
@@ -82,7 +88,7 @@ impl Problem {
 
     /// Nobody is signed in (401).
     pub fn signed_out() -> Self {
-        Self::new(401, "signed_out", "You are not signed in", "Open a sign-in link, then come back to this page.")
+        Self::new(401, SIGNED_OUT, "You are not signed in", "Open a sign-in link, then come back to this page.")
     }
 
     /// The account may not do this (403).

@@ -279,8 +279,11 @@ fn response(status: u16) -> String {
 fn responses(problem: &Value) -> Value {
     let said = |status: u16, about: &str| {
         let mut answer = json!({"description": about, "content": {"application/problem+json": {"schema": problem}}});
-        if matches!(status, 409 | 429 | 503) {
-            answer["headers"] = json!({"Retry-After": {"$ref": "#/components/headers/RetryAfter"}});
+        let header = |name: &str| json!({"$ref": format!("#/components/headers/{name}")});
+        match status {
+            401 => answer["headers"] = json!({"WWW-Authenticate": header("WwwAuthenticate")}),
+            409 | 429 | 503 => answer["headers"] = json!({"Retry-After": header("RetryAfter")}),
+            _ => {}
         }
         (response(status), answer)
     };
@@ -340,6 +343,10 @@ fn headers() -> Value {
             "description": "This is the answer that the first request with this key got; nothing was done.",
         },
         "RetryAfter": {"schema": {"type": "string"}, "description": "Seconds to wait."},
+        "WwwAuthenticate": {
+            "schema": {"type": "string", "pattern": "^Bearer "},
+            "description": "How to say who asks: by a token. `error=\"invalid_token\"`: the one that was sent is not good (any more).",
+        },
     })
 }
 
