@@ -291,6 +291,11 @@ async fn people_get_pages_that_say_no() {
     assert_eq!((page.status, page.header(header::CONTENT_TYPE)), (StatusCode::NOT_FOUND, "text/html; charset=utf-8"));
     assert!(page.header(header::CONTENT_SECURITY_POLICY).contains("'nonce-"));
 
+    for nowhere in ["/settings/people/x", "/runs/x", "/workers/x", "/noderoles/x", "/reviews/x"] {
+        let page = house.visit(nowhere, &cookie).await;
+        assert_eq!(page.status, StatusCode::NOT_FOUND, "{nowhere}");
+    }
+
     let plain = house.visit("/runs/seven/log", &cookie).await;
     assert_eq!(plain.status, StatusCode::BAD_REQUEST);
     assert!(plain.text().starts_with("<!DOCTYPE html>") && plain.text().contains("seven"), "{}", plain.text());
