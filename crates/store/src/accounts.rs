@@ -289,6 +289,15 @@ pub async fn deployment_named(on: &mut PgConnection, name: &str) -> Result<Optio
     Ok(id.map(DeploymentId))
 }
 
+/// The name of a deployment that is there.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn name_of_deployment(on: &mut PgConnection, id: DeploymentId) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT name FROM deployment WHERE id = $1 AND removed_in IS NULL";
+    Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(on).await?)
+}
+
 /// The first deployment, above all others; None: there is no genesis yet.
 ///
 /// # Errors

@@ -231,6 +231,28 @@ async fn a_service_account_that_is_kept_out_loses_its_tokens_for_good() {
 }
 
 #[tokio::test]
+async fn a_deployment_by_its_id_is_refused_with_its_name() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let web = house.id("web").await.to_string();
+    let wish = |deployment: &str| PersonWish {
+        name: "dan".into(),
+        kind: AccountKind::Human,
+        grants: vec![grant("operator", deployment)],
+    };
+    let refused = house.people.add(&root, &wish(&web)).await.unwrap_err();
+    assert_eq!(
+        (refused.status, refused.detail),
+        (404, format!("deployment: {web} is the id of web. Name it by its name: web."))
+    );
+    for nothing in ["wbe", "00000000-0000-4000-8000-00000000beef"] {
+        let refused = house.people.add(&root, &wish(nothing)).await.unwrap_err();
+        assert!(refused.detail.starts_with(&format!("There is no deployment {nothing}. The list")), "{refused}");
+    }
+    assert!(house.people.add(&root, &wish("web")).await.is_ok());
+}
+
+#[tokio::test]
 async fn who_may_nothing_any_more_looks_no_further() {
     let house = House::new().await;
     let root = house.admin().await;
