@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::de::Error as _;
@@ -38,7 +38,7 @@ use engine::gate::VerdictKind;
 use engine::ids::{CommentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 
-use crate::contract::{self, Operations, Versioned, op};
+use crate::contract::{self, Created, Operations, Versioned, op};
 use crate::machines::Machine;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
@@ -46,7 +46,10 @@ use crate::state::AppState;
 use crate::{graphs, limits, live, machines, overseeing, people_rest};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
+/// Of what was made and has no address of its own.
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
+/// Of what was made and is found at an address from now on.
+pub(crate) type MadeAt<T> = Result<Created<T>, Refusal>;
 
 /// The operations; without a state only for their list.
 pub(crate) fn operations(state: Option<&AppState>) -> Operations {
@@ -291,15 +294,24 @@ struct Proposed {
     proposal: ProposalId,
 }
 
-async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Made<Proposed> {
-    let deployment = state.control.deployment_named(&actor, &name).await?;
-    let proposal = state.control.propose(&actor, deployment).await?;
-    Ok((StatusCode::CREATED, Json(Proposed { proposal })))
+/// Where a proposal is, whatever opened it.
+fn at_proposal<T>(proposal: ProposalId, made: T) -> Created<T> {
+    Created(format!("/proposals/{proposal}"), made)
 }
 
-async fn propose_on_node(state: State<AppState>, SignedIn(actor): SignedIn, Machine(node): Machine) -> Made<Proposed> {
+async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> MadeAt<Proposed> {
+    let deployment = state.control.deployment_named(&actor, &name).await?;
+    let proposal = state.control.propose(&actor, deployment).await?;
+    Ok(at_proposal(proposal, Proposed { proposal }))
+}
+
+async fn propose_on_node(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Machine(node): Machine,
+) -> MadeAt<Proposed> {
     let proposal = state.control.propose_on_node(&actor, node).await?;
-    Ok((StatusCode::CREATED, Json(Proposed { proposal })))
+    Ok(at_proposal(proposal, Proposed { proposal }))
 }
 
 async fn proposals(
@@ -389,9 +401,9 @@ async fn restore(
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
     Given(restoring): Given<Restoring>,
-) -> Made<Restored> {
+) -> MadeAt<Restored> {
     let restored = state.control.restore(&actor, &name, restoring.target, restoring.partial).await?;
-    Ok((StatusCode::CREATED, Json(restored)))
+    Ok(at_proposal(restored.proposal, restored))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -492,9 +504,9 @@ async fn submit(
     Place(id): Place<ProposalId>,
     headers: HeaderMap,
     Given(given): Given<Submitting>,
-) -> Made<Submitted> {
+) -> MadeAt<Submitted> {
     let submission = state.control.submit(&actor, id, agreed(&headers, given.version)?, given.title).await?;
-    Ok((StatusCode::CREATED, Json(Submitted { submission })))
+    Ok(Created(format!("/submissions/{submission}"), Submitted { submission }))
 }
 
 async fn reviews(
@@ -563,13 +575,9 @@ struct Committed {
     target: TargetNo,
 }
 
-/// A target, and where its way to reality is followed.
-type Followed = (StatusCode, [(HeaderName, HeaderValue); 1], Json<Committed>);
-
-fn followed(target: TargetNo) -> Followed {
-    let place = format!("{}/targets/{target}", contract::ROOT);
-    let place = HeaderValue::from_str(&place).unwrap_or(HeaderValue::from_static(contract::ROOT));
-    (StatusCode::CREATED, [(header::LOCATION, place)], Json(Committed { target }))
+/// A target, where its way to reality is followed.
+fn followed(target: TargetNo) -> Created<Committed> {
+    Created(format!("/targets/{target}"), Committed { target })
 }
 
 /// The name that stands for a change that can't be undone; nothing for the others.
@@ -588,7 +596,7 @@ async fn commit(
     SignedIn(actor): SignedIn,
     Place(id): Place<SubmissionId>,
     Perhaps(committing): Perhaps<Committing>,
-) -> Result<Followed, Refusal> {
+) -> MadeAt<Committed> {
     let what = ToCommit { submission: id, typed: committing.name, cancel: committing.cancel };
     Ok(followed(state.control.commit(&actor, what).await?))
 }
@@ -879,9 +887,9 @@ struct Added {
     node: NodeId,
 }
 
-async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NodeWish>) -> Made<Added> {
+async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NodeWish>) -> MadeAt<Added> {
     let node = state.control.add_node(&actor, new).await?;
-    Ok((StatusCode::CREATED, Json(Added { node })))
+    Ok(Created(format!("/nodes/{node}"), Added { node }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -919,7 +927,7 @@ async fn switch(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Given(switching): Given<Switching>,
-) -> Result<Followed, Refusal> {
+) -> MadeAt<Committed> {
     Ok(followed(state.control.switch(&actor, switching.enabled, switching.reason).await?))
 }
 

@@ -220,6 +220,9 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
         headers.insert("ETag".into(), header("ETag"));
         answers.insert("304".into(), json!({"description": "The same as what `If-None-Match` names."}));
     }
+    if sketch.located {
+        headers.insert("Location".into(), header("Location"));
+    }
     if takes_key(&operation.method, sketch.asker) {
         headers.insert("Idempotency-Replayed".into(), header("IdempotencyReplayed"));
     }
@@ -341,6 +344,10 @@ fn headers() -> Value {
         "IdempotencyReplayed": {
             "schema": {"type": "string", "const": "true"},
             "description": "This is the answer that the first request with this key got; nothing was done.",
+        },
+        "Location": {
+            "schema": {"type": "string", "format": "uri-reference"},
+            "description": "The address of what was made; of a token the one at which it is taken back.",
         },
         "RetryAfter": {"schema": {"type": "string"}, "description": "Seconds to wait."},
         "WwwAuthenticate": {
