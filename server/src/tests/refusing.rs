@@ -83,6 +83,24 @@ async fn refusals_have_one_form() {
     insta::assert_json_snapshot!(refused);
 }
 
+/// What was sent comes back by its beginning, wherever it stood, with what to do behind it.
+#[tokio::test]
+async fn a_refusal_is_no_longer_for_what_it_refuses() {
+    let house = House::new().await;
+    house.furnish().await;
+    let cookie = house.cookie().await;
+    let long = "x".repeat(5_000);
+    for answer in [
+        house.ask_get(&format!("/api/v1/deployments/{long}/board"), &cookie).await,
+        house.ask_get(&format!("/api/v1/runs/{long}"), &cookie).await,
+        house.ask(house.post_json("/api/v1/nodes", &cookie, format!("{{\"{long}\":1}}"))).await,
+    ] {
+        let problem = answer.problem();
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains("xxx…") && answer.body.len() < 3_000, "{}", answer.text());
+    }
+}
+
 #[tokio::test]
 async fn what_an_address_takes_is_told_and_stands_in_the_header() {
     let house = House::new().await;
@@ -334,6 +352,11 @@ fn limits_are_documented_as_they_are() {
             thousands(control::MAX_EDITS_PER_CALL),
             thousands(store::intent::MAX_EDITS),
             thousands(control::MAX_SINGLES)
+        ),
+        format!(
+            "| a word of a refusal that was sent; a refusal's text | {}; {} characters |",
+            api::limits::REFUSAL_WORD,
+            thousands(api::limits::REFUSAL)
         ),
         format!("| noderoles that a node's own page has | {},", store::reading::MAX_CARRIED),
         format!("| a page of a list | {} rows", api::console::PAGE_SIZE),
