@@ -133,12 +133,16 @@ fn about_proposals(all: Operations) -> Operations {
             op("getDraftedNoderole", "A noderole's data as an open proposal would have it").also(&[409]),
         )
         .post("/proposals/{id}/edits", edit, op("editProposal", "Append edits, all or none").on_version().also(&[422]))
-        .post("/proposals/{id}/undo", undo, op("undoEdit", "Take back the last edit").on_version())
-        .post("/proposals/{id}/redo", redo, op("redoEdit", "Bring back the last edit that was taken back").on_version())
+        .post("/proposals/{id}/undo", undo, op("undoEdit", "Take back the last edit").on_version().also(&[428]))
+        .post(
+            "/proposals/{id}/redo",
+            redo,
+            op("redoEdit", "Bring back the last edit that was taken back").on_version().also(&[428]),
+        )
         .post(
             "/proposals/{id}/discard",
             discard,
-            op("discardProposal", "Close a proposal without a change").on_version(),
+            op("discardProposal", "Close a proposal without a change").on_version().also(&[428]),
         )
         .post("/proposals/{id}/submit", submit, op("submitProposal", "Submit a proposal for review").on_version())
         .post(
@@ -215,10 +219,10 @@ async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], described()).into_response()
 }
 
-/// A change may name its version in `If-Match` as well as in its body: then both have to be the same.
-fn agreed(headers: &HeaderMap, version: i32) -> Result<i32, Problem> {
-    match contract::version(headers)? {
-        Some(other) if other != version => Err(Problem::new(
+/// The version that a change of a proposal is made on. `If-Match` may name it, or the body; where both do, both have to be the same.
+fn agreed(headers: &HeaderMap, version: Option<i32>) -> Result<i32, Problem> {
+    match (contract::version(headers)?, version) {
+        (Some(other), Some(version)) if other != version => Err(Problem::new(
             412,
             "changed_meanwhile",
             "It has changed meanwhile",
@@ -226,7 +230,14 @@ fn agreed(headers: &HeaderMap, version: i32) -> Result<i32, Problem> {
                 "If-Match names version {other}, and the body version {version}. Look at it again, and send one of both."
             ),
         )),
-        _ => Ok(version),
+        (None, None) => Err(Problem::new(
+            428,
+            "version_wanted",
+            "Say which version this is made on",
+            "Send the version of the proposal as you looked at it: If-Match: \"3\", or {\"version\": 3} as the body. So nothing is done to what \
+             somebody else made of it meanwhile.",
+        )),
+        (Some(version), _) | (None, Some(version)) => Ok(version),
     }
 }
 
@@ -237,10 +248,12 @@ struct AtVersion {
 }
 
 /// A command that fits one version of a proposal.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OnVersion {
-    version: i32,
+    /// Absent: `If-Match` names it.
+    #[serde(default)]
+    version: Option<i32>,
 }
 
 /// Nothing to say but that it is done.
@@ -420,7 +433,7 @@ async fn edit(
     headers: HeaderMap,
     Given(given): Given<Edits>,
 ) -> Answer<AtVersion> {
-    let version = state.control.edit(&actor, id, agreed(&headers, given.version)?, given.edits).await?;
+    let version = state.control.edit(&actor, id, agreed(&headers, Some(given.version))?, given.edits).await?;
     Ok(Json(AtVersion { version }))
 }
 
@@ -458,7 +471,7 @@ async fn undo(
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
     headers: HeaderMap,
-    Given(on): Given<OnVersion>,
+    Perhaps(on): Perhaps<OnVersion>,
 ) -> Answer<AtVersion> {
     let version = state.control.undo(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(AtVersion { version }))
@@ -469,7 +482,7 @@ async fn redo(
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
     headers: HeaderMap,
-    Given(on): Given<OnVersion>,
+    Perhaps(on): Perhaps<OnVersion>,
 ) -> Answer<AtVersion> {
     let version = state.control.redo(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(AtVersion { version }))
@@ -480,7 +493,7 @@ async fn discard(
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
     headers: HeaderMap,
-    Given(on): Given<OnVersion>,
+    Perhaps(on): Perhaps<OnVersion>,
 ) -> Answer<Done> {
     state.control.discard(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(Done {}))
@@ -505,7 +518,7 @@ async fn submit(
     headers: HeaderMap,
     Given(given): Given<Submitting>,
 ) -> MadeAt<Submitted> {
-    let submission = state.control.submit(&actor, id, agreed(&headers, given.version)?, given.title).await?;
+    let submission = state.control.submit(&actor, id, agreed(&headers, Some(given.version))?, given.title).await?;
     Ok(Created(format!("/submissions/{submission}"), Submitted { submission }))
 }
 

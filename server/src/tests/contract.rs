@@ -221,6 +221,32 @@ async fn a_change_that_looks_at_no_version_says_so() {
 }
 
 #[tokio::test]
+async fn what_needs_a_version_alone_takes_it_without_a_body() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let opened = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await;
+    let place = opened.header(header::LOCATION);
+    let discard = async |tag: Option<&str>| {
+        let request = house.post(&format!("{place}/discard")).header(header::COOKIE, &ada);
+        let request = tag.into_iter().fold(request, |request, tag| request.header(header::IF_MATCH, tag));
+        house.ask(request.body(Body::empty()).expect("a request")).await
+    };
+    let refused = discard(None).await;
+    assert_eq!((refused.status.as_u16(), refused.problem()["code"].as_str()), (428, Some("version_wanted")));
+    let tag = house.ask_get(place, &ada).await.header(header::ETAG).to_owned();
+    let done = discard(Some(&tag)).await;
+    assert_eq!(done.status, StatusCode::OK, "{}", done.text());
+    assert_eq!(house.ask_get(place, &ada).await.status, StatusCode::CONFLICT, "closed");
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
+    for path in ["undo", "redo", "discard"] {
+        let told = &document["paths"][format!("/api/v1/proposals/{{id}}/{path}")]["post"];
+        assert_eq!(told["requestBody"]["required"], false, "{path}");
+        assert!(told["responses"].get("428").is_some(), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_word_that_nobody_knows_is_no_filter() {
     let house = House::new().await;
     let ada = house.cookie().await;
