@@ -200,6 +200,11 @@ pub struct People {
     hasher: Hasher,
 }
 
+/// There is no person of this id.
+fn nobody(id: PersonId) -> Problem {
+    Problem::not_found(format!("There is no person {id}. The list of people has all of them."))
+}
+
 /// A session that begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
@@ -288,7 +293,7 @@ impl People {
     ) -> Result<Token, Problem> {
         require_admin(by)?;
         let row = people::person(self.store.pool(), person).await.map_err(failed)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no person {person}.")))?;
+        let row = row.ok_or_else(|| nobody(person))?;
         let token = Token::random()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         people::insert_sign_in(&mut transaction, person, &token.hash(), holds, asks).await.map_err(failed)?;
@@ -467,7 +472,7 @@ impl People {
             let there = people::person(self.store.pool(), person).await.map_err(failed)?;
             return match there {
                 Some(_) => Ok(()),
-                None => Err(Problem::not_found(format!("There is no person {person}."))),
+                None => Err(nobody(person)),
             };
         }
         let (sessions, tokens) = shut_out(&mut transaction, person).await?;

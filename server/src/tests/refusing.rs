@@ -304,6 +304,7 @@ async fn a_large_import_is_taken_where_nothing_else_is() {
 #[tokio::test]
 async fn people_get_pages_that_say_no() {
     let house = House::new().await;
+    house.furnish().await;
     let cookie = house.cookie().await;
     let page = house.visit("/nothing/here", &cookie).await;
     assert_eq!((page.status, page.header(header::CONTENT_TYPE)), (StatusCode::NOT_FOUND, "text/html; charset=utf-8"));
