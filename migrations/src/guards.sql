@@ -1376,6 +1376,7 @@ BEGIN
     'INSERT, DELETE ON scoped_grant',
     'INSERT, UPDATE ON account',
     'INSERT, UPDATE, DELETE ON session',
+    'INSERT, UPDATE (at) ON visit',
     'INSERT, UPDATE, DELETE ON token'
   ] LOOP
     EXECUTE format('GRANT %s TO %I', granted, app);

@@ -91,6 +91,7 @@ mod m0031_forgotten_workers;
 mod m0032_runs_of_workers;
 mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
+mod m0035_visits;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -185,6 +186,7 @@ migrations! {
     m0032_runs_of_workers,
     m0033_grants_version,
     m0034_no_table_of_secrets,
+    m0035_visits,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

@@ -118,6 +118,34 @@ async fn what_older_databases_did_not_note_is_filled_in() {
     assert_eq!(dropped, [(3, 2)], "open, undone, and one behind it counts");
 }
 
+/// Somebody with a session, somebody whose sessions are gone, a program with a token, and one that never was here.
+const DATA_OF_PEOPLE: &str = "
+INSERT INTO person (name, kind) VALUES ('bo', 'human'), ('cy', 'human'), ('ci', 'service'), ('new', 'service');
+INSERT INTO session (token_hash, person_id, last_seen_at, idle_expires_at, expires_at)
+SELECT sha256('s'), id, '2026-03-03T00:00Z', now(), now() FROM person WHERE name = 'bo';
+INSERT INTO audit (at, actor, action)
+SELECT v.at, p.id, v.action FROM person p JOIN (VALUES
+  ('bo', timestamptz '2026-01-01T00:00Z', 'sign_in'), ('cy', '2026-01-01T00:00Z', 'sign_in'), ('cy', '2026-02-02T00:00Z', 'sign_in'),
+  ('cy', '2026-05-05T00:00Z', 'sign_in.offer')) v (name, at, action) ON v.name = p.name;
+INSERT INTO token (kind, hash, name, person_id, scopes, expires_at, last_used_at)
+SELECT 'api', sha256(t.name::bytea), t.name, p.id, '{viewer}', now() + interval '1 day', t.used
+FROM person p, (VALUES ('one', timestamptz '2026-04-04T00:00Z'), ('two', NULL)) t (name, used) WHERE p.name = 'ci';
+";
+
+#[tokio::test]
+async fn when_somebody_was_here_last_is_taken_from_what_is_left_of_it() {
+    let db = older(&format!("{DATA}{DATA_OF_PEOPLE}")).await;
+    migrations::migrate(db.owner(), migrations::APP_ROLE).await.unwrap();
+    let seen: Vec<(String, String)> = sqlx::query_as(
+        "SELECT p.name, to_char(v.at AT TIME ZONE 'UTC', 'MM-DD') FROM visit v JOIN person p ON p.id = v.person_id ORDER BY p.name",
+    )
+    .fetch_all(db.app())
+    .await
+    .unwrap();
+    let at = |name: &str, day: &str| (name.to_owned(), day.to_owned());
+    assert_eq!(seen, [at("bo", "03-03"), at("ci", "04-04"), at("cy", "02-02")]);
+}
+
 /// Two records as they were before network cards had one spelling, without the guards that came with it.
 const DATA_OF_NODES: &str = "
 ALTER TABLE node DISABLE TRIGGER USER, DROP CONSTRAINT node_deployment_id_fkey;

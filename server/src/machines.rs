@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,10 +22,10 @@ use api::nodes::{CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken,
 use control::{Itself, Seen};
 use engine::ids::NodeId;
 
-use crate::contract::{Asker, Asks, Operations, Sketch, Versioned, op, version};
+use crate::contract::{Asker, Asks, Created, Operations, Sketch, Versioned, op, version};
 use crate::limits;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
-use crate::rest::{Answer, Done, Made};
+use crate::rest::{Answer, Done, MadeAt};
 use crate::session::{self, SignedIn};
 use crate::state::AppState;
 
@@ -192,12 +192,12 @@ async fn mint(
     Machine(node): Machine,
     headers: HeaderMap,
     Given(wanted): Given<Minting>,
-) -> Made<MintedToken> {
+) -> MadeAt<MintedToken> {
     let minted = state
         .control
         .mint_node_token(&actor, Seen { node, version: version(&headers)? }, wanted.name, wanted.days)
         .await?;
-    Ok((StatusCode::CREATED, Json(minted)))
+    Ok(Created(format!("/nodes/{node}/tokens/{}", minted.id), minted))
 }
 
 /// The part of the path behind the machine.

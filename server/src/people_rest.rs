@@ -16,9 +16,9 @@ use api::people::{
 use control::people::{Permission, SeenPerson};
 use engine::ids::PersonId;
 
-use crate::contract::{Operations, Versioned, op, version};
+use crate::contract::{Created, Operations, Versioned, op, version};
 use crate::refusal::{Asked, Given, Place, Refusal};
-use crate::rest::{Answer, Done, Made};
+use crate::rest::{Answer, Done, Made, MadeAt};
 use crate::session::{self, SignedIn};
 use crate::state::AppState;
 
@@ -62,8 +62,9 @@ async fn people(
     Ok(Json(state.people.list(&actor, &wanted).await?))
 }
 
-async fn add(state: State<AppState>, SignedIn(actor): SignedIn, Given(wish): Given<PersonWish>) -> Made<PersonMade> {
-    Ok((StatusCode::CREATED, Json(state.people.add(&actor, &wish).await?)))
+async fn add(state: State<AppState>, SignedIn(actor): SignedIn, Given(wish): Given<PersonWish>) -> MadeAt<PersonMade> {
+    let made = state.people.add(&actor, &wish).await?;
+    Ok(Created(format!("/people/{}", made.id), made))
 }
 
 async fn me(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<MyAccount> {
@@ -170,8 +171,9 @@ async fn make_token(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Given(wish): Given<TokenWish>,
-) -> Made<TokenMade> {
-    Ok((StatusCode::CREATED, Json(state.people.make_token(&actor, &wish).await?)))
+) -> MadeAt<TokenMade> {
+    let made = state.people.make_token(&actor, &wish).await?;
+    Ok(Created(format!("/tokens/{}", made.id), made))
 }
 
 async fn revoke_token(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<Uuid>) -> Answer<Done> {

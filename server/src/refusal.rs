@@ -3,12 +3,15 @@
 //! Handlers answer with a [`Refusal`], extractors' rejections become one, and what layers and the router answer by themselves (no
 //! such route, wrong method, too large) is reshaped on its way out. Programs get RFC 9457 `application/problem+json`; a browser that
 //! went there as a page gets the same as a small page without scripts.
+//!
+//! Whoever is refused because nobody knows who asks (401) is told how to say it: a program by a token, in the header that HTTP has for that
+//! and in words; a page's reader by signing in. The header asks for `Bearer`, which no browser opens a dialog for.
 
 use std::fmt::Write as _;
 
 use api::Problem;
 use api::names::QUERY_UNREAD;
-use api::problem::{Finding, MOMENT, UNKNOWN_OUTCOME};
+use api::problem::{Finding, MOMENT, SIGNED_OUT, TOKEN_REFUSED, UNKNOWN_OUTCOME, told};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::path::ErrorKind;
@@ -43,6 +46,27 @@ impl IntoResponse for Refusal {
         answer.extensions_mut().insert(self);
         answer
     }
+}
+
+impl Refusal {
+    /// The same, where it would tell a page's reader what to do.
+    fn for_programs(self) -> Self {
+        if self.0.code != SIGNED_OUT {
+            return self;
+        }
+        let detail =
+            "Say who asks by a token, Authorization: Bearer gantry_..., or by the cookie of a session that holds.";
+        Self(Problem { detail: detail.into(), ..self.0 })
+    }
+}
+
+/// How to say who asks (RFC 9110, 11.6.1; RFC 6750, 3).
+fn wanted_proof(refusal: Option<&Refusal>) -> HeaderValue {
+    let is_of_token = refusal.is_some_and(|Refusal(problem)| problem.code == TOKEN_REFUSED);
+    HeaderValue::from_static(match is_of_token {
+        true => "Bearer realm=\"gantry\", error=\"invalid_token\"",
+        false => "Bearer realm=\"gantry\"",
+    })
 }
 
 impl From<Problem> for Refusal {
@@ -162,10 +186,10 @@ fn not_readable(path: &str, error: &serde_json::Error) -> Refusal {
         "." | "?" => String::new(),
         path => format!("{path}, "),
     };
-    let at = format!("{place}line {}, column {}", error.line(), error.column());
+    let at = told(format!("{place}line {}, column {}", error.line(), error.column()));
     // serde_json ends its text with the place, which stands in `at` already.
     let text = error.to_string();
-    let detail = plain_words(text.split(" at line ").next().unwrap_or(&text));
+    let detail = told(plain_words(text.split(" at line ").next().unwrap_or(&text)));
     let mut problem = Problem::invalid(format!("The body is not the JSON that is wanted here ({at}): {detail}."));
     problem.errors.push(Finding { at, detail });
     Refusal(problem)
@@ -209,10 +233,55 @@ fn kind_of_number(kind: &str) -> Option<&'static str> {
     })
 }
 
+/// What the reader of JSON says of its form, and the same in words.
+const OF_FORM: [(&str, &str); 12] = [
+    ("expected value", "there is no value where one is to be"),
+    ("expected ident", "only true, false and null are written without quotation marks"),
+    ("key must be a string", "the name of a field is to be in quotation marks"),
+    ("trailing comma", "nothing comes behind the last comma"),
+    ("trailing characters", "something stands behind its end"),
+    ("invalid number", "a number is not written as JSON has it"),
+    ("number out of range", "the number is too large"),
+    ("invalid escape", "there is no such escape; a backslash itself is written \\\\"),
+    ("unexpected end of hex escape", "an escape ends too early: it is \\u and four hexadecimal digits"),
+    ("lone leading surrogate in hex escape", "an escape is the first half of a character, without the second"),
+    ("invalid unicode code point", "these bytes are no character of UTF-8"),
+    (
+        "control character (\\u0000-\\u001F) found while parsing a string",
+        "a text has a line break or another such character in it; write it as an escape: \\n",
+    ),
+];
+
+/// What a library says of a field or a word of the request: behind nothing, or behind the name of where that is.
+fn said_of<'t>(text: &'t str, words: &str) -> Option<(&'t str, &'t str)> {
+    text.split_once(words).filter(|(place, _)| place.is_empty() || place.ends_with(": "))
+}
+
+/// Names as a library lists them, as a list.
+fn listed(known: &str) -> String {
+    known.strip_prefix("one of ").unwrap_or(known).replace("` or `", "`, `")
+}
+
 /// What a library says of input, without the words of the program: names of its types mean nothing to whoever sent it.
 fn plain_words(text: &str) -> String {
     if let Some((before, _)) = text.split_once(NO_ID) {
         return format!("{before}it is not {AN_ID}");
+    }
+    if let Some((_, plain)) = OF_FORM.into_iter().find(|(said, _)| *said == text) {
+        return plain.to_owned();
+    }
+    if let Some((place, field)) = said_of(text, "missing field ") {
+        return format!("{place}the field {field} is missing");
+    }
+    if let Some((place, rest)) = said_of(text, "unknown field ")
+        && let Some((field, known)) = rest.split_once(", expected ")
+    {
+        return format!("{place}there is no field {field} here. There are: {}", listed(known));
+    }
+    if let Some((place, rest)) = said_of(text, "unknown variant ")
+        && let Some((word, known)) = rest.split_once(", expected ")
+    {
+        return format!("{place}{word} is none of the words for it. There are: {}", listed(known));
     }
     let text = match text.strip_prefix("EOF while parsing") {
         Some(_) => "it ends before it is whole",
@@ -307,7 +376,11 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
     if !status.is_client_error() && !status.is_server_error() {
         return answer;
     }
+    if status == StatusCode::UNAUTHORIZED {
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, wanted_proof(known.as_ref()));
+    }
     let refusal = match known {
+        Some(refusal) if !wants_page => refusal.for_programs(),
         Some(refusal) => refusal,
         None if has_own_form(answer.headers()) => return answer,
         None => Refusal(of_answer(status, answer.headers())),
@@ -425,12 +498,37 @@ mod tests {
                 "invalid value: integer `-1`, expected a whole number from 0 to 4294967295",
             ),
             ("before: invalid digit found in string", "before: it is not a whole number"),
-            ("unknown field `a`, expected one of `b`, `c`", "unknown field `a`, expected one of `b`, `c`"),
+            ("unknown field `a`, expected one of `b`, `c`", "there is no field `a` here. There are: `b`, `c`"),
+            ("x: unknown field `a`, expected `b` or `c`", "x: there is no field `a` here. There are: `b`, `c`"),
+            ("unknown variant `a`, expected `b`", "`a` is none of the words for it. There are: `b`"),
+            ("missing field `a`", "the field `a` is missing"),
+            ("a text, missing field `a`", "a text, missing field `a`"),
             ("EOF while parsing an object", "it ends before it is whole"),
         ] {
             assert_eq!(plain_words(said), told);
         }
         assert!(plain_words("UUID parsing failed: invalid character: found `x` at 0").starts_with("it is not an id"));
+    }
+
+    /// Against the library itself: what it says otherwise one day is seen here.
+    #[test]
+    fn what_is_no_json_is_told_in_words() {
+        for (sent, told) in [
+            (r#"{"a": }"#, "there is no value where one is to be"),
+            ("nothing", "only true, false and null are written without quotation marks"),
+            ("{1: 2}", "the name of a field is to be in quotation marks"),
+            ("[1,]", "nothing comes behind the last comma"),
+            ("{} {}", "something stands behind its end"),
+            ("[-]", "a number is not written as JSON has it"),
+            (r#"["\q"]"#, r"there is no such escape; a backslash itself is written \\"),
+            (r#"["\ud800"]"#, r"an escape ends too early: it is \u and four hexadecimal digits"),
+            ("[\"a\nb\"]", r"a text has a line break or another such character in it; write it as an escape: \n"),
+        ] {
+            let Refusal(problem) = read_json::<serde_json::Value>(sent.as_bytes()).expect_err("no JSON");
+            assert_eq!(problem.errors[0].detail, told, "{sent}");
+        }
+        let Refusal(problem) = read_json::<serde_json::Value>(b"[\"\xff\"]").expect_err("no UTF-8");
+        assert_eq!(problem.errors[0].detail, "these bytes are no character of UTF-8");
     }
 
     #[test]

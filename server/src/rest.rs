@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::de::Error as _;
@@ -38,7 +38,7 @@ use engine::gate::VerdictKind;
 use engine::ids::{CommentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 
-use crate::contract::{self, Operations, Versioned, op};
+use crate::contract::{self, Created, Operations, Versioned, op};
 use crate::machines::Machine;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
@@ -46,7 +46,10 @@ use crate::state::AppState;
 use crate::{graphs, limits, live, machines, overseeing, people_rest};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
+/// Of what was made and has no address of its own.
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
+/// Of what was made and is found at an address from now on.
+pub(crate) type MadeAt<T> = Result<Created<T>, Refusal>;
 
 /// The operations; without a state only for their list.
 pub(crate) fn operations(state: Option<&AppState>) -> Operations {
@@ -130,12 +133,16 @@ fn about_proposals(all: Operations) -> Operations {
             op("getDraftedNoderole", "A noderole's data as an open proposal would have it").also(&[409]),
         )
         .post("/proposals/{id}/edits", edit, op("editProposal", "Append edits, all or none").on_version().also(&[422]))
-        .post("/proposals/{id}/undo", undo, op("undoEdit", "Take back the last edit").on_version())
-        .post("/proposals/{id}/redo", redo, op("redoEdit", "Bring back the last edit that was taken back").on_version())
+        .post("/proposals/{id}/undo", undo, op("undoEdit", "Take back the last edit").on_version().also(&[428]))
+        .post(
+            "/proposals/{id}/redo",
+            redo,
+            op("redoEdit", "Bring back the last edit that was taken back").on_version().also(&[428]),
+        )
         .post(
             "/proposals/{id}/discard",
             discard,
-            op("discardProposal", "Close a proposal without a change").on_version(),
+            op("discardProposal", "Close a proposal without a change").on_version().also(&[428]),
         )
         .post("/proposals/{id}/submit", submit, op("submitProposal", "Submit a proposal for review").on_version())
         .post(
@@ -212,10 +219,10 @@ async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], described()).into_response()
 }
 
-/// A change may name its version in `If-Match` as well as in its body: then both have to be the same.
-fn agreed(headers: &HeaderMap, version: i32) -> Result<i32, Problem> {
-    match contract::version(headers)? {
-        Some(other) if other != version => Err(Problem::new(
+/// The version that a change of a proposal is made on. `If-Match` may name it, or the body; where both do, both have to be the same.
+fn agreed(headers: &HeaderMap, version: Option<i32>) -> Result<i32, Problem> {
+    match (contract::version(headers)?, version) {
+        (Some(other), Some(version)) if other != version => Err(Problem::new(
             412,
             "changed_meanwhile",
             "It has changed meanwhile",
@@ -223,7 +230,14 @@ fn agreed(headers: &HeaderMap, version: i32) -> Result<i32, Problem> {
                 "If-Match names version {other}, and the body version {version}. Look at it again, and send one of both."
             ),
         )),
-        _ => Ok(version),
+        (None, None) => Err(Problem::new(
+            428,
+            "version_wanted",
+            "Say which version this is made on",
+            "Send the version of the proposal as you looked at it: If-Match: \"3\", or {\"version\": 3} as the body. So nothing is done to what \
+             somebody else made of it meanwhile.",
+        )),
+        (Some(version), _) | (None, Some(version)) => Ok(version),
     }
 }
 
@@ -234,10 +248,12 @@ struct AtVersion {
 }
 
 /// A command that fits one version of a proposal.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OnVersion {
-    version: i32,
+    /// Absent: `If-Match` names it.
+    #[serde(default)]
+    version: Option<i32>,
 }
 
 /// Nothing to say but that it is done.
@@ -291,15 +307,24 @@ struct Proposed {
     proposal: ProposalId,
 }
 
-async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Made<Proposed> {
-    let deployment = state.control.deployment_named(&actor, &name).await?;
-    let proposal = state.control.propose(&actor, deployment).await?;
-    Ok((StatusCode::CREATED, Json(Proposed { proposal })))
+/// Where a proposal is, whatever opened it.
+fn at_proposal<T>(proposal: ProposalId, made: T) -> Created<T> {
+    Created(format!("/proposals/{proposal}"), made)
 }
 
-async fn propose_on_node(state: State<AppState>, SignedIn(actor): SignedIn, Machine(node): Machine) -> Made<Proposed> {
+async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> MadeAt<Proposed> {
+    let deployment = state.control.deployment_named(&actor, &name).await?;
+    let proposal = state.control.propose(&actor, deployment).await?;
+    Ok(at_proposal(proposal, Proposed { proposal }))
+}
+
+async fn propose_on_node(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Machine(node): Machine,
+) -> MadeAt<Proposed> {
     let proposal = state.control.propose_on_node(&actor, node).await?;
-    Ok((StatusCode::CREATED, Json(Proposed { proposal })))
+    Ok(at_proposal(proposal, Proposed { proposal }))
 }
 
 async fn proposals(
@@ -389,9 +414,9 @@ async fn restore(
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
     Given(restoring): Given<Restoring>,
-) -> Made<Restored> {
+) -> MadeAt<Restored> {
     let restored = state.control.restore(&actor, &name, restoring.target, restoring.partial).await?;
-    Ok((StatusCode::CREATED, Json(restored)))
+    Ok(at_proposal(restored.proposal, restored))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -408,7 +433,7 @@ async fn edit(
     headers: HeaderMap,
     Given(given): Given<Edits>,
 ) -> Answer<AtVersion> {
-    let version = state.control.edit(&actor, id, agreed(&headers, given.version)?, given.edits).await?;
+    let version = state.control.edit(&actor, id, agreed(&headers, Some(given.version))?, given.edits).await?;
     Ok(Json(AtVersion { version }))
 }
 
@@ -446,7 +471,7 @@ async fn undo(
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
     headers: HeaderMap,
-    Given(on): Given<OnVersion>,
+    Perhaps(on): Perhaps<OnVersion>,
 ) -> Answer<AtVersion> {
     let version = state.control.undo(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(AtVersion { version }))
@@ -457,7 +482,7 @@ async fn redo(
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
     headers: HeaderMap,
-    Given(on): Given<OnVersion>,
+    Perhaps(on): Perhaps<OnVersion>,
 ) -> Answer<AtVersion> {
     let version = state.control.redo(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(AtVersion { version }))
@@ -468,7 +493,7 @@ async fn discard(
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
     headers: HeaderMap,
-    Given(on): Given<OnVersion>,
+    Perhaps(on): Perhaps<OnVersion>,
 ) -> Answer<Done> {
     state.control.discard(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(Done {}))
@@ -492,9 +517,9 @@ async fn submit(
     Place(id): Place<ProposalId>,
     headers: HeaderMap,
     Given(given): Given<Submitting>,
-) -> Made<Submitted> {
-    let submission = state.control.submit(&actor, id, agreed(&headers, given.version)?, given.title).await?;
-    Ok((StatusCode::CREATED, Json(Submitted { submission })))
+) -> MadeAt<Submitted> {
+    let submission = state.control.submit(&actor, id, agreed(&headers, Some(given.version))?, given.title).await?;
+    Ok(Created(format!("/submissions/{submission}"), Submitted { submission }))
 }
 
 async fn reviews(
@@ -563,13 +588,9 @@ struct Committed {
     target: TargetNo,
 }
 
-/// A target, and where its way to reality is followed.
-type Followed = (StatusCode, [(HeaderName, HeaderValue); 1], Json<Committed>);
-
-fn followed(target: TargetNo) -> Followed {
-    let place = format!("{}/targets/{target}", contract::ROOT);
-    let place = HeaderValue::from_str(&place).unwrap_or(HeaderValue::from_static(contract::ROOT));
-    (StatusCode::CREATED, [(header::LOCATION, place)], Json(Committed { target }))
+/// A target, where its way to reality is followed.
+fn followed(target: TargetNo) -> Created<Committed> {
+    Created(format!("/targets/{target}"), Committed { target })
 }
 
 /// The name that stands for a change that can't be undone; nothing for the others.
@@ -588,7 +609,7 @@ async fn commit(
     SignedIn(actor): SignedIn,
     Place(id): Place<SubmissionId>,
     Perhaps(committing): Perhaps<Committing>,
-) -> Result<Followed, Refusal> {
+) -> MadeAt<Committed> {
     let what = ToCommit { submission: id, typed: committing.name, cancel: committing.cancel };
     Ok(followed(state.control.commit(&actor, what).await?))
 }
@@ -879,9 +900,9 @@ struct Added {
     node: NodeId,
 }
 
-async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NodeWish>) -> Made<Added> {
+async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NodeWish>) -> MadeAt<Added> {
     let node = state.control.add_node(&actor, new).await?;
-    Ok((StatusCode::CREATED, Json(Added { node })))
+    Ok(Created(format!("/nodes/{node}"), Added { node }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -919,7 +940,7 @@ async fn switch(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Given(switching): Given<Switching>,
-) -> Result<Followed, Refusal> {
+) -> MadeAt<Committed> {
     Ok(followed(state.control.switch(&actor, switching.enabled, switching.reason).await?))
 }
 

@@ -17,6 +17,7 @@ use axum_extra::extract::cookie::{Cookie, SameSite};
 
 use api::Problem;
 use api::names::{COOKIE_FAR as FAR, COOKIE_NEAR as NEAR};
+use api::problem::TOKEN_REFUSED;
 use app::places;
 use control::people::{Actor, SESSION_ABSOLUTE, Token, Visitor};
 
@@ -49,7 +50,7 @@ impl FromRequestParts<AppState> for SignedIn {
                 None => Problem::signed_out(),
                 Some(_) => Problem::new(
                     401,
-                    "token_refused",
+                    TOKEN_REFUSED,
                     "This token does not let you in",
                     "It is none of this server, has expired, was taken back, or whose it is was disabled. Send one that holds: \
                      Authorization: Bearer gantry_...",

@@ -103,6 +103,14 @@ async fn people_and_programs_are_two_lists_of_one_kind_each() {
 }
 
 #[tokio::test]
+async fn an_address_that_names_nobody_is_not_found() {
+    let fake = Fake::new(|_| {});
+    let page = get(&fake, "/settings/people/x").await;
+    assert_eq!(page.status, 404);
+    page.says(&["There is no such person."]);
+}
+
+#[tokio::test]
 async fn who_has_no_permission_is_not_told_that_they_may_look() {
     let said = "nothing, not even look";
     let nobody = Fake::new(|world| world.permissions.clear());

@@ -13,6 +13,11 @@ pub const DESCRIPTION: usize = 1_000;
 /// What a machine's token is called.
 pub const TOKEN_NAME: usize = 100;
 
+/// A word of a refusal: longer than any name there is, so what is longer came with the request.
+pub const REFUSAL_WORD: usize = 300;
+/// The text of a refusal.
+pub const REFUSAL: usize = 4_000;
+
 /// Addresses of a machine: a look tries all of them.
 pub const ADDRESSES: usize = 8;
 /// Machines that one text adds.

@@ -95,7 +95,7 @@ pub struct PersonView {
     pub version: i32,
     /// Whether they have a password.
     pub password: bool,
-    /// When they were last here, by a session that has not ended.
+    /// When they were last here, in a session or by a token, to the minute. Nothing: never.
     pub seen: Option<At>,
     /// Since when they are known.
     pub created: At,

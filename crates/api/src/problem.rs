@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits;
+
 /// Something that could not be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -44,11 +46,41 @@ pub struct Finding {
 /// After how long somebody comes back who was told that it does not go at the moment.
 pub const MOMENT: Duration = Duration::from_secs(5);
 
+/// The code of a refusal because nobody is signed in (any more).
+pub const SIGNED_OUT: &str = "signed_out";
+
+/// The code of a refusal because a token does not let in (any more).
+pub const TOKEN_REFUSED: &str = "token_refused";
+
 /// The word for *not known whether it was done*: what carries it is never sent again without a look.
 pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
 
 /// The word for a proposal that is on a deployment where one on a node is looked at. What was found under `deployment` is its name.
 pub const ON_DEPLOYMENT: &str = "on_deployment";
+
+/// A text of a refusal as it is told. It may quote what was sent, which may be of any length and comes back by its beginning; what it says behind
+/// that, such as what to do, stays.
+pub fn told(text: String) -> String {
+    if text.len() <= limits::REFUSAL_WORD {
+        return text;
+    }
+    let mut short = String::new();
+    for piece in text.split_inclusive(char::is_whitespace) {
+        let word = piece.trim_end();
+        if word.chars().count() <= limits::REFUSAL_WORD {
+            short.push_str(piece);
+            continue;
+        }
+        // The end of a quotation and of a sentence, not the middle of a word that is all points.
+        let end = word.strip_prefix(word.trim_end_matches(|c: char| c.is_ascii_punctuation())).unwrap_or_default();
+        short.extend(word.chars().take(limits::REFUSAL_WORD).chain(['…']).chain(end.chars().take(3)));
+        short.push_str(piece.strip_prefix(word).unwrap_or_default());
+    }
+    match short.chars().count() > limits::REFUSAL {
+        true => short.chars().take(limits::REFUSAL).chain(['…']).collect(),
+        false => short,
+    }
+}
 
 fn blank() -> String {
     "about:blank".into()
@@ -62,7 +94,7 @@ impl Problem {
             code: code.into(),
             title: title.into(),
             status,
-            detail: detail.into(),
+            detail: told(detail.into()),
             errors: Vec::new(),
             admins_give: false,
             again_after: None,
@@ -82,7 +114,7 @@ impl Problem {
 
     /// Nobody is signed in (401).
     pub fn signed_out() -> Self {
-        Self::new(401, "signed_out", "You are not signed in", "Open a sign-in link, then come back to this page.")
+        Self::new(401, SIGNED_OUT, "You are not signed in", "Open a sign-in link, then come back to this page.")
     }
 
     /// The account may not do this (403).
@@ -129,6 +161,22 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_sent_comes_back_by_its_beginning_and_what_to_do_stays() {
+        let name = "ü".repeat(5_000);
+        let detail = Problem::not_found(format!("There is no deployment {name:?}. The list has all of them.")).detail;
+        let begin = format!("\"{}…\". The list has all of them.", "ü".repeat(limits::REFUSAL_WORD - 1));
+        assert!(detail.ends_with(&begin), "{detail}");
+        let words = Problem::invalid("a ".repeat(50_000)).detail;
+        assert_eq!((words.chars().count(), words.ends_with('…')), (limits::REFUSAL + 1, true));
+        for short in
+            ["", "As it is.", "Two\nlines  and\tmore. ", &"x".repeat(limits::REFUSAL_WORD), &"No end. ".repeat(100)]
+        {
+            assert_eq!(told(short.to_owned()), short);
+        }
+        assert_eq!(told("!".repeat(400)), format!("{}…!!!", "!".repeat(limits::REFUSAL_WORD)));
+    }
 
     #[test]
     fn whoever_has_to_wait_is_told_whole_seconds_and_never_none() {

@@ -36,18 +36,19 @@ impl Control {
             Some([Key::Number(id)]) => Some(*id),
             _ => None,
         };
+        let (since, until) = window(wanted.since, wanted.until)?;
         let filter = AuditFilter {
             who: self.actor_named(words::asked(&wanted.who)?).await?,
             action: words::asked(&wanted.action)?,
             subject: words::asked(&wanted.subject)?,
-            since: wanted.since.map(|since| moment("since", since)).transpose()?,
-            until: wanted.until.map(|until| moment("until", until)).transpose()?,
+            since,
+            until,
             rising: !wanted.sort.falling,
             behind,
         };
         let mut connection = self.connection().await?;
         let mut rows = reading::audit(&mut connection, filter, PAGE_SIZE as i64 + 1).await.map_err(from_store)?;
-        let in_window = filter.since.is_some() || filter.until.is_some();
+        let in_window = since.is_some() || until.is_some();
         if let Some(id) = behind.filter(|_| in_window && rows.is_empty())
             && !reading::is_entry(&mut connection, id).await.map_err(from_store)?
         {
@@ -134,8 +135,24 @@ fn place(seq: u64) -> Result<i64, Problem> {
     i64::try_from(seq).map_err(|_| Problem::invalid("after: this is no place in the chain."))
 }
 
+/// From a moment on, and before another; either may be left out. Between the wrong way round there is nothing, which would be told as if
+/// nothing had happened.
+pub(crate) fn window(
+    since: Option<At>,
+    until: Option<At>,
+) -> Result<(Option<OffsetDateTime>, Option<OffsetDateTime>), Problem> {
+    let since = since.map(|since| moment("since", since)).transpose()?;
+    let until = until.map(|until| moment("until", until)).transpose()?;
+    match since.zip(until).is_some_and(|(since, until)| until <= since) {
+        true => Err(Problem::invalid(
+            "until: this is not after since, and nothing is between the two. Give a later moment, or leave one of them out.",
+        )),
+        false => Ok((since, until)),
+    }
+}
+
 /// A moment that the database knows, too: it has none before 4714 BC.
-pub(crate) fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
+fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
     let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).ok();
     moment.filter(|moment| moment.year() >= 1).ok_or_else(|| {
         Problem::invalid(format!(
@@ -160,6 +177,18 @@ fn entry(row: AuditRow) -> AuditEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_is_after_its_beginning() {
+        for (since, until) in [(None, None), (Some(At(5)), None), (None, Some(At(1))), (Some(At(1)), Some(At(2)))] {
+            let (from, to) = window(since, until).unwrap();
+            assert_eq!((from.is_some(), to.is_some()), (since.is_some(), until.is_some()));
+        }
+        for (since, until) in [(5, 1), (5, 5)] {
+            let problem = window(Some(At(since)), Some(At(until))).unwrap_err();
+            assert!(problem.status == 400 && problem.detail.starts_with("until: "), "{problem}");
+        }
+    }
 
     #[test]
     fn moments_are_from_the_year_1_to_the_year_9999() {

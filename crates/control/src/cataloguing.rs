@@ -17,7 +17,7 @@ use store::intent;
 
 use crate::people::{Actor, Permission};
 use crate::present::Present;
-use crate::problems::from_store;
+use crate::problems::{from_store, no_proposal};
 use crate::proposing::{counting, objections_aside, place_of, plan};
 use crate::saying;
 use crate::words::{self, at};
@@ -126,7 +126,7 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no proposal {proposal}.")))?;
+        let row = row.ok_or_else(|| no_proposal(proposal))?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         if row.state != "open" {
             // Who asks looks at a page from before that. It is an answer like any other: the edits would be refused.

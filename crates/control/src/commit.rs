@@ -18,7 +18,7 @@ use store::running;
 
 use crate::people::{Actor, Permission};
 use crate::present::Present;
-use crate::problems::from_store;
+use crate::problems::{from_store, no_review};
 use crate::proposing::{Planned, counting, plan};
 use crate::reviewing::{Case, may_commit, name_to_type, places, risks_of};
 use crate::weighing::settle;
@@ -181,7 +181,7 @@ impl Control {
     async fn plan_of(&self, actor: &Actor, present: &Present, id: SubmissionId) -> Result<Option<Planned>, Problem> {
         let mut connection = self.connection().await?;
         let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+        let row = row.ok_or_else(|| no_review(id))?;
         let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
         drop(connection);
         let present = present.clone();

@@ -22,7 +22,7 @@ use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
 
 use crate::people::{Actor, Permission};
 use crate::present::{Present, load_deployments};
-use crate::problems::from_store;
+use crate::problems::{from_store, no_review};
 use crate::reviewing::{Case, changed, no_token, pins_of, policies, shown};
 use crate::words::{self, at};
 use crate::{Control, done, versions};
@@ -172,7 +172,7 @@ impl Control {
         id: SubmissionId,
     ) -> Result<(Actor, Case), Problem> {
         let row = intent::submission(on, id).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+        let row = row.ok_or_else(|| no_review(id))?;
         intent::lock_proposal(on, row.proposal).await.map_err(from_store)?;
         let actor = actor.still(on).await?;
         let case = self.case(on, present, id, false).await?;
@@ -253,7 +253,7 @@ impl Control {
 
 async fn found(on: &mut PgConnection, id: SubmissionId) -> Result<SubmissionRow, Problem> {
     let row = intent::submission(on, id).await.map_err(from_store)?;
-    row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))
+    row.ok_or_else(|| no_review(id))
 }
 
 /// How the documents that either of two submissions changes differ between what they would bring about.

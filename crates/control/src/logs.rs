@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 
 use crate::Control;
 use crate::people::{Actor, Permission};
-use crate::problems::from_store;
+use crate::problems::{from_store, no_run};
 use crate::words::at;
 
 /// Most bytes of one part of a log (256 KiB).
@@ -44,7 +44,7 @@ impl Control {
     pub async fn log(&self, actor: &Actor, id: RunId, offset: i64) -> Result<LogPart, Problem> {
         actor.require(Permission::Viewer)?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?;
+        let row = row.ok_or_else(|| no_run(id))?;
         let length = row.run.log_bytes;
         if offset > length {
             return Err(Problem::invalid(format!(
@@ -84,7 +84,7 @@ impl Control {
         let wanted = wanted(text, any_case)?;
         let begin = Place::parse(after)?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
-        let length = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?.run.log_bytes;
+        let length = row.ok_or_else(|| no_run(id))?.run.log_bytes;
         let end = length.unsigned_abs();
         let mut search = Search::new(wanted, begin);
         let mut read = begin.offset;

@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 use store::intent::{self, MAX_OPENED};
 
 use crate::people::{Actor, Permission};
-use crate::problems::from_store;
+use crate::problems::{from_store, no_review};
 use crate::reviewing::changed;
 use crate::{Control, done};
 
@@ -74,7 +74,7 @@ async fn opened(on: &mut PgConnection, actor: &Actor, changes: &Changes) -> Resu
 async fn changes(control: &Control, actor: &Actor, id: SubmissionId) -> Result<Changes, Problem> {
     let mut connection = control.connection().await?;
     let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
-    let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+    let row = row.ok_or_else(|| no_review(id))?;
     let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
     drop(connection);
     let by = control.beside(actor);

@@ -200,6 +200,11 @@ pub struct People {
     hasher: Hasher,
 }
 
+/// There is no person of this id.
+fn nobody(id: PersonId) -> Problem {
+    Problem::not_found(format!("There is no person {id}. The list of people has all of them."))
+}
+
 /// A session that begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
@@ -288,7 +293,7 @@ impl People {
     ) -> Result<Token, Problem> {
         require_admin(by)?;
         let row = people::person(self.store.pool(), person).await.map_err(failed)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no person {person}.")))?;
+        let row = row.ok_or_else(|| nobody(person))?;
         let token = Token::random()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         people::insert_sign_in(&mut transaction, person, &token.hash(), holds, asks).await.map_err(failed)?;
@@ -467,7 +472,7 @@ impl People {
             let there = people::person(self.store.pool(), person).await.map_err(failed)?;
             return match there {
                 Some(_) => Ok(()),
-                None => Err(Problem::not_found(format!("There is no person {person}."))),
+                None => Err(nobody(person)),
             };
         }
         let (sessions, tokens) = shut_out(&mut transaction, person).await?;
@@ -727,6 +732,29 @@ mod tests {
         assert!(seen().await.0 > 60.0, "asking whether it holds is no visit");
         house.actor(&session).await.expect("an actor");
         assert!(seen().await.1 <= 90.0);
+    }
+
+    #[tokio::test]
+    async fn when_somebody_was_here_is_known_when_their_sessions_are_gone() {
+        let house = House::new().await;
+        let ago = async || {
+            let sql = "SELECT extract(epoch FROM now() - v.at)::float8 FROM visit v WHERE v.person_id = $1";
+            sqlx::query_scalar::<_, f64>(sql).bind(house.ada.0).fetch_optional(house.db.app()).await.expect("a row")
+        };
+        assert_eq!(ago().await, None, "never here");
+        let session = house.session().await;
+        assert!(ago().await.is_some_and(|ago| ago < 30.0), "signing in is being here");
+        house.change("UPDATE visit SET at = now() - interval '1 h'").await;
+        house.actor(&session).await.expect("an actor");
+        assert!(ago().await.is_some_and(|ago| ago > 3500.0), "as seldom as the session's own last visit is noted");
+        house.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
+        let actor = house.actor(&session).await.expect("an actor");
+        assert!(ago().await.is_some_and(|ago| ago < 30.0));
+        house.people.sign_out(&actor).await.expect("to sign out");
+        assert!(ago().await.is_some_and(|ago| ago < 30.0), "it outlives the session");
+        house.change("UPDATE visit SET at = now() + interval '1 h'").await;
+        house.session().await;
+        assert!(ago().await.is_some_and(|ago| ago < 0.0), "what is later stays");
     }
 
     #[tokio::test]

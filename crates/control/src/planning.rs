@@ -20,7 +20,7 @@ use crate::Control;
 use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
-use crate::problems::from_store;
+use crate::problems::{from_store, no_proposal, no_review};
 use crate::proposing::{authors, counting, plan};
 
 /// Most parts (nodes, noderoles, edges and roles) that a browser is sent to plan on: some ten megabytes.
@@ -33,7 +33,7 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no proposal {proposal}.")))?;
+        let row = row.ok_or_else(|| no_proposal(proposal))?;
         if row.state != "open" {
             return Err(Problem::conflict("not_planned", "This proposal is closed, so it is planned no more."));
         }
@@ -60,7 +60,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+        let row = row.ok_or_else(|| no_review(id))?;
         let proposal = intent::proposal(&mut connection, row.proposal).await.map_err(from_store)?;
         if proposal.is_none_or(|proposal| proposal.version != row.version || proposal.state != "open") {
             return Ok(None);

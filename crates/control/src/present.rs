@@ -86,8 +86,11 @@ impl Present {
         found.map(|(id, _)| *id).ok_or_else(|| {
             let names = self.skeleton.deployments.values().map(|d| d.name.as_str());
             let hint = engine::plan::resolve::nearest(name, names);
-            let hint = hint.map(|h| format!(" Did you mean {h:?}?")).unwrap_or_default();
-            Problem::not_found(format!("There is no deployment {name:?}.{hint}"))
+            let hint = match hint {
+                Some(name) => format!("Did you mean {name:?}?"),
+                None => "The list of deployments has all of them, by name.".to_owned(),
+            };
+            Problem::not_found(format!("There is no deployment {name:?}. {hint}"))
         })
     }
 

@@ -5,6 +5,7 @@
 //! asker's to write otherwise.
 
 use api::Problem;
+use engine::ids::{ProposalId, RunId, SubmissionId};
 use migrations::Refusal;
 use sqlx::postgres::PgDatabaseError;
 use store::StoreError;
@@ -28,6 +29,21 @@ pub(crate) fn from_store(error: StoreError) -> Problem {
     }
     tracing::error!(%error, "a statement failed");
     Problem::internal()
+}
+
+/// There is no run of this number.
+pub(crate) fn no_run(run: RunId) -> Problem {
+    Problem::not_found(format!("There is no run {run}. The list of runs has all of them."))
+}
+
+/// There is no review of this number.
+pub(crate) fn no_review(review: SubmissionId) -> Problem {
+    Problem::not_found(format!("There is no review {review}. The list of reviews has all of them."))
+}
+
+/// There is no proposal of this number, or none any more.
+pub(crate) fn no_proposal(proposal: ProposalId) -> Problem {
+    Problem::not_found(format!("There is no proposal {proposal}. The list of proposals has those that are open."))
 }
 
 /// The same of a transaction's end: when the database is lost just then, nobody knows whether it was kept.

@@ -17,7 +17,7 @@ use crate::Control;
 use crate::board::proposal_view;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
-use crate::problems::from_store;
+use crate::problems::{from_store, no_proposal};
 use crate::proposing::{Planned, counting, node_name, place_of, plan_aside};
 use crate::restoring::left_out;
 use crate::showing::attribs;
@@ -133,7 +133,7 @@ impl Control {
 
 async fn opened(on: &mut PgConnection, id: ProposalId) -> Result<(ProposalRow, Vec<EditRow>), Problem> {
     let row = intent::proposal(on, id).await.map_err(from_store)?;
-    let row = row.ok_or_else(|| Problem::not_found(format!("There is no proposal {id}.")))?;
+    let row = row.ok_or_else(|| no_proposal(id))?;
     if row.state != "open" {
         return Err(Problem::conflict("closed", format!("Proposal {id} is {}: open another one.", row.state)));
     }

@@ -28,7 +28,7 @@ use crate::board::clash_views;
 use crate::linting;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
-use crate::problems::from_store;
+use crate::problems::{from_store, no_proposal};
 use crate::restoring::left_out;
 use crate::reviewing::{places, risks_of};
 use crate::saying;
@@ -566,7 +566,7 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no proposal {proposal}.")))?;
+        let row = row.ok_or_else(|| no_proposal(proposal))?;
         if row.state != "open" {
             return Err(closed(&row.state));
         }

@@ -24,7 +24,7 @@ use store::reading;
 use crate::beside::Beside;
 use crate::people::{Actor, Permission};
 use crate::present::{Present, load_deployments};
-use crate::problems::from_store;
+use crate::problems::{from_store, no_review};
 use crate::proposing::Summary;
 use crate::words::{self, at};
 use crate::{Control, done, versions};
@@ -49,7 +49,7 @@ impl Control {
         lock: bool,
     ) -> Result<Case, Problem> {
         let row = intent::submission(on, id).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+        let row = row.ok_or_else(|| no_review(id))?;
         let proposal = intent::proposal(on, row.proposal).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
         let authors = intent::authors(on, id).await.map_err(from_store)?;
         let verdicts = intent::verdicts(on, id).await.map_err(from_store)?;
@@ -214,7 +214,7 @@ impl Control {
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
         let row = intent::submission(&mut transaction, id).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no review {id}.")))?;
+        let row = row.ok_or_else(|| no_review(id))?;
         // Whoever commits, edits or submits holds this lock too, so a verdict is there before or after, never between.
         intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
         let actor = &actor.still(&mut transaction).await?;

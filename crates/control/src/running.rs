@@ -15,7 +15,7 @@ use store::reading;
 use store::running::{self, ChangeError};
 
 use crate::people::{Actor, Permission};
-use crate::problems::from_store;
+use crate::problems::{from_store, no_run};
 use crate::{Control, done, words};
 
 pub(crate) fn checked(reason: &str) -> Result<&str, Problem> {
@@ -56,7 +56,7 @@ fn no_noderole() -> Problem {
 async fn not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Problem> {
     Ok(match running::run_is_there(on, run).await.map_err(from_store)? {
         true => Problem::conflict("state", format!("Run {run} has ended already.")),
-        false => Problem::not_found(format!("There is no run {run}.")),
+        false => no_run(run),
     })
 }
 

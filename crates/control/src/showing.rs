@@ -25,10 +25,10 @@ use sqlx::PgConnection;
 use store::intent;
 use store::reading::{self, EdgeRow, NoderoleRow, RunFilter, RunRow};
 
-use crate::auditing::moment;
+use crate::auditing::window;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
-use crate::problems::from_store;
+use crate::problems::{from_store, no_run};
 use crate::proposing::{counting, plan_aside, would_join};
 use crate::waiting::{EVERYWHERE, node_named};
 use crate::words::{self, at, count};
@@ -328,14 +328,15 @@ impl Control {
             Some(worker) => Some(self.worker_meant(worker).await?),
             None => None,
         };
+        let (since, until) = window(wanted.since, wanted.until)?;
         let filter = RunFilter {
             state: Some(state).filter(|s| !s.is_empty()),
             deployment: words::asked(&wanted.deployment)?.map(|name| present.named(name)).transpose()?,
             node: words::asked(&wanted.node)?.map(|name| node_named(&present, name)).transpose()?,
             role: words::asked(&wanted.role)?,
             worker,
-            since: wanted.since.map(|since| moment("since", since)).transpose()?,
-            until: wanted.until.map(|until| moment("until", until)).transpose()?,
+            since,
+            until,
             order: wanted.sort,
             behind: behind.as_deref(),
         };
@@ -354,7 +355,7 @@ impl Control {
         let cursor = self.cursor_now().await?;
         let present = self.present().await?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?;
+        let row = row.ok_or_else(|| no_run(id))?;
         let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id)).await.map_err(from_store)?;
         let mut connection = self.connection().await?;
         let documents = reading::run_documents(&mut connection, id).await.map_err(from_store)?;

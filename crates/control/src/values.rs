@@ -21,7 +21,7 @@ use store::running::{self, SeenStep};
 
 use crate::people::{Actor, Permission};
 use crate::present::Present;
-use crate::problems::from_store;
+use crate::problems::{from_store, no_run};
 use crate::words::{self, at};
 use crate::{Control, paging};
 
@@ -106,7 +106,7 @@ impl Control {
         }
         let present = self.present().await?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no run {id}.")))?;
+        let row = row.ok_or_else(|| no_run(id))?;
         let noderole = reading::noderole(&self.store, NoderoleId(row.noderole)).await.map_err(from_store)?;
         let noderole = noderole.ok_or_else(|| Problem::not_found(format!("Nothing is known of run {id} any more.")))?;
         let mut connection = self.connection().await?;

@@ -30,7 +30,7 @@ pub struct AccountRow {
     pub grants_version: i32,
     /// Whether they have a password.
     pub password: bool,
-    /// When they were last here, by a session that has not ended.
+    /// When they were last here, in a session or by a token; None: never.
     pub seen: Option<OffsetDateTime>,
     /// Since when they are known.
     pub created_at: OffsetDateTime,
@@ -53,7 +53,7 @@ pub struct FindAccounts {
 
 const ACCOUNT: &str = "p.id, p.name, p.kind, p.disabled, p.permissions, p.grants_version,
     EXISTS (SELECT FROM account a WHERE a.person_id = p.id) AS password,
-    (SELECT max(s.last_seen_at) FROM session s WHERE s.person_id = p.id) AS seen, p.created_at";
+    (SELECT v.at FROM visit v WHERE v.person_id = p.id) AS seen, p.created_at";
 
 /// Accounts in the order of their names, or from the last one.
 ///
@@ -287,6 +287,15 @@ pub async fn deployment_named(on: &mut PgConnection, name: &str) -> Result<Optio
     let sql = "SELECT id FROM deployment WHERE name = $1 AND removed_in IS NULL";
     let id: Option<Uuid> = sqlx::query_scalar(sql).bind(name).fetch_optional(on).await?;
     Ok(id.map(DeploymentId))
+}
+
+/// The name of a deployment that is there.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn name_of_deployment(on: &mut PgConnection, id: DeploymentId) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT name FROM deployment WHERE id = $1 AND removed_in IS NULL";
+    Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(on).await?)
 }
 
 /// The first deployment, above all others; None: there is no genesis yet.

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::people::{PERSON, PersonRow, RawPerson, TokenHash};
+use crate::people::{PERSON, PersonRow, RawPerson, TokenHash, VISITED};
 
 /// Most tokens of a person that hold at once.
 pub const MOST_TOKENS: i64 = 50;
@@ -98,13 +98,14 @@ fn holding(named: &str) -> String {
 /// # Errors
 /// When the database does not answer.
 pub async fn note_use(pool: &PgPool, token: Uuid) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE token SET last_used_at = now()
-         WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')",
-    )
-    .bind(token)
-    .execute(pool)
-    .await?;
+    let sql = format!(
+        "WITH noted AS (
+           UPDATE token SET last_used_at = now()
+           WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')
+           RETURNING person_id)
+         {VISITED}"
+    );
+    sqlx::query(sqlx::AssertSqlSafe(sql)).bind(token).execute(pool).await?;
     Ok(())
 }
 

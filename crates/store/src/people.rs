@@ -5,6 +5,9 @@
 //! sign-in is spent by a single `UPDATE ... RETURNING`: of two that come at once, one finds it spent. Whether a session still holds
 //! is asked of the rows each time and kept nowhere else, so disabling a person works with the next request. The same holds for what they
 //! may: everywhere (`person.permissions`) and in parts of the tree (`scoped_grant`), which the database spreads over all below.
+//!
+//! Whatever notes that a session or a token was used notes in the same statement that its person was here ([`VISITED`]): that outlives both,
+//! and takes no write that there would not be anyway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -240,6 +243,10 @@ pub async fn unspendable(db: &mut PgConnection, hash: &TokenHash) -> Result<Unsp
     })
 }
 
+/// Behind a `WITH noted AS (... RETURNING person_id)`: that person was here. An earlier moment, of who came first and wrote last, changes nothing.
+pub(crate) const VISITED: &str = "INSERT INTO visit (person_id, at) SELECT person_id, now() FROM noted
+     ON CONFLICT (person_id) DO UPDATE SET at = greatest(visit.at, excluded.at)";
+
 /// Most sessions of a person at once.
 pub const MOST_SESSIONS: i64 = 100;
 
@@ -268,19 +275,23 @@ pub async fn insert_session(
     .bind(MOST_SESSIONS - 1)
     .execute(&mut *db)
     .await?;
-    sqlx::query(
-        "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, user_agent, address, by_link)
-         VALUES ($1, $2, now() + make_interval(secs => $3), now() + make_interval(secs => $4), $5, $6, $7)",
-    )
-    .bind(hash.as_slice())
-    .bind(person.0)
-    .bind(times.idle.as_secs_f64())
-    .bind(times.absolute.as_secs_f64())
-    .bind(&origin.user_agent)
-    .bind(&origin.address)
-    .bind(by_link)
-    .execute(db)
-    .await?;
+    let sql = format!(
+        "WITH noted AS (
+           INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, user_agent, address, by_link)
+           VALUES ($1, $2, now() + make_interval(secs => $3), now() + make_interval(secs => $4), $5, $6, $7)
+           RETURNING person_id)
+         {VISITED}"
+    );
+    sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(hash.as_slice())
+        .bind(person.0)
+        .bind(times.idle.as_secs_f64())
+        .bind(times.absolute.as_secs_f64())
+        .bind(&origin.user_agent)
+        .bind(&origin.address)
+        .bind(by_link)
+        .execute(db)
+        .await?;
     Ok(())
 }
 
@@ -288,7 +299,7 @@ pub async fn insert_session(
 const SESSIONS: i64 = 1_000;
 
 /// Forgets sessions whose time is over, a batch of them; says how many. One that ended by not being used stays until then: it lets nobody
-/// in, and its person's page says when they were last here.
+/// in.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -370,17 +381,21 @@ pub async fn lock_session(db: &mut PgConnection, hash: &TokenHash) -> Result<boo
 /// # Errors
 /// When the database does not answer.
 pub async fn note_visit(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE session SET last_seen_at = now(),
-                idle_expires_at = least(expires_at, now() + make_interval(secs => $2))
-         WHERE token_hash = $1 AND idle_expires_at > now()
-           AND last_seen_at < now() - make_interval(secs => $3)",
-    )
-    .bind(hash.as_slice())
-    .bind(times.idle.as_secs_f64())
-    .bind(times.note_every.as_secs_f64())
-    .execute(pool)
-    .await?;
+    let sql = format!(
+        "WITH noted AS (
+           UPDATE session SET last_seen_at = now(),
+                  idle_expires_at = least(expires_at, now() + make_interval(secs => $2))
+           WHERE token_hash = $1 AND idle_expires_at > now()
+             AND last_seen_at < now() - make_interval(secs => $3)
+           RETURNING person_id)
+         {VISITED}"
+    );
+    sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(hash.as_slice())
+        .bind(times.idle.as_secs_f64())
+        .bind(times.note_every.as_secs_f64())
+        .execute(pool)
+        .await?;
     Ok(())
 }
 

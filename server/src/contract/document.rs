@@ -220,6 +220,9 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
         headers.insert("ETag".into(), header("ETag"));
         answers.insert("304".into(), json!({"description": "The same as what `If-None-Match` names."}));
     }
+    if sketch.located {
+        headers.insert("Location".into(), header("Location"));
+    }
     if takes_key(&operation.method, sketch.asker) {
         headers.insert("Idempotency-Replayed".into(), header("IdempotencyReplayed"));
     }
@@ -279,8 +282,11 @@ fn response(status: u16) -> String {
 fn responses(problem: &Value) -> Value {
     let said = |status: u16, about: &str| {
         let mut answer = json!({"description": about, "content": {"application/problem+json": {"schema": problem}}});
-        if matches!(status, 409 | 429 | 503) {
-            answer["headers"] = json!({"Retry-After": {"$ref": "#/components/headers/RetryAfter"}});
+        let header = |name: &str| json!({"$ref": format!("#/components/headers/{name}")});
+        match status {
+            401 => answer["headers"] = json!({"WWW-Authenticate": header("WwwAuthenticate")}),
+            409 | 429 | 503 => answer["headers"] = json!({"Retry-After": header("RetryAfter")}),
+            _ => {}
         }
         (response(status), answer)
     };
@@ -339,7 +345,15 @@ fn headers() -> Value {
             "schema": {"type": "string", "const": "true"},
             "description": "This is the answer that the first request with this key got; nothing was done.",
         },
+        "Location": {
+            "schema": {"type": "string", "format": "uri-reference"},
+            "description": "The address of what was made; of a token the one at which it is taken back.",
+        },
         "RetryAfter": {"schema": {"type": "string"}, "description": "Seconds to wait."},
+        "WwwAuthenticate": {
+            "schema": {"type": "string", "pattern": "^Bearer "},
+            "description": "How to say who asks: by a token. `error=\"invalid_token\"`: the one that was sent is not good (any more).",
+        },
     })
 }
 

@@ -20,7 +20,7 @@ mod told;
 
 pub(crate) use around::{LONGEST_KEY, Version, coded, version};
 pub(crate) use document::document;
-pub(crate) use told::{Asker, Asks, Sketch, Told, Versioned};
+pub(crate) use told::{Asker, Asks, Created, Sketch, Told, Versioned};
 
 use told::Forms;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum_extra::extract::CookieJar;
 use schemars::generate::{Contract, SchemaGenerator, SchemaSettings};
@@ -12,7 +12,7 @@ use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Version;
+use super::{ROOT, Version};
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
@@ -61,11 +61,21 @@ pub(crate) struct Sketch<'f> {
     pub body: Option<(Value, bool)>,
     /// The answer when all goes well; None: it is no JSON.
     pub answer: Option<(StatusCode, Value)>,
+    /// Whether it names the address of what was made.
+    pub located: bool,
 }
 
 impl<'f> Sketch<'f> {
     pub(crate) fn new(forms: &'f mut Forms) -> Self {
-        Self { forms, asker: Asker::default(), places: Vec::new(), query: BTreeMap::new(), body: None, answer: None }
+        Self {
+            forms,
+            asker: Asker::default(),
+            places: Vec::new(),
+            query: BTreeMap::new(),
+            body: None,
+            answer: None,
+            located: false,
+        }
     }
 }
 
@@ -206,6 +216,28 @@ impl<T: JsonSchema> Says for (StatusCode, Json<T>) {
     }
 }
 
+/// What was made, at its own address below [`ROOT`].
+#[derive(Debug)]
+pub(crate) struct Created<T>(pub String, pub T);
+
+impl<T: Serialize> IntoResponse for Created<T> {
+    fn into_response(self) -> Response {
+        let mut answer = (StatusCode::CREATED, Json(self.1)).into_response();
+        // Addresses are made of ids, which fit a header.
+        if let Ok(place) = HeaderValue::from_str(&format!("{ROOT}{}", self.0)) {
+            answer.headers_mut().insert(header::LOCATION, place);
+        }
+        answer
+    }
+}
+
+impl<T: JsonSchema> Says for Created<T> {
+    fn say(sketch: &mut Sketch<'_>) {
+        <(StatusCode, Json<T>)>::say(sketch);
+        sketch.located = true;
+    }
+}
+
 /// JSON about what has a version.
 #[derive(Debug)]
 pub(crate) struct Versioned<T>(pub i64, pub T);
@@ -228,12 +260,6 @@ impl<T: JsonSchema> Says for Versioned<T> {
 impl<const N: usize, T: Says> Says for ([(HeaderName, HeaderValue); N], T) {
     fn say(sketch: &mut Sketch<'_>) {
         T::say(sketch);
-    }
-}
-
-impl<const N: usize, T: JsonSchema> Says for (StatusCode, [(HeaderName, HeaderValue); N], Json<T>) {
-    fn say(sketch: &mut Sketch<'_>) {
-        <(StatusCode, Json<T>)>::say(sketch);
     }
 }
 

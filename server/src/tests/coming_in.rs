@@ -115,6 +115,9 @@ async fn without_a_session_pages_lead_to_the_sign_in_and_programs_are_refused() 
                 (answer.status, answer.problem()["code"].as_str()),
                 (StatusCode::UNAUTHORIZED, Some("signed_out"))
             );
+            assert_eq!(answer.header(header::WWW_AUTHENTICATE), "Bearer realm=\"gantry\"", "{path}");
+            let detail = answer.problem()["detail"].as_str().unwrap_or_default().to_owned();
+            assert!(detail.contains("Authorization: Bearer gantry_") && !detail.contains("page"), "{path}: {detail}");
         }
     }
 }

@@ -125,6 +125,54 @@ fn the_document_is_whole() {
     }
 }
 
+/// Operations that make what has no address of its own: a verdict and a word of the discussion stand in their review, several nodes each at
+/// their own, what an import brought in the catalog, and a link is shown once.
+const NOWHERE: [&str; 6] = ["giveVerdict", "openThread", "replyToThread", "addNodes", "importBarclamps", "makeLink"];
+
+#[test]
+fn what_makes_something_says_where_it_is() {
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
+    let mut nowhere = BTreeSet::new();
+    for operation in rest::operations(None).into_list() {
+        let path = format!("/api/v1{}", operation.path);
+        let answers = &document["paths"][path][operation.method.as_str().to_lowercase()]["responses"];
+        let Some(made) = answers.get("201") else { continue };
+        if made["headers"].get("Location").is_none() {
+            nowhere.insert(operation.op.id);
+        }
+    }
+    assert_eq!(nowhere, BTreeSet::from(NOWHERE));
+}
+
+#[tokio::test]
+async fn what_was_made_is_at_the_address_that_is_told() {
+    let house = House::new().await;
+    house.furnish().await;
+    let root = house.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
+    let on_node = "/api/v1/nodes/n1.house.example.com/proposals";
+    for (path, wish, field) in [
+        ("/api/v1/deployments/web/proposals", json!({}), "proposal"),
+        (on_node, json!({}), "proposal"),
+        ("/api/v1/nodes", json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"}), "node"),
+        ("/api/v1/people", json!({"name": "dee", "grants": [{"permission": "viewer"}]}), "id"),
+    ] {
+        let made = house.tell(path, &root, wish).await;
+        assert_eq!(made.status, StatusCode::CREATED, "{path}: {}", made.text());
+        let id = made.json()[field].to_string();
+        let place = made.header(header::LOCATION);
+        assert!(
+            place.starts_with("/api/v1/") && place.ends_with(&format!("/{}", id.trim_matches('"'))),
+            "{path}: {place}"
+        );
+        assert_eq!(house.ask_get(place, &root).await.status, StatusCode::OK, "{place}");
+    }
+    let made = house.tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer"]})).await;
+    let place = made.header(header::LOCATION);
+    let take_back = Request::delete(place).header(header::HOST, house.host).header(header::COOKIE, &root);
+    let taken = house.ask(take_back.header("x-gantry", "1").body(Body::empty()).expect("a request")).await;
+    assert_eq!(taken.status, StatusCode::OK, "{place}: {}", taken.text());
+}
+
 #[tokio::test]
 async fn what_is_told_twice_the_same_needs_no_body() {
     let house = House::new().await;
@@ -170,6 +218,32 @@ async fn a_change_that_looks_at_no_version_says_so() {
     let proposal = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"].clone();
     let undo = ask(&format!("/api/v1/proposals/{proposal}/undo"), json!({"version": 1})).await;
     assert_eq!((undo.status.as_u16(), undo.problem()["code"].as_str()), (412, Some("changed_meanwhile")));
+}
+
+#[tokio::test]
+async fn what_needs_a_version_alone_takes_it_without_a_body() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let opened = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await;
+    let place = opened.header(header::LOCATION);
+    let discard = async |tag: Option<&str>| {
+        let request = house.post(&format!("{place}/discard")).header(header::COOKIE, &ada);
+        let request = tag.into_iter().fold(request, |request, tag| request.header(header::IF_MATCH, tag));
+        house.ask(request.body(Body::empty()).expect("a request")).await
+    };
+    let refused = discard(None).await;
+    assert_eq!((refused.status.as_u16(), refused.problem()["code"].as_str()), (428, Some("version_wanted")));
+    let tag = house.ask_get(place, &ada).await.header(header::ETAG).to_owned();
+    let done = discard(Some(&tag)).await;
+    assert_eq!(done.status, StatusCode::OK, "{}", done.text());
+    assert_eq!(house.ask_get(place, &ada).await.status, StatusCode::CONFLICT, "closed");
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
+    for path in ["undo", "redo", "discard"] {
+        let told = &document["paths"][format!("/api/v1/proposals/{{id}}/{path}")]["post"];
+        assert_eq!(told["requestBody"]["required"], false, "{path}");
+        assert!(told["responses"].get("428").is_some(), "{path}");
+    }
 }
 
 #[tokio::test]

@@ -66,6 +66,8 @@ async fn a_token_is_proof_enough_and_cookies_beside_it_count_for_nothing() {
         let both = [("authorization", wrong), ("cookie", root.as_str()), ("x-gantry", "1")];
         let refused = house.bare(get.clone(), "/api/v1/people/me", &both, json!({})).await;
         assert_eq!(code(&refused), (401, "token_refused".into()), "{wrong}");
+        let proof = refused.header(header::WWW_AUTHENTICATE);
+        assert_eq!(proof, "Bearer realm=\"gantry\", error=\"invalid_token\"", "{wrong}");
     }
     let page = [("authorization", bearer.as_str()), ("origin", "http://evil.example")];
     assert_eq!(code(&house.bare(post, open, &page, json!({})).await), (403, "other_origin".into()));

@@ -83,6 +83,24 @@ async fn refusals_have_one_form() {
     insta::assert_json_snapshot!(refused);
 }
 
+/// What was sent comes back by its beginning, wherever it stood, with what to do behind it.
+#[tokio::test]
+async fn a_refusal_is_no_longer_for_what_it_refuses() {
+    let house = House::new().await;
+    house.furnish().await;
+    let cookie = house.cookie().await;
+    let long = "x".repeat(5_000);
+    for answer in [
+        house.ask_get(&format!("/api/v1/deployments/{long}/board"), &cookie).await,
+        house.ask_get(&format!("/api/v1/runs/{long}"), &cookie).await,
+        house.ask(house.post_json("/api/v1/nodes", &cookie, format!("{{\"{long}\":1}}"))).await,
+    ] {
+        let problem = answer.problem();
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains("xxx…") && answer.body.len() < 3_000, "{}", answer.text());
+    }
+}
+
 #[tokio::test]
 async fn what_an_address_takes_is_told_and_stands_in_the_header() {
     let house = House::new().await;
@@ -286,10 +304,16 @@ async fn a_large_import_is_taken_where_nothing_else_is() {
 #[tokio::test]
 async fn people_get_pages_that_say_no() {
     let house = House::new().await;
+    house.furnish().await;
     let cookie = house.cookie().await;
     let page = house.visit("/nothing/here", &cookie).await;
     assert_eq!((page.status, page.header(header::CONTENT_TYPE)), (StatusCode::NOT_FOUND, "text/html; charset=utf-8"));
     assert!(page.header(header::CONTENT_SECURITY_POLICY).contains("'nonce-"));
+
+    for nowhere in ["/settings/people/x", "/runs/x", "/workers/x", "/noderoles/x", "/reviews/x"] {
+        let page = house.visit(nowhere, &cookie).await;
+        assert_eq!(page.status, StatusCode::NOT_FOUND, "{nowhere}");
+    }
 
     let plain = house.visit("/runs/seven/log", &cookie).await;
     assert_eq!(plain.status, StatusCode::BAD_REQUEST);
@@ -330,6 +354,11 @@ fn limits_are_documented_as_they_are() {
             thousands(control::MAX_EDITS_PER_CALL),
             thousands(store::intent::MAX_EDITS),
             thousands(control::MAX_SINGLES)
+        ),
+        format!(
+            "| a word of a refusal that was sent; a refusal's text | {}; {} characters |",
+            api::limits::REFUSAL_WORD,
+            thousands(api::limits::REFUSAL)
         ),
         format!("| noderoles that a node's own page has | {},", store::reading::MAX_CARRIED),
         format!("| a page of a list | {} rows", api::console::PAGE_SIZE),

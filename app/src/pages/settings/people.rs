@@ -106,7 +106,7 @@ impl ListPage for AllAccounts {
         };
         let seen = move || match person.read().seen {
             Some(at) => view! { <Moment at/> }.into_any(),
-            None => "not lately".into_any(),
+            None => "never".into_any(),
         };
         view! {
             <tr>

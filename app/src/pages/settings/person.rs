@@ -12,7 +12,7 @@ use super::tokens::Tokens;
 use super::{GrantFields, MAY, Sections, granted, in_words, may_nothing};
 use crate::calls::people::{self, ChangeGrants, NewLink, SetDisabled};
 use crate::clock::Moment;
-use crate::failure::Failure;
+use crate::failure::{Answer, Failure};
 use crate::parts::act::{last_of, problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one};
 use crate::places;
@@ -23,16 +23,8 @@ type Found = (PersonView, Vec<TokenView>);
 #[component]
 pub fn PersonPage() -> impl IntoView {
     let params = use_params_map();
-    let id = Memo::new(move |_| params.read().get("id").and_then(|id| id.parse::<PersonId>().ok()));
-    let found = Resource::new(
-        move || id.get(),
-        |id| async move {
-            match id {
-                Some(id) => people::person(id).await,
-                None => Err(Failure(api::Problem::not_found("There is no such person. The list has all of them."))),
-            }
-        },
-    );
+    let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
+    let found = Resource::new(move || id.get(), by_text);
     view! {
         <div class="head">
             <h1>"Account"</h1>
@@ -41,6 +33,17 @@ pub fn PersonPage() -> impl IntoView {
         {load_one(found, (places::PEOPLE, "All people"), move |first| view! { <Shown first/> })}
     }
     .into_any()
+}
+
+async fn by_text(id: String) -> Answer<Found> {
+    let id = id.parse::<PersonId>().map_err(|_| missing())?;
+    people::person(id).await
+}
+
+fn missing() -> Failure {
+    #[cfg(feature = "ssr")]
+    crate::respond::status(404);
+    api::Problem::not_found("There is no such person. The list has all of them.").into()
 }
 
 /// A link that is shown this once.

@@ -26,7 +26,9 @@ use store::accounts::{self, AccountRow, FindAccounts, GrantRow};
 use store::people::{self, ASKS_PASSWORD, append_audit};
 use uuid::Uuid;
 
-use super::{Actor, Begun, People, Permission, Token, Visitor, check_name, failed, passwords, shut_out, throttle};
+use super::{
+    Actor, Begun, People, Permission, Token, Visitor, check_name, failed, nobody, passwords, shut_out, throttle,
+};
 use crate::paging;
 use crate::words::{self, at};
 
@@ -525,10 +527,6 @@ impl People {
 /// Whether a password is set without the one before: the link that they came in by stands for it.
 fn sets_by_link(actor: &Actor) -> bool {
     actor.session.as_ref().is_some_and(|session| session.by_link && session.fresh_for <= LINK_SETS_PASSWORD)
-}
-
-fn nobody(id: PersonId) -> Problem {
-    Problem::not_found(format!("There is no person {id}."))
 }
 
 fn changed_meanwhile(name: &str) -> Problem {

@@ -179,10 +179,24 @@ impl People {
         let Some(name) = name else { return Ok(None) };
         let name = DeploymentName::parse(name)
             .map_err(|why| Problem::invalid(format!("deployment: {why}. Leave it out where everywhere is meant.")))?;
-        let found = accounts::deployment_named(on, name.as_str()).await.map_err(failed)?;
-        let found = found.ok_or_else(|| Problem::not_found(format!("There is no deployment {name}.")))?;
-        Ok(Some(found))
+        let found = accounts::deployment_named(&mut *on, name.as_str()).await.map_err(failed)?;
+        if found.is_none() {
+            return Err(no_name(on, &name).await?);
+        }
+        Ok(found)
     }
+}
+
+/// What this is that names no deployment. Whoever writes edits has ids at hand; what somebody may is given by names, which people read.
+async fn no_name(on: &mut sqlx::PgConnection, name: &DeploymentName) -> Result<Problem, Problem> {
+    let called = match name.as_str().parse::<DeploymentId>() {
+        Ok(id) => accounts::name_of_deployment(on, id).await.map_err(failed)?,
+        Err(_) => None,
+    };
+    Ok(Problem::not_found(match called {
+        Some(called) => format!("deployment: {name} is the id of {called}. Name it by its name: {called}."),
+        None => format!("There is no deployment {name}. The list of deployments has all of them, by name."),
+    }))
 }
 
 fn scopes(words: &[String]) -> Result<BTreeSet<Permission>, Problem> {

@@ -234,7 +234,10 @@ async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
         assert_eq!((refused.status, refused.detail.as_str()), (404, said));
     }
     let refused = drawn("wbe", Some(2)).await.unwrap_err();
-    assert_eq!((refused.status, refused.detail.as_str()), (404, "There is no deployment \"wbe\"."));
+    assert_eq!(
+        (refused.status, refused.detail.as_str()),
+        (404, "There is no deployment \"wbe\". The list of deployments has all of them, by name.")
+    );
 
     // Another one of that name is another one.
     let create = Edit::CreateDeployment {

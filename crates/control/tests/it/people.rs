@@ -218,12 +218,38 @@ async fn a_service_account_that_is_kept_out_loses_its_tokens_for_good() {
     let wish =
         TokenWish { name: "x".into(), days: 1, scopes: vec!["viewer".into()], deployment: None, person: Some(robot) };
     let token = house.people.make_token(&root, &wish).await.unwrap().token;
+    assert_eq!(house.people.one(&root, robot).await.unwrap().seen, None, "never here");
     assert!(house.people.actor_of_token(&token).await.unwrap().is_some());
+    let seen = house.people.one(&root, robot).await.unwrap().seen;
+    assert!(seen.is_some(), "a token is a way to be here");
     house.people.disable(None, robot).await.unwrap();
     house.people.set_disabled(&root, robot, false).await.unwrap();
+    assert_eq!(house.people.one(&root, robot).await.unwrap().seen, seen, "also when the token is gone");
     assert_eq!(house.people.actor_of_token(&token).await.unwrap(), None);
     assert_eq!(house.audit("person.disable").await[0]["tokens"], 1);
     assert!(house.people.tokens(&root, Some(robot)).await.unwrap()[0].revoked.is_some(), "and the list says so");
+}
+
+#[tokio::test]
+async fn a_deployment_by_its_id_is_refused_with_its_name() {
+    let house = House::new().await;
+    let root = house.admin().await;
+    let web = house.id("web").await.to_string();
+    let wish = |deployment: &str| PersonWish {
+        name: "dan".into(),
+        kind: AccountKind::Human,
+        grants: vec![grant("operator", deployment)],
+    };
+    let refused = house.people.add(&root, &wish(&web)).await.unwrap_err();
+    assert_eq!(
+        (refused.status, refused.detail),
+        (404, format!("deployment: {web} is the id of web. Name it by its name: web."))
+    );
+    for nothing in ["wbe", "00000000-0000-4000-8000-00000000beef"] {
+        let refused = house.people.add(&root, &wish(nothing)).await.unwrap_err();
+        assert!(refused.detail.starts_with(&format!("There is no deployment {nothing}. The list")), "{refused}");
+    }
+    assert!(house.people.add(&root, &wish("web")).await.is_ok());
 }
 
 #[tokio::test]

@@ -356,9 +356,15 @@ fn check_object(data: &Value) -> Result<(), DataError> {
 
 /// The most similar of several names, if at most a third of it is written otherwise: what is further away was hardly meant.
 pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
-    let scored = names.map(|other| (strsim::damerau_levenshtein(name, other), other));
-    // A short name that is as far away as a long one is less alike, so each is measured by itself before they are compared.
-    let alike = scored.filter(|(distance, other)| distance * 3 <= name.len().max(other.len()));
+    let length = name.chars().count();
+    let alike = names.filter_map(|other| {
+        let of_other = other.chars().count();
+        // A short name that is as far away as a long one is less alike, so each is measured by itself before they are compared.
+        let is_near = |distance: usize| distance * 3 <= length.max(of_other);
+        // Names are at least as far away as their lengths are. What somebody sent may be of any length, and is compared with none then.
+        let distance = is_near(length.abs_diff(of_other)).then(|| strsim::damerau_levenshtein(name, other))?;
+        is_near(distance).then_some((distance, other))
+    });
     alike.min().map(|(_, best)| best.to_owned())
 }
 
@@ -374,8 +380,8 @@ mod tests {
         let of = |name: &str| nearest(name, ["web", "runtime", "dns-client"].into_iter());
         assert_eq!(of("runtme").as_deref(), Some("runtime"));
         assert_eq!(of("dnsclient").as_deref(), Some("dns-client"));
-        for far in ["db", "app", "zzz", "nothing", "x"] {
-            assert_eq!(of(far), None, "{far}");
+        for far in ["db", "app", "zzz", "nothing", "x", "ööö", &"web".repeat(1_000_000)] {
+            assert_eq!(of(far), None, "{far:.20}");
         }
         assert_eq!(nearest("ap", ["a", "app", "b"].into_iter()).as_deref(), Some("app"));
     }
