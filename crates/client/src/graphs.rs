@@ -89,7 +89,7 @@ fn text(answer: &Value, paper: Paper) -> String {
     text += &told.cut.as_deref().map(|cut| format!("{}\n", plain(cut))).unwrap_or_default();
     text += &told.trail.as_ref().map(trail).unwrap_or_default();
     if told.vertices.is_empty() {
-        return text + "No noderole is like that.\n";
+        return text + if told.noderoles == 0 { "Nothing is bound there.\n" } else { "No noderole is like that.\n" };
     }
     text + &table(&told).text(paper)
 }
@@ -221,6 +221,9 @@ mod tests {
              1-2   2 of 3  app (3)      web         2 ACTIVE, 1 ERROR  proxy on n1  web:app\n"
         );
         assert!(text(&graph(&[], &[], Value::Null), Paper::new(false)).ends_with("No noderole is like that.\n"));
+        let mut nothing = graph(&[], &[], Value::Null);
+        nothing["noderoles"] = json!(0);
+        assert!(text(&nothing, Paper::new(false)).ends_with("Nothing is bound there.\n"));
         assert_eq!(text(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
     }
 
