@@ -151,7 +151,8 @@ impl<S: Sort> schemars::JsonSchema for Order<S> {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let words: Vec<String> = Self::words().collect();
+        // A form whose choice was left alone sends nothing behind the name: that is the same as not to send the name.
+        let words: Vec<String> = Self::words().chain([String::new()]).collect();
         schemars::json_schema!({ "type": "string", "enum": words, "default": S::USUAL.to_string() })
     }
 }
