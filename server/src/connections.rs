@@ -87,8 +87,11 @@ async fn next_of(
 ) -> io::Result<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
     let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, from) = listener.accept().await?;
-    // Answers are written whole; waiting for more to send with them only makes them late.
-    stream.set_nodelay(true)?;
+    // Answers are written whole; waiting for more to send with them only makes them late. Of a connection that is over already nobody waits
+    // for one, and those that come behind it are not to wait for that.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, %from, "a connection was over when it was taken");
+    }
     Ok((place, stream, from))
 }
 

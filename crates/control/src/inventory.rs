@@ -36,6 +36,8 @@ use crate::problems::from_store;
 use crate::words::{plain, quoted};
 use crate::{Control, done};
 
+/// What the fields of a record are called in a line, where that is not the same.
+const CALLED: [(&str, &str); 2] = [("macs: ", "mac: "), ("addresses: ", "ssh: ")];
 /// Fields that a line may have again.
 const SEVERAL: [&str; 2] = ["mac", "ssh"];
 /// Those of a machine that is reached by SSH.
@@ -75,7 +77,7 @@ impl Control {
         let (mut fits, mut faults) = (Vec::with_capacity(count), Vec::new());
         let mut first_lines: BTreeMap<String, usize> = BTreeMap::new();
         for Line { number, wish } in lines {
-            let fit = match wish.and_then(|wish| self.fit(&wish).map_err(|problem| problem.detail)) {
+            let fit = match wish.and_then(|wish| self.fit(&wish).map_err(|problem| by_its_word(problem.detail))) {
                 Ok(fit) => fit,
                 Err(detail) => {
                     faults.push(fault(number, detail));
@@ -120,6 +122,12 @@ async fn insert_alone(
         }
         Err(problem) => Err(problem),
     }
+}
+
+/// What is wrong with a record, by the field's word in a line.
+fn by_its_word(detail: String) -> String {
+    let renamed = CALLED.iter().find_map(|(field, word)| Some(format!("{word}{}", detail.strip_prefix(field)?)));
+    renamed.unwrap_or(detail)
 }
 
 fn fault(number: usize, detail: String) -> Finding {
@@ -344,6 +352,16 @@ mod tests {
             let fault = said(line).unwrap_err();
             assert!(fault.contains(part), "{line}: {fault}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_record_is_said_by_the_words_of_its_line() {
+        let mac = crate::nodes::checked_macs(&["zz".to_owned()]).unwrap_err().detail;
+        assert!(by_its_word(mac.clone()).starts_with("mac: \"zz\" is no network card's"), "{mac}");
+        let way = SshWish { addresses: vec!["a b".into()], ..SshWish::usual() };
+        let address = crate::connection::by_ssh(&way, "").unwrap_err().detail;
+        assert!(by_its_word(address.clone()).starts_with("ssh: \"a b\" is neither"), "{address}");
+        assert_eq!(by_its_word("key: name one".into()), "key: name one");
     }
 
     #[test]

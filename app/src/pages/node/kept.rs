@@ -1,4 +1,4 @@
-//! What is kept for a node, as lists: what came of looks, what runs handed back. Whose it is stands in the path of the address, everything
+//! What there is of one node, as lists: what it carries, what came of looks, what runs handed back. Whose it is stands in the path of the address, everything
 //! else that a list is asked for in its query.
 
 use leptos::prelude::*;
