@@ -6,7 +6,7 @@
 //! it again, because the database is what every surface, every worker and every future mistake goes through.
 //!
 //! *Two kinds of SQL.* Tables change by migrations: forward only, in order, each once (`m0001_foundation.sql`, ...).
-//! Functions, triggers and grants are one replaceable text, `guards.sql`: every [`migrate`] drops what it made and makes
+//! Functions, triggers and grants are one replaceable text, `guards.sql`, `guards/*.sql` and `grants.sql`: every [`migrate`] drops what it made and makes
 //! it again, so what guards the tables is always what this build was tested with.
 //!
 //! *Two roles.* The owner role runs this; server and workers use the application role, which owns nothing, can only add
@@ -92,6 +92,7 @@ mod m0032_runs_of_workers;
 mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
 mod m0035_visits;
+mod m0036_acting;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -114,7 +115,9 @@ pub const ADMIN_LOCK: i64 = 6;
 /// The transaction-level advisory lock of imports; taken before the catalog is looked at that an import was read on.
 pub const IMPORT_LOCK: i64 = 7;
 
-const GUARDS: &str = include_str!("guards.sql");
+/// Functions and triggers, one file per topic, then the grants. Applied in this order; later files may use functions of earlier ones.
+const GUARDS: &str =
+    concat!(include_str!("guards.sql"), "\n", include_str!("guards/acting.sql"), "\n", include_str!("grants.sql"),);
 
 /// Why the schema couldn't be brought up to date.
 #[derive(Debug, thiserror::Error)]
@@ -187,6 +190,7 @@ migrations! {
     m0033_grants_version,
     m0034_no_table_of_secrets,
     m0035_visits,
+    m0036_acting,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].
