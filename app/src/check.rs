@@ -31,7 +31,7 @@ pub fn read(text: &str) -> Result<Value, Fault> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
-    data::written::check_keys(text).map_err(|error| misread(&error))?;
+    data::written::check(text).map_err(|error| misread(&error))?;
     let value: Value = serde_json::from_str(text).map_err(|error| misread(&error))?;
     if !value.is_object() {
         return Err(Fault::new("", format!("Data is a JSON object, {{…}}, and this is {}.", kind(&value))));
@@ -130,8 +130,10 @@ impl Simple {
             Self::Text => text(),
             Self::Whole => typed.trim().parse::<i64>().map_or_else(|_| text(), Value::from),
             Self::Number => {
-                let number = typed.trim().parse::<f64>().ok().and_then(serde_json::Number::from_f64);
-                typed.trim().parse::<i64>().map(Value::from).ok().or(number.map(Value::Number)).unwrap_or_else(text)
+                let typed = typed.trim();
+                let exact = data::number::fidelity(typed) == Some(data::number::Fidelity::Exact);
+                let number = typed.parse::<f64>().ok().filter(|_| exact).and_then(serde_json::Number::from_f64);
+                typed.parse::<i64>().map(Value::from).ok().or(number.map(Value::Number)).unwrap_or_else(text)
             }
             Self::Flag => typed.parse::<bool>().map_or_else(|_| text(), Value::from),
         }

@@ -37,7 +37,7 @@ impl<T: DeserializeOwned> Decodes<T> for JsonText {
         let text = std::str::from_utf8(&bytes).map_err(serde_json::Error::custom)?;
         // What people wrote means one thing only. The browser's reader is spared: what comes there was written by a program.
         #[cfg(feature = "ssr")]
-        engine::data::written::check_keys(text)?;
+        engine::data::written::check(text)?;
         serde_json::from_str(text)
     }
 }

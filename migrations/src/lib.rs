@@ -48,6 +48,7 @@
 //! | GY024 | nobody would be left who may decide about people |
 //! | GY025 | a permission is given in a part of the tree that is none |
 //! | GY026 | a person gets the name under which Gantry itself is told of |
+//! | GY056 | the version of a barclamp is invalid, or another spelling of a stored one |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -117,7 +118,15 @@ pub const IMPORT_LOCK: i64 = 7;
 
 /// Functions and triggers, one file per topic, then the grants. Applied in this order; later files may use functions of earlier ones.
 const GUARDS: &str =
-    concat!(include_str!("guards.sql"), "\n", include_str!("guards/acting.sql"), "\n", include_str!("grants.sql"),);
+    concat!(
+        include_str!("guards.sql"),
+        "\n",
+        include_str!("guards/acting.sql"),
+        "\n",
+        include_str!("guards/catalog.sql"),
+        "\n",
+        include_str!("grants.sql"),
+    );
 
 /// Why the schema couldn't be brought up to date.
 #[derive(Debug, thiserror::Error)]

@@ -838,3 +838,23 @@ async fn other_scripts_than_those_approved_reach_no_run() {
     let moved = format!("INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')", hex(&world.role));
     assert_eq!(state(world.app(&moved).await), "23505", "one version, one content");
 }
+
+#[tokio::test]
+async fn version_that_reads_as_another_is_refused() {
+    let world = World::new().await;
+    let insert = async |version: &str| {
+        let sql = "INSERT INTO barclamp (name, version, hash) VALUES ('house', $1, $2)";
+        sqlx::query(sql).bind(version).bind(&world.role).execute(world.db.app()).await.map(drop)
+    };
+    insert("1").await.unwrap();
+    insert("2.0-rc1").await.unwrap();
+    for alike in ["1 ", " 1", "\u{ff11}", "1\u{200b}", "1\n", "\u{661}", "", ".1", "1.", &"9".repeat(65)] {
+        assert_refused(alike, insert(alike).await, Refusal::BarclampVersion);
+    }
+    for same in ["01", "0001", "v1", "V1", "2.00-RC01", "2-0.-rc.1", "2_0-rc+1"] {
+        assert_refused(same, insert(same).await, Refusal::BarclampVersion);
+    }
+    for other in ["10", "1.0", "2.0", "2.0.rc1", "2.E", "1a", "v", &"9".repeat(64)] {
+        insert(other).await.unwrap();
+    }
+}

@@ -176,7 +176,7 @@ fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     reader.end().map_err(|error| not_readable(".", &error))?;
     // Last, because what is no JSON, or not the one that is wanted, is told above with the field that it is in.
     if let Ok(text) = std::str::from_utf8(bytes) {
-        written::check_keys(text).map_err(|error| not_readable(".", &error))?;
+        written::check(text).map_err(|error| not_readable(".", &error))?;
     }
     Ok(read)
 }

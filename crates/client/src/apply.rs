@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
 use engine::cluster::NoderoleKey;
+use engine::data::written;
 use engine::ids::{NodeId, NoderoleId, ProposalId, RoleName, SubmissionId};
 use engine::plan::Edit;
 use serde_json::{Map, Value, json};
@@ -570,7 +571,7 @@ fn own_data(server: &Server, board: &Board, node: NodeId, key: &NoderoleKey) -> 
 /// Where edits of a proposal come from when they are given as a file.
 pub(crate) fn edits_of(file: &str) -> Outcome<Vec<Edit>> {
     let text = text_of(file)?;
-    engine::data::written::check_keys(&text).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
+    written::check(&text).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
     serde_json::from_str(&text).map_err(|error| {
         Failure::Usage(format!("{file}: {error}; it has to be a JSON list of edits, as docs/edits.md has them"))
     })
@@ -583,5 +584,9 @@ pub(crate) fn text_of(file: &str) -> Outcome<String> {
 
 /// Any JSON of a file, or of the standard input.
 pub(crate) fn json_of(file: &str) -> Outcome<Value> {
-    serde_json::from_slice(&bytes(file)?).map_err(|error| Failure::Usage(format!("{file} is no JSON: {error}")))
+    let text = text_of(file)?;
+    let value = serde_json::from_str(&text).map_err(|error| Failure::Usage(format!("{file} is no JSON: {error}")))?;
+    // What is sent is written anew, so the server never sees what was lost in reading.
+    written::check(&text).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
+    Ok(value)
 }

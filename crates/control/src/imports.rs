@@ -8,7 +8,7 @@ use api::{Problem, problem};
 use engine::Hash;
 use engine::canonical::{Object, ObjectKind};
 use engine::catalog::read::{Findings, Import, ImportedBarclamp, Severity, Source, import};
-use engine::catalog::version::{before, compare, newest, same_but_for_jigs};
+use engine::catalog::version::{self, before, compare, newest, same_but_for_jigs};
 use engine::catalog::{Barclamp, Catalog, CatalogError};
 use engine::ids::BarclampName;
 use serde::Serialize;
@@ -196,16 +196,21 @@ enum There {
     New,
     /// The same: to the byte, or but for what contents once took from the catalog as it was.
     Same(Hash),
-    /// Something else.
-    Other(Hash),
+    /// Something else, or the same version in another spelling.
+    Other { hash: Hash, version: String },
 }
 
 /// `both` has what was read, too.
 fn there(all: &Catalog, both: &Catalog, new: &ImportedBarclamp) -> Result<There, Problem> {
-    let is_it = |other: &Barclamp| (&other.name, &other.version) == (&new.barclamp.name, &new.barclamp.version);
-    let Some((hash, stored)) = all.barclamps().find(|(_, other)| is_it(other)) else { return Ok(There::New) };
+    let alike = all.barclamps().filter(|(_, other)| {
+        other.name == new.barclamp.name && version::is_same(&other.version, &new.barclamp.version)
+    });
+    // Catalogs from before versions were compared this way may have several spellings of one.
+    let Some((hash, stored)) = alike.max_by_key(|(_, other)| other.version == new.barclamp.version) else {
+        return Ok(There::New);
+    };
     let same = hash == new.hash || same_but_for_jigs(stored, &new.barclamp, both).map_err(incomplete)?;
-    Ok(if same { There::Same(hash) } else { There::Other(hash) })
+    Ok(if same { There::Same(hash) } else { There::Other { hash, version: stored.version.clone() } })
 }
 
 /// What files bring to a catalog.
@@ -227,8 +232,8 @@ fn brought(all: &Catalog, files: &Files) -> Result<Brought, Problem> {
         let (hash, is_new) = match there(all, &both, imported)? {
             There::New => (imported.hash, true),
             There::Same(hash) => (hash, false),
-            There::Other(known) => {
-                clashes.push(clash(barclamp, known, imported.hash));
+            There::Other { hash, version } => {
+                clashes.push(clash(barclamp, &version, hash, imported.hash));
                 continue;
             }
         };
@@ -299,7 +304,9 @@ impl Control {
             match outcome {
                 ImportOutcome::Added | ImportOutcome::Known => {}
                 // Somebody imported it meanwhile.
-                ImportOutcome::OtherContent(known) => return Err(other_content(vec![clash(barclamp, known, *hash)])),
+                ImportOutcome::OtherContent(known) => {
+                    return Err(other_content(vec![clash(barclamp, &barclamp.version, known, *hash)]));
+                }
                 ImportOutcome::Full => return Err(full()),
             }
         }
@@ -326,8 +333,8 @@ pub fn other_contents(base: &Catalog, read: &Import) -> Result<Vec<(String, Stri
     let both = with(base, read)?;
     let mut lines = Vec::new();
     for new in &read.barclamps {
-        if let There::Other(known) = there(base, &both, new)? {
-            let clash = clash(&new.barclamp, known, new.hash);
+        if let There::Other { hash, version } = there(base, &both, new)? {
+            let clash = clash(&new.barclamp, &version, hash, new.hash);
             let line = format!("{} is {}: give it a version of its own", clash.at, clash.detail);
             lines.push((new.file.clone(), line));
         }
@@ -335,11 +342,15 @@ pub fn other_contents(base: &Catalog, read: &Import) -> Result<Vec<(String, Stri
     Ok(lines)
 }
 
-/// A version that is there with other content.
-fn clash(barclamp: &Barclamp, known: Hash, new: Hash) -> problem::Finding {
+/// A version that is there with other content, or as `stored` in another spelling.
+fn clash(barclamp: &Barclamp, stored: &str, known: Hash, new: Hash) -> problem::Finding {
+    let spelled = match stored == barclamp.version {
+        true => String::new(),
+        false => format!("as version {stored:?}, which is the same version, "),
+    };
     problem::Finding {
         at: format!("{} {}", barclamp.name, barclamp.version),
-        detail: format!("there with content {}, and this is {}", known.short(), new.short()),
+        detail: format!("there {spelled}with content {}, and this is {}", known.short(), new.short()),
     }
 }
 

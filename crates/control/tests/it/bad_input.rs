@@ -57,6 +57,31 @@ async fn one_version_never_gets_other_content() {
 }
 
 #[tokio::test]
+async fn version_that_looks_like_another_is_rejected() {
+    let house = House::new().await;
+    let before = house.traces().await;
+    let stored = "version: '1'";
+    assert!(BARCLAMP.contains(stored) || BARCLAMP.contains("version: \"1\""), "{BARCLAMP}");
+    let with = |version: &str| {
+        files(&BARCLAMP.replace(stored, &format!("version: {version}")).replace(
+            "version: \"1\"",
+            &format!("version: {version}"),
+        ))
+    };
+    for alike in ["'1 '", "' 1'", "'\u{ff11}'", "\u{ff11}", "\"1\\u200b\"", "'\u{661}'", "'1.'"] {
+        let problem = house.control.import_barclamps(Some(&house.ada), &with(alike)).await.unwrap_err();
+        assert_eq!(problem.status, 422, "{alike}: {problem:?}");
+        assert!(problem.errors.iter().any(|error| error.detail.contains("invalid version")), "{problem:?}");
+    }
+    for same in ["'01'", "v1", "'0001'"] {
+        let problem = house.control.import_barclamps(Some(&house.ada), &with(same)).await.unwrap_err();
+        assert_eq!((problem.status, problem.code.as_str()), (409, "other_content"), "{same}: {problem:?}");
+        assert!(problem.errors[0].detail.contains("version \"1\", which is the same version"), "{problem:?}");
+    }
+    assert_eq!(house.traces().await, before);
+}
+
+#[tokio::test]
 async fn all_versions_that_are_there_otherwise_are_named_at_once() {
     let house = House::new().await;
     let files = |port: &str| {

@@ -80,6 +80,37 @@ pub fn order(a: &str, b: &str) -> Ordering {
     segments(a).cmp(&segments(b))
 }
 
+/// Longest version, in bytes.
+pub const LONGEST: usize = 64;
+
+/// A text that cannot be a version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid version {0:?}: use 1 to {LONGEST} of the characters A-Z, a-z, 0-9, '.', '_', '+' and '-'; the first and the last one must be \
+     a letter or a digit"
+)]
+pub struct InvalidVersion(pub String);
+
+/// Checks that a text can be a version. Only visible ASCII characters are allowed and no spaces, so two versions that look alike are
+/// alike. The database checks the same (`guard_barclamp_version`).
+///
+/// # Errors
+/// [`InvalidVersion`].
+pub fn check(version: &str) -> Result<(), InvalidVersion> {
+    let ends = |end: Option<char>| end.is_some_and(|c| c.is_ascii_alphanumeric());
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+' | '-');
+    let valid = version.len() <= LONGEST
+        && version.chars().all(allowed)
+        && ends(version.chars().next())
+        && ends(version.chars().next_back());
+    if valid { Ok(()) } else { Err(InvalidVersion(version.chars().take(LONGEST).collect())) }
+}
+
+/// Whether two texts name one version: `1` and `01`, `v1` and `1`, `1.0` and `1-0`. A catalog has only one of them.
+pub fn is_same(a: &str, b: &str) -> bool {
+    order(a, b).is_eq()
+}
+
 /// A part of a version. The order of the kinds is the order that [`order`] promises.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Segment {
@@ -333,6 +364,24 @@ mod tests {
         }
         for (one, other) in [("1.0", "1-0"), ("v1", "1"), ("1.07", "1.7"), ("2.e", "2.E")] {
             assert_eq!(order(one, other), Ordering::Equal, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn version_that_reads_as_another_is_invalid() {
+        for good in ["1", "2.E", "v1", "2024-12-01", "1.0+git_4", "0", &"9".repeat(LONGEST)] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        let alike = ["1 ", " 1", "1\t", "\u{ff11}", "1\u{200b}", "\u{a0}1", "\u{661}", "1\u{301}", "\u{b9}", "\u{2460}", "1\u{2024}0"];
+        for bad in alike.into_iter().chain(["", ".1", "1.", "-1", "1 0", "1/2", "1\n", "\u{430}"]) {
+            let error = check(bad).unwrap_err();
+            assert!(error.to_string().starts_with("invalid version \""), "{error}");
+        }
+        assert!(check(&"9".repeat(LONGEST + 1)).is_err());
+        for (one, other, same) in
+            [("1", "01", true), ("v1", "1", true), ("1.0", "1-0", true), ("1", "1.0", false), ("1", "10", false)]
+        {
+            assert_eq!(is_same(one, other), same, "{one} {other}");
         }
     }
 

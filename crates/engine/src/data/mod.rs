@@ -31,6 +31,7 @@ pub mod fit;
 pub mod kept;
 mod layers;
 mod merge;
+pub mod number;
 pub mod schema;
 pub mod secret;
 pub mod surroundings;

@@ -1,13 +1,25 @@
 //! What people write, before it is taken for data.
 //!
 //! Whoever approves a document reads it on a screen, and what runs reads its bytes. So a text is refused in which an object has a key
-//! twice: every reader of JSON keeps another of the two. (What else people may not write is said of the value: `check_written`.) Forms
+//! twice: every reader of JSON keeps another of the two; and one with a number that would be stored as another ([`number`]). (What else people may not write is said of the value: `check_written`.) Forms
 //! ask this while one types and the server asks it again, so neither says yes to what the other refuses.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+use super::number::{self, Fidelity};
+
+/// Checks a JSON text that a person or a client wrote: keys occur once, and numbers are stored as they are written.
+///
+/// # Errors
+/// As of [`check_keys`], and for a number that would be stored as another one; with its line and column.
+pub fn check(text: &str) -> Result<(), serde_json::Error> {
+    check_keys(text)?;
+    // The library takes the place out of the end of the message.
+    number::check_numbers(text, Fidelity::Exact).map_err(serde_json::Error::custom)
+}
 
 /// Goes over a JSON text and refuses it where an object has a key twice. Keeps no values.
 ///
@@ -77,6 +89,15 @@ impl<'de> Visitor<'de> for Once {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn number_that_would_change_is_refused_with_its_place() {
+        check(r#"{"a": [0.5, 1e22, -3]}"#).unwrap();
+        let error = check("{\"a\":\n [0.5, 1e-400]}").unwrap_err();
+        assert_eq!((error.line(), error.column()), (2, 8), "{error}");
+        assert!(error.to_string().starts_with("the number 1e-400 at /a/1 can't be stored exactly"), "{error}");
+        assert!(check("[1e400]").is_err() && check("[0.10000000000000001]").is_err());
+    }
 
     #[test]
     fn a_key_that_stands_twice_is_refused_where_it_stands_again() {

@@ -772,7 +772,14 @@ fn returned(output: &[u8], secrets: &Secrets) -> Result<Object, String> {
         text.chars().take(120).collect::<String>()
     };
     match serde_json::from_slice(output) {
-        Ok(Value::Object(object)) => Ok(object),
+        Ok(Value::Object(object)) => {
+            // A result is stored with what can be measured; a number that would become another one is an error of the script.
+            let text = String::from_utf8_lossy(output);
+            match check_numbers(&text, Fidelity::Rounded) {
+                Ok(()) => Ok(object),
+                Err(error) => Err(secrets.mask(&format!("invalid output: {error}")).into_owned()),
+            }
+        }
         Ok(_) => Err(format!("the output is JSON, but no object; it begins with: {}", begin())),
         Err(error) => Err(format!("the output is no JSON object ({error}); it begins with: {}", begin())),
     }

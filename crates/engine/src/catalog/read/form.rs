@@ -19,6 +19,7 @@ use crate::catalog::{
     Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange, OnError, Place,
     RunPolicy, Script,
 };
+use crate::catalog::version;
 use crate::data::schema::{flaws, misfits};
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, NameError, RoleName};
 use crate::text::deceiving;
@@ -438,11 +439,10 @@ impl Reader<'_> {
 
     /// As it is written: `2.0` stays `2.0`.
     fn version(&mut self, entries: &[Entry], owner: &str) -> Option<String> {
-        const LONGEST: usize = 64;
         let node = get(entries, "version")?;
         let text = self.text(node, owner, "version")?;
-        if text.is_empty() || text.len() > LONGEST || text.chars().any(char::is_control) {
-            self.error(node.at, format!("a version is a text of 1 to {LONGEST} bytes"));
+        if let Err(error) = version::check(text) {
+            self.error(node.at, error.to_string());
             return None;
         }
         Some(text.to_owned())

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::finding::{At, quoted};
 use super::{MAX_DEPTH, MAX_EXPANDED, MAX_FILE};
+use crate::data::number::{Fidelity, advice, fidelity};
 
 /// Why a text is not a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +116,10 @@ impl Node {
     }
 
     fn finite(&self, number: f64, text: &str) -> Result<Value, Broken> {
+        if fidelity(text).is_some_and(|found| found > Fidelity::Exact) {
+            let what = format!("the number {} can't be stored exactly: {}", quoted(text), advice(text));
+            return Err(self.broken(what));
+        }
         serde_json::Number::from_f64(number)
             .map(Value::Number)
             .ok_or_else(|| self.broken(format!("{} is not a finite number", quoted(text))))
@@ -455,6 +460,11 @@ mod tests {
             complaint("a:\n  - 9007199254740993\n"),
             "2:5: the number \"9007199254740993\" is too large to be kept exactly; write it as text, in quotes"
         );
+        for changed in ["1e-400", "0.10000000000000001", "1e400", "123456789012345678901234", "!!float 1e-400"] {
+            let said = complaint(&format!("a:\n - {changed}\n"));
+            let number = changed.trim_start_matches("!!float ");
+            assert!(said.starts_with(&format!("2:4: the number {number:?} can't be stored exactly: write")), "{said}");
+        }
         assert_eq!(complaint("a: .inf"), "1:4: \".inf\" is not a finite number");
         assert_eq!(complaint("a: 1\nb: 2\na: 3\n"), "3:1: the key \"a\" occurs twice");
         assert_eq!(complaint("? [a]\n: b\n"), "1:3: a key is text, not a list");

@@ -1,0 +1,245 @@
+//! Numbers as they are written, compared with what is stored of them.
+//!
+//! Data is stored as JSON with 64-bit floats. A text such as `1e-400` would be read as 0 without an error, and a reviewer would approve a
+//! value that the author did not write. So a written number must come back equal: the shortest text of the float that it is read as must
+//! name the same decimal number. What scripts and nodes return is measured and computed, so there digits beyond the float's precision
+//! may be rounded, but a number never changes otherwise.
+
+/// What remains of a written number when it is read as a float.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fidelity {
+    /// The same number.
+    Exact,
+    /// A fraction with fewer digits.
+    Rounded,
+    /// Another number: too small, too large, or another whole number.
+    Lost,
+}
+
+/// What remains of a decimal number as JSON or YAML writes it; None: the text is no such number.
+pub fn fidelity(written: &str) -> Option<Fidelity> {
+    let number = Decimal::of(written)?;
+    let read: f64 = written.parse().ok()?;
+    let lost = !read.is_finite() || read.is_subnormal() || (read == 0.0) != number.digits.is_empty();
+    Some(match Decimal::of(&format!("{read:e}")) {
+        Some(read) if read == number => Fidelity::Exact,
+        _ if lost || number.exponent >= 0 => Fidelity::Lost,
+        _ => Fidelity::Rounded,
+    })
+}
+
+/// A decimal number without its sign: digits that neither begin nor end with 0, times a power of ten.
+#[derive(Debug, PartialEq, Eq)]
+struct Decimal {
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    fn of(text: &str) -> Option<Self> {
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        let magnitude = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+        let numeric = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !numeric(&all) || !numeric(magnitude) {
+            return None;
+        }
+        let digits = all.trim_start_matches('0').trim_end_matches('0').to_owned();
+        if digits.is_empty() {
+            return Some(Self { digits, exponent: 0 });
+        }
+        // Beyond this the value is lost anyway, whatever the exponent is exactly.
+        let beyond = if exponent.starts_with('-') { i64::MIN / 4 } else { i64::MAX / 4 };
+        let exponent = exponent.parse::<i64>().unwrap_or(beyond).clamp(i64::MIN / 4, i64::MAX / 4);
+        let zeros = all.len() - all.trim_end_matches('0').len();
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX / 4);
+        Some(Self { digits, exponent: exponent - count(fraction.len()) + count(zeros) })
+    }
+}
+
+/// A number of a JSON text that would be stored as another one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the number {number} at {path} can't be stored exactly: {advice} at line {line} column {column}")]
+pub struct Unfaithful {
+    /// As it is written, shortened.
+    pub number: String,
+    /// A JSON pointer.
+    pub path: String,
+    /// Its line, from 1.
+    pub line: usize,
+    /// Its first byte in that line, from 1.
+    pub column: usize,
+    advice: String,
+}
+
+/// What to do about a number that can't be stored exactly, as it follows "can't be stored exactly: ".
+pub(crate) fn advice(written: &str) -> String {
+    match (written.parse::<f64>(), fidelity(written)) {
+        (Ok(read), Some(Fidelity::Rounded)) => format!("write {read:e}, or write it as text, in quotes"),
+        _ => "write it as text, in quotes".to_owned(),
+    }
+}
+
+/// Goes over a valid JSON text and refuses the first number of which less remains than `least`.
+///
+/// # Errors
+/// The number and its place.
+pub fn check_numbers(text: &str, least: Fidelity) -> Result<(), Unfaithful> {
+    let mut path: Vec<Step> = Vec::new();
+    let mut rest = Cursor { bytes: text.as_bytes(), at: 0 };
+    while let Some(byte) = rest.peek() {
+        let from = rest.at;
+        match byte {
+            b'{' => path.push(Step::Key(String::new())),
+            b'[' => path.push(Step::Item(0)),
+            b'}' | b']' => drop(path.pop()),
+            b',' => {
+                if let Some(Step::Item(number)) = path.last_mut() {
+                    *number += 1;
+                }
+            }
+            b'"' => {
+                rest.skip_string();
+                // A text before a colon is a key. Which values texts have is no matter here.
+                if rest.is_before_colon()
+                    && let Some(Step::Key(key)) = path.last_mut()
+                {
+                    *key = serde_json::from_str(&text[from..rest.at]).unwrap_or_default();
+                }
+                continue;
+            }
+            b'-' | b'0'..=b'9' => {
+                rest.skip_number();
+                let number = &text[from..rest.at];
+                if fidelity(number).is_some_and(|found| found > least) {
+                    return Err(unfaithful(text, from, number, &path));
+                }
+                continue;
+            }
+            _ => {}
+        }
+        rest.at += 1;
+    }
+    Ok(())
+}
+
+fn unfaithful(text: &str, from: usize, number: &str, path: &[Step]) -> Unfaithful {
+    let before = &text[..from];
+    let pointer: String = path.iter().map(|step| format!("/{}", step.escaped())).collect();
+    Unfaithful {
+        number: number.chars().take(64).collect(),
+        path: if pointer.is_empty() { "/".to_owned() } else { pointer },
+        line: before.matches('\n').count() + 1,
+        column: from - before.rfind('\n').map_or(0, |end| end + 1) + 1,
+        advice: advice(number),
+    }
+}
+
+/// Where a value is within the one around it.
+enum Step {
+    Key(String),
+    Item(usize),
+}
+
+impl Step {
+    fn escaped(&self) -> String {
+        match self {
+            Self::Key(key) => super::escaped(key),
+            Self::Item(number) => number.to_string(),
+        }
+    }
+}
+
+struct Cursor<'t> {
+    bytes: &'t [u8],
+    at: usize,
+}
+
+impl Cursor<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn skip_while(&mut self, wanted: impl Fn(u8) -> bool) {
+        while self.peek().is_some_and(&wanted) {
+            self.at += 1;
+        }
+    }
+
+    fn skip_string(&mut self) {
+        self.at += 1;
+        while let Some(byte) = self.peek() {
+            self.at += if byte == b'\\' { 2 } else { 1 };
+            if byte == b'"' {
+                break;
+            }
+        }
+        self.at = self.at.min(self.bytes.len());
+    }
+
+    fn skip_number(&mut self) {
+        self.skip_while(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E'));
+    }
+
+    fn is_before_colon(&self) -> bool {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn number_that_comes_back_equal_is_exact() {
+        for exact in [
+            "0", "-0.0", "0e999999999999999999999", "1", "-17", "1.50", "0.1", "100e-2", "1e23", "1E+23", "5e-324", ".5", "5.", "+1",
+            "9007199254740991", "0.30000000000000004", "1.7976931348623157e308",
+        ] {
+            assert_eq!(fidelity(exact), Some(Fidelity::Exact), "{exact}");
+        }
+        for rounded in ["0.10000000000000001", "1.0000000000000000000001", "3.14159265358979323846"] {
+            assert_eq!(fidelity(rounded), Some(Fidelity::Rounded), "{rounded}");
+        }
+        for lost in [
+            "1e-400", "-1e-400", "0.00001e-400", "3e-324", "1e-99999999999999999999", "1e400", "1e99999999999999999999", "9007199254740993",
+            "123456789012345678901234", "12345678901234567890.0",
+        ] {
+            assert_eq!(fidelity(lost), Some(Fidelity::Lost), "{lost}");
+        }
+        for none in ["", ".", "-", "e5", "1e", "0x10", ".inf", "NaN", "1_000", "\u{ff11}"] {
+            assert_eq!(fidelity(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn lost_number_is_reported_with_its_place() {
+        let text = "{\"a\": [1, {\"x/y\": \"1e-400 \\\" [\",\n  \"b\" : 1e-400}]}";
+        let error = check_numbers(text, Fidelity::Exact).unwrap_err();
+        assert_eq!((error.path.as_str(), error.line, error.column), ("/a/1/b", 2, 9), "{error}");
+        assert!(error.to_string().starts_with("the number 1e-400 at /a/1/b can't be stored exactly: write it as text"));
+        let error = check_numbers("[[], [0.10000000000000001]]", Fidelity::Exact).unwrap_err();
+        assert_eq!(error.path, "/1/0");
+        assert!(error.to_string().contains("write 1e-1, or"), "{error}");
+        check_numbers("[[], [0.10000000000000001]]", Fidelity::Rounded).unwrap();
+        assert!(check_numbers("9007199254740993", Fidelity::Rounded).is_err());
+        for broken in ["\"a", "{\"", "[1,", "\"\\", "-", "]", ""] {
+            check_numbers(broken, Fidelity::Exact).unwrap();
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_serde_writes_is_exact(number in proptest::num::f64::NORMAL | proptest::num::f64::ZERO, whole in -(1_i64 << 53)..(1_i64 << 53)) {
+            let text = serde_json::json!([number, whole]).to_string();
+            prop_assert_eq!(check_numbers(&text, Fidelity::Exact), Ok(()));
+            prop_assert_eq!(fidelity(&format!("{number}")), Some(Fidelity::Exact));
+        }
+    }
+}
