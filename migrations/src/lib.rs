@@ -94,6 +94,7 @@ mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
 mod m0035_visits;
 mod m0036_acting;
+mod m0044_probes;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -124,6 +125,8 @@ const GUARDS: &str =
         include_str!("guards/acting.sql"),
         "\n",
         include_str!("guards/catalog.sql"),
+        "\n",
+        include_str!("guards/probes.sql"),
         "\n",
         include_str!("grants.sql"),
     );
@@ -200,6 +203,7 @@ migrations! {
     m0034_no_table_of_secrets,
     m0035_visits,
     m0036_acting,
+    m0044_probes,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

@@ -13,6 +13,9 @@
 //!
 //! GET changes nothing anywhere, and so needs no proof. `SameSite=Lax` on the cookie says the same once more.
 //!
+//! *Which request is it?* A proxy and this server must not read one request differently. So a request has one `Host` header, names one
+//! host, and has a body of one length ([`check_head`]).
+//!
 //! *What may a page do?* Only what it brings along: scripts with this answer's nonce or from our own files, styles and fonts of our
 //! own, no frames around it, no plug-ins, no base. Answers that are no pages may do nothing at all.
 
@@ -24,6 +27,7 @@ use axum::response::{IntoResponse, Response};
 use api::Problem;
 
 use crate::address::PublicAddress;
+use crate::limits;
 use crate::refusal::Refusal;
 use crate::session;
 use crate::state::AppState;
@@ -67,6 +71,61 @@ pub(crate) fn page_policy(nonce: &str) -> Option<HeaderValue> {
          frame-ancestors 'none'; object-src 'none'"
     ))
     .ok()
+}
+
+/// Rejects requests whose head another server may read differently, and heads above [`limits::HEAD`].
+///
+/// HTTP drops a `Content-Length` after `Transfer-Encoding` before a request gets here, so a connection ends after every request with
+/// `Transfer-Encoding`: nothing behind such a body is read as a request.
+pub(crate) async fn check_head(request: Request, next: Next) -> Response {
+    let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let mut answer = match head_fault(&request) {
+        Some(problem) => Refusal(problem).into_response(),
+        None => return ended_if(is_chunked, next.run(request).await),
+    };
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+fn ended_if(ends: bool, mut answer: Response) -> Response {
+    if ends {
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
+}
+
+fn head_fault(request: &Request) -> Option<Problem> {
+    let bad = |detail: &str| Some(Problem::new(400, "bad_request", "Bad request", detail));
+    let (headers, uri) = (request.headers(), request.uri());
+    if head_size(request) > limits::HEAD {
+        let limit = limits::HEAD / 1024;
+        let detail = format!("The request line and headers are larger than {limit} KiB. Send fewer or shorter headers.");
+        return Some(Problem::new(431, "head_too_large", "Request headers too large", detail));
+    }
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let first = hosts.next();
+    if hosts.next().is_some() {
+        return bad("The request has several Host headers. Send one.");
+    }
+    if let (Some(target), Some(host)) = (uri.authority(), first)
+        && !host.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes())
+    {
+        return bad("The request target and the Host header name different hosts. Send the same host in both.");
+    }
+    if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH) {
+        return bad("The request has both Transfer-Encoding and Content-Length. Send one of them.");
+    }
+    None
+}
+
+/// Bytes of a request line and headers, with the separators that they are written with.
+fn head_size(request: &Request) -> usize {
+    let uri = request.uri();
+    let origin = uri.scheme_str().map_or(0, |scheme| scheme.len() + "://".len());
+    let target = origin + uri.authority().map_or(0, |host| host.as_str().len()) + uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let line = request.method().as_str().len() + target + "  HTTP/1.1\r\n".len();
+    let header = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + ": \r\n".len();
+    line + request.headers().iter().map(header).sum::<usize>() + "\r\n".len()
 }
 
 /// Adds to every answer what it should carry.

@@ -262,6 +262,7 @@ fn router(state: AppState) -> Router {
         .layer(CompressionLayer::new())
         .layer(from_fn_with_state(state.clone(), guard::carry))
         .layer(from_fn(refusal::shape))
+        .layer(from_fn(guard::check_head))
         .layer(from_fn_with_state(state.clone(), within_limits));
     // Around the router and not a layer of it: which methods an address takes it says outside of its layers.
     Router::new().fallback_service(around.service(routes(&state)))

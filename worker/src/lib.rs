@@ -41,6 +41,7 @@ pub mod log;
 pub mod looking;
 pub mod objects;
 pub mod prepare;
+pub mod reach;
 pub mod runner;
 pub mod secrets;
 pub mod together;
@@ -55,6 +56,7 @@ use listen::Bells;
 use looking::Looking;
 use objects::Objects;
 use prepare::Preparing;
+use reach::Reachable;
 use runner::Runner;
 use secrets::{SecretFolder, SecretSource};
 
@@ -81,6 +83,8 @@ pub struct Config {
     pub folder: PathBuf,
     /// The folder of secrets, `<name>/<version>` (`GANTRY_SECRETS`).
     pub secrets: Option<PathBuf>,
+    /// Whether nodes may be on this host: at loopback or one of its own addresses (`GANTRY_ALLOW_LOOPBACK_NODES`).
+    pub local_nodes: bool,
 }
 
 impl Config {
@@ -97,6 +101,7 @@ impl Config {
             ceiling: Duration::from_secs(24 * 3600),
             folder: folder.into(),
             secrets: None,
+            local_nodes: false,
         }
     }
 }
@@ -123,14 +128,15 @@ pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()
     let (held, todo, cancelled) = (Arc::new(Held::default()), Arc::new(Notify::new()), Arc::new(Notify::new()));
     let objects = Arc::new(Objects::of(pool.clone()));
     let secrets: Arc<dyn SecretSource> = Arc::new(SecretFolder(config.secrets.clone()));
-    let script = Arc::new(ScriptJig::new(objects.clone(), secrets.clone(), config.folder.join("on-behalf")));
+    let reachable = Reachable::beside(&pool, config.local_nodes);
+    let script = Arc::new(ScriptJig::new(objects.clone(), secrets.clone(), config.folder.join("on-behalf"), reachable));
     let runner = Arc::new(Runner {
         preparing: Preparing::new(pool.clone(), hello.id, objects, secrets),
         jigs: Jigs::new(script.clone()),
     });
     let bells = Bells { held: held.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
     let limits = Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
-    let looking = Looking { pool: pool.clone(), script: script.clone(), every: config.looks, by: hello.name.clone() };
+    let looking = Looking::new(pool.clone(), script.clone(), config.looks, hello.name.clone());
     let annealer = Annealer { pool: pool.clone(), limits, sweep: config.sweep, todo, script };
     let heartbeat =
         Heartbeat { pool: pool.clone(), hello: hello.clone(), lease: config.lease, held: held.clone(), cancelled };

@@ -4,13 +4,17 @@
 //! another. But no worker looks at a node while it still looks at it: on a machine that is slow for the moment, ever more looks would keep
 //! each other from ending. What a result means is not decided here.
 //!
+//! What is recorded of an address is shown to everybody who may look, and who adds a record chooses the address. So until an address let
+//! a worker in, the record does not say whether and what something listens there: the details are in the worker's log.
+//!
 //! Who is let in by a node of which nobody knows what runs there (it is new, comes back, or was restarted) finds that out first:
 //! attempts that the database counts as lost may have gone on while nobody could reach the node, and they end before anything starts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use api::nodes::TriedAddress;
 use engine::ids::NodeId;
 use sqlx::PgPool;
 use store::running::{self, DueNode, Looked};
@@ -35,9 +39,16 @@ pub struct Looking {
     pub every: Duration,
     /// Who looks.
     pub by: String,
+    /// What the log was told last of each node whose record does not say it.
+    logged: Mutex<BTreeMap<NodeId, String>>,
 }
 
 impl Looking {
+    /// Looks at each node that often.
+    pub fn new(pool: PgPool, script: Arc<ScriptJig>, every: Duration, by: String) -> Self {
+        Self { pool, script, every, by, logged: Mutex::default() }
+    }
+
     /// Looks until it is dropped.
     pub async fn look(self) {
         let this = Arc::new(self);
@@ -73,7 +84,9 @@ impl Looking {
 
     async fn look_at(self: Arc<Self>, node: DueNode) {
         let begun = Instant::now();
-        let Look { tried, came } = self.script.look(&node.connection).await;
+        let mut look = self.script.look(&node.connection).await;
+        let concealed = self.conceal(&node, &mut look).await;
+        let Look { tried, came, .. } = look;
         let survey = match &came {
             Ok(boot_id) if node.wants_survey(boot_id) => Some(self.survey(&node).await),
             _ => None,
@@ -82,7 +95,9 @@ impl Looking {
         let entered = tried.iter().find(|tried| tried.reached && came.is_ok());
         let alone = tried.first().filter(|_| tried.len() == 1);
         let address = entered.or(alone).map(|tried| tried.address.clone()).unwrap_or_default();
-        let (took, by) = (begun.elapsed(), self.by.clone());
+        // How long it took would tell a closed port from one that is filtered.
+        let took = if concealed && came.is_err() { Duration::ZERO } else { begun.elapsed() };
+        let by = self.by.clone();
         let looked = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
         match running::record_look(&self.pool, node.id, &looked).await {
             Ok(true) => tracing::info!(node = %node.fqdn, alive = looked.came.is_ok(), "a node turned"),
@@ -91,6 +106,31 @@ impl Looking {
                 tracing::warn!(node = %node.fqdn, %error, "what came of a look could not be kept; looking again")
             }
         }
+    }
+
+    /// Takes out of a look what addresses reveal that never let a worker in, and logs it; says whether there was any.
+    async fn conceal(&self, node: &DueNode, look: &mut Look) -> bool {
+        if look.revealing.is_empty() {
+            self.logged.lock().unwrap_or_else(PoisonError::into_inner).remove(&node.id);
+            return false;
+        }
+        let known = match running::reached_addresses(&self.pool, node.id, node.as_of.way_no).await {
+            Ok(known) => known,
+            // Concealed too much is put right by the next look.
+            Err(error) => {
+                tracing::warn!(node = %node.fqdn, %error, "which addresses let a worker in could not be read");
+                Vec::new()
+            }
+        };
+        let detail = summary(&look.tried);
+        if !conceal(look, &known) {
+            return false;
+        }
+        let last = self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(node.id, detail.clone());
+        if last.as_ref() != Some(&detail) {
+            tracing::info!(node = %node.fqdn, %detail, "a node could not be reached");
+        }
+        true
     }
 
     /// Finds out what runs there, and ends what no open run stands for: what was lost while nobody could reach the node.
@@ -110,6 +150,28 @@ impl Looking {
             Err(_) => Err(what(format!("it took longer than {} seconds", SURVEY.as_secs()))),
         }
     }
+}
+
+/// What is recorded of an address that never let a worker in.
+const UNREACHED: &str = "it could not be reached over SSH; the worker's log says why";
+
+fn conceal(look: &mut Look, known: &[String]) -> bool {
+    let mut concealed = false;
+    for tried in &mut look.tried {
+        if !tried.reached && look.revealing.contains(&tried.address) && !known.contains(&tried.address) {
+            UNREACHED.clone_into(&mut tried.said);
+            concealed = true;
+        }
+    }
+    if concealed && look.came.is_err() {
+        look.came = Err(format!("the node is not reached: {}", summary(&look.tried)));
+    }
+    concealed
+}
+
+fn summary(tried: &[TriedAddress]) -> String {
+    let failed = tried.iter().filter(|tried| !tried.reached);
+    failed.map(|tried| format!("{}: {}", tried.address, tried.said)).collect::<Vec<_>>().join("; ")
 }
 
 /// A node that is being looked at, until this is dropped.
@@ -136,6 +198,31 @@ impl Drop for Busy {
 mod tests {
     use super::*;
     use uuid::Uuid;
+
+    #[test]
+    fn unknown_address_reveals_no_listener() {
+        let tried = |address: &str, reached: bool, said: &str| TriedAddress { address: address.into(), reached, said: said.into() };
+        let look = |came: Result<String, String>| Look {
+            tried: vec![
+                tried("10.0.0.1", false, "Connection refused"),
+                tried("10.0.0.2", false, "does not let root in"),
+                tried("10.0.0.3", false, "it says \"220 ftp\""),
+            ],
+            revealing: vec!["10.0.0.1".into(), "10.0.0.3".into()],
+            came,
+        };
+        let mut failed = look(Err("all of it".into()));
+        assert!(conceal(&mut failed, &["10.0.0.3".into()]));
+        let why = failed.came.unwrap_err();
+        assert_eq!(
+            why,
+            format!("the node is not reached: 10.0.0.1: {UNREACHED}; 10.0.0.2: does not let root in; 10.0.0.3: it says \"220 ftp\"")
+        );
+        let mut reached = look(Ok("boot".into()));
+        assert!(conceal(&mut reached, &[]) && reached.came.is_ok());
+        assert_eq!((reached.tried[0].said.as_str(), reached.tried[2].said.as_str()), (UNREACHED, UNREACHED));
+        assert!(!conceal(&mut look(Err("all".into())), &["10.0.0.1".into(), "10.0.0.3".into()]));
+    }
 
     #[test]
     fn a_node_is_looked_at_once_at_a_time() {

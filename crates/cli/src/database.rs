@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use engine::reach::{Database, Policy};
 use migrations::Standing;
 use sqlx::postgres::PgConnectOptions;
 use store::{Connecting, Store};
@@ -95,6 +96,18 @@ async fn look(store: &Store, options: &PgConnectOptions) -> Result<(), Trouble> 
             "what guards the database's tables is not what this Gantry was tested with: run `gantry migrate` of the one that is to work on it",
         ),
     }
+}
+
+/// The rules about addresses of nodes beside this database. `local`: nodes may be on this host.
+pub fn reach(store: &Store, local: bool) -> Policy {
+    let (host, port) = worker::reach::Reachable::beside(store.pool(), local).database.unzip();
+    let database = host.zip(port).map(|(host, port)| Database {
+        // Names are resolved by workers, right before they connect.
+        addresses: host.parse().into_iter().collect(),
+        host,
+        port,
+    });
+    Policy { allow_local: local, own: worker::reach::own_addresses(), database }
 }
 
 /// What a failed connection means, and what to do.

@@ -16,6 +16,9 @@ use tokio::net::TcpListener;
 
 use crate::{database, signals};
 
+/// Says whether nodes may be on Gantry's own host.
+pub const LOCAL_NODES: &str = "GANTRY_ALLOW_LOOPBACK_NODES";
+
 /// Where it listens unless somebody says otherwise.
 pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7780);
 
@@ -39,6 +42,10 @@ pub struct Arguments {
     /// Proxies whose X-Forwarded-For is believed: addresses and networks, with commas between them
     #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = TrustedProxies::LOOPBACK)]
     trusted_proxies: TrustedProxies,
+    /// Let nodes be on Gantry's own host, at loopback addresses for one. The same for servers and workers [default: not; `gantry up`: if it
+    /// listens on loopback]
+    #[arg(long, env = LOCAL_NODES)]
+    allow_loopback_nodes: bool,
 }
 
 /// Reads the token for metrics. What was given is a secret, so a refusal does not repeat it.
@@ -56,7 +63,8 @@ impl TypedValueParser for Unsaid {
 
 pub async fn run(arguments: Arguments) -> Result<()> {
     let store = database::open(&arguments.database_url).await?;
-    let control = Control::new(store);
+    let reach = database::reach(&store, arguments.allow_loopback_nodes);
+    let control = Control::new(store).reaching(reach);
     let policy = Policy { approvals: 1, by_risk: Default::default() };
     control.ensure_genesis(&policy, &Demo::default()).await.context("the first target can't be made")?;
     let listener = TcpListener::bind(arguments.listen).await;

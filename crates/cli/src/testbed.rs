@@ -40,7 +40,9 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         .database_url
         .unwrap_or_else(|| format!("postgres://gantry_app@localhost/gantry?host={}", socket.display()));
     let store = database::open(&url).await.context("is Gantry running (gantry up), with this data folder?")?;
-    let control = Control::new(store);
+    // Its nodes are on loopback addresses.
+    let reach = database::reach(&store, true);
+    let control = Control::new(store).reaching(reach);
     home::make_private(&secrets)?;
     let folder = data.join("testbed");
     let testbed = tokio::task::spawn_blocking(move || Testbed::start(&folder, &secrets, arguments.nodes)).await??;

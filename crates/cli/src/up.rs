@@ -60,6 +60,10 @@ pub struct Arguments {
     /// Proxies whose X-Forwarded-For is believed: addresses and networks, with commas between them
     #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = server::TrustedProxies::LOOPBACK)]
     trusted_proxies: server::TrustedProxies,
+    /// Let nodes be on Gantry's own host, at loopback addresses for one. The same for servers and workers [default: not; `gantry up`: if it
+    /// listens on loopback]
+    #[arg(long, env = serve::LOCAL_NODES)]
+    allow_loopback_nodes: bool,
     /// Start an empty database without the demo's nodes and deployments
     #[arg(long)]
     no_demo: bool,
@@ -130,7 +134,9 @@ async fn work_on(
     place: (TcpListener, server::PublicAddress),
     mut stop: Stopping,
 ) -> Result<()> {
-    let control = Control::new(store.clone()).keeping(data);
+    // Whoever reaches this server is on this host already, so nodes here show them nothing new.
+    let local_nodes = arguments.allow_loopback_nodes || place.0.local_addr()?.ip().is_loopback();
+    let control = Control::new(store.clone()).keeping(data).reaching(database::reach(store, local_nodes));
     let people = People::over(store.clone());
     seed(arguments, data, &control, &people).await?;
     let nodes = demo_nodes(store, data).await?;
@@ -145,7 +151,15 @@ async fn work_on(
             for trouble in troubles {
                 tracing::warn!(%trouble, "a demo node did not start all of its services");
             }
-            let worker = Worker::start(&database.app_url, arguments.secrets.as_deref(), data, configuration)?;
+            let secrets = arguments.secrets.clone().unwrap_or_else(|| home::secrets(data));
+            let settings = WorkerSettings {
+                url: database.app_url.clone(),
+                folder: data.join("worker"),
+                secrets,
+                configuration: configuration.map(Path::to_owned),
+                local_nodes,
+            };
+            let worker = Worker::start(settings)?;
             serve_and_work(arguments, worker, database, place, &control, &people, stop).await
         }
     };
@@ -259,27 +273,30 @@ impl Database {
     }
 }
 
-/// The worker process.
-struct Worker {
+/// What the worker process is started with.
+struct WorkerSettings {
     url: String,
     folder: PathBuf,
     secrets: PathBuf,
     configuration: Option<PathBuf>,
+    local_nodes: bool,
+}
+
+/// The worker process.
+struct Worker {
+    settings: WorkerSettings,
     child: Child,
 }
 
 impl Worker {
-    fn start(url: &str, secrets: Option<&Path>, data: &Path, configuration: Option<&Path>) -> Result<Self> {
-        let folder = data.join("worker");
-        let secrets = secrets.map_or_else(|| home::secrets(data), Path::to_owned);
-        let child = spawn_worker(url, &folder, &secrets, configuration)?;
-        Ok(Self { url: url.to_owned(), child, folder, secrets, configuration: configuration.map(Path::to_owned) })
+    fn start(settings: WorkerSettings) -> Result<Self> {
+        Ok(Self { child: spawn_worker(&settings)?, settings })
     }
 
     fn look_after(&mut self) {
         let Ok(Some(status)) = self.child.try_wait() else { return };
         tracing::warn!(%status, "the worker ended and is started again");
-        match spawn_worker(&self.url, &self.folder, &self.secrets, self.configuration.as_deref()) {
+        match spawn_worker(&self.settings) {
             Ok(child) => self.child = child,
             Err(error) => tracing::error!(%error, "the worker does not start"),
         }
@@ -298,18 +315,19 @@ impl Worker {
     }
 }
 
-fn spawn_worker(url: &str, folder: &Path, secrets: &Path, configuration: Option<&Path>) -> Result<Child> {
+fn spawn_worker(settings: &WorkerSettings) -> Result<Child> {
     let program = std::env::current_exe().context("this program can't find itself")?;
     let mut command = Command::new(program);
-    if let Some(file) = configuration {
+    if let Some(file) = &settings.configuration {
         command.arg("--config").arg(file);
     }
     command
         .arg("worker")
         .arg("--until-orphaned")
-        .env("DATABASE_URL", url)
-        .env("GANTRY_WORKER_FOLDER", folder)
-        .env("GANTRY_SECRETS", secrets)
+        .env("DATABASE_URL", &settings.url)
+        .env("GANTRY_WORKER_FOLDER", &settings.folder)
+        .env("GANTRY_SECRETS", &settings.secrets)
+        .env(serve::LOCAL_NODES, settings.local_nodes.to_string())
         .env_remove("GANTRY_OWNER_URL")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

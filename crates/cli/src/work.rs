@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::{database, home, signals};
+use crate::{database, home, serve, signals};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -36,6 +36,10 @@ pub struct Arguments {
     /// Seconds after which each node is looked at again
     #[arg(long, env = "GANTRY_WORKER_LOOKS", default_value = "10", value_parser = interval)]
     looks: Duration,
+    /// Let nodes be on Gantry's own host, at loopback addresses for one. The same for servers and workers [default: not; `gantry up`: if it
+    /// listens on loopback]
+    #[arg(long, env = serve::LOCAL_NODES)]
+    allow_loopback_nodes: bool,
     /// Stop when standard input ends: for whoever starts it as a child
     #[arg(long, hide = true)]
     until_orphaned: bool,
@@ -55,6 +59,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         sweep: arguments.sweep,
         looks: arguments.looks,
         secrets: arguments.secrets,
+        local_nodes: arguments.allow_loopback_nodes,
         max_running: arguments.max_running.unwrap_or(usual.max_running),
         ..usual
     };

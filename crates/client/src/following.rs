@@ -23,8 +23,9 @@ use crate::exit::{Failure, Outcome};
 use crate::lists::Client;
 use crate::names;
 use crate::overseeing::waiting_page;
-use crate::paper::{note, plain, plain_lines, steps};
+use crate::paper::{note, plain, steps};
 use crate::server::{News, Server, understood};
+use crate::terminal::Filter;
 use crate::when::duration;
 
 /// At the latest so often is looked again, whatever the stream tells.
@@ -139,6 +140,9 @@ pub(crate) struct Logs {
     /// In small letters and capitals alike
     #[arg(long, requires = "find")]
     any_case: bool,
+    /// Keep control sequences, such as colours: a terminal obeys them
+    #[arg(long, conflicts_with = "find")]
+    raw: bool,
 }
 
 /// How a bar looks where steps are counted.
@@ -543,6 +547,8 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
     }
     let Client { server, paper } = client;
     let mut news = logs.follow.then(|| News::while_read(server, &format!("run:{}", logs.run)));
+    // Of the whole log: a sequence may begin in one piece and end in the next.
+    let mut filter = Filter::default();
     let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
     loop {
         let query = Query::default().with("offset", Some(offset));
@@ -565,10 +571,10 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
         };
         (reached, away) = (true, None);
         for piece in &log.pieces {
-            match (paper.json, paper.is_terminal()) {
+            match (paper.json, logs.raw) {
                 (true, _) => paper.json_line(&serde_json::to_value(piece).unwrap_or_default())?,
-                (false, true) => paper.write(&for_terminal(&piece.text))?,
-                (false, false) => paper.write(&piece.text)?,
+                (false, true) => paper.raw(&piece.text)?,
+                (false, false) => paper.raw(&filter.text(&piece.text))?,
             }
         }
         let grew = log.next > offset;
@@ -579,17 +585,6 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
             None => return Ok(()),
             Some(news) => news.wait(LOOK_AGAIN)?,
         }
-    }
-}
-
-/// A log may say anything; a terminal obeys some of it. Colours and other orders are left out, what can't be seen is spelled out.
-fn for_terminal(text: &str) -> String {
-    let stripped = console::strip_ansi_codes(text);
-    let whole = plain_lines(&stripped);
-    match stripped.ends_with('\n') {
-        true => whole,
-        // The line goes on in the next piece.
-        false => whole.strip_suffix('\n').unwrap_or(&whole).to_owned(),
     }
 }
 
@@ -649,12 +644,5 @@ mod tests {
         };
         assert!(ended(true).starts_with("It is not so after"), "{}", ended(true));
         assert!(ended(false).starts_with("Nobody could say how it is"), "{}", ended(false));
-    }
-
-    #[test]
-    fn a_log_gives_a_terminal_no_orders() {
-        assert_eq!(for_terminal("\x1b[31mred\x1b[0m\nhalf"), "red\nhalf");
-        assert_eq!(for_terminal("a\x07b\n"), "ab\n");
-        assert_eq!(for_terminal("\n\nx\n"), "\n\nx\n");
     }
 }

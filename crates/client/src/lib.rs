@@ -33,6 +33,7 @@ mod paper;
 mod people;
 mod plans;
 mod server;
+mod terminal;
 mod when;
 
 use std::ffi::OsString;

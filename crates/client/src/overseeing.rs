@@ -1,7 +1,7 @@
 //! How it stands, what waits, who did what, and whether anything starts at all.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -20,6 +20,7 @@ use crate::pages;
 use crate::paper::{Paper, Table, moment_of, note, outline, plain, said};
 use crate::plans::OnOff;
 use crate::server::{taken, understood};
+use crate::terminal;
 
 /// What can be shown again and again.
 #[derive(Debug, Args)]
@@ -207,6 +208,10 @@ fn export(client: &Client, wanted: &AuditExport) -> Outcome {
     let query = Query::default().with("after", wanted.after);
     let mut stream = client.server.stream(&query.behind("/audit/export"), "application/jsonl")?;
     let Some(path) = &wanted.output else {
+        if client.paper.is_terminal() {
+            let mut lines = BufReader::new(stream).lines();
+            return lines.try_for_each(|line| client.paper.line(&terminal::json(&copied(line, "the terminal")?)));
+        }
         return copied(std::io::copy(&mut stream, &mut std::io::stdout().lock()).map(drop), "the standard output");
     };
     let shown = path.display();
@@ -217,7 +222,7 @@ fn export(client: &Client, wanted: &AuditExport) -> Outcome {
     Ok(())
 }
 
-fn copied(copied: std::io::Result<()>, to: &str) -> Outcome {
+fn copied<T>(copied: std::io::Result<T>, to: &str) -> Outcome<T> {
     copied.map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::Unread,
         _ => Failure::Unreachable(format!(

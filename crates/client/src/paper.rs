@@ -1,7 +1,7 @@
 //! What a person reads, and what a program reads: where it is written to, and how it looks.
 //!
-//! Only what was asked for goes to standard output; progress, notes and errors go to standard error. Texts that others wrote are shown with
-//! what can't be seen spelled out, so nobody's title moves the cursor.
+//! Only what was asked for goes to standard output; progress, notes and errors go to standard error. All of it goes through
+//! [`crate::terminal`], so nobody's title moves the cursor; only [`Paper::raw`] does not.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -12,6 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
 use crate::exit::Outcome;
+use crate::terminal::{self, BOLD, printable};
 
 /// Where a command's words go.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +38,11 @@ impl Paper {
     }
 
     pub(crate) fn write(self, text: &str) -> Outcome {
+        self.raw(&printable(text))
+    }
+
+    /// As it is, with all that a terminal obeys.
+    pub(crate) fn raw(self, text: &str) -> Outcome {
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
@@ -48,12 +54,12 @@ impl Paper {
 
     /// One document.
     pub(crate) fn json(self, value: &Value) -> Outcome {
-        self.line(&serde_json::to_string_pretty(value).unwrap_or_default())
+        self.line(&terminal::json(&serde_json::to_string_pretty(value).unwrap_or_default()))
     }
 
     /// One document on one line.
     pub(crate) fn json_line(self, value: &Value) -> Outcome {
-        self.line(&value.to_string())
+        self.line(&terminal::json(&value.to_string()))
     }
 
     /// The answer for programs, or the sentence for people.
@@ -64,11 +70,12 @@ impl Paper {
     /// A page from its top, in the place of the one before.
     pub(crate) fn anew(self, text: &str) -> Outcome {
         let top = if self.is_terminal() { "\x1b[H\x1b[2J\x1b[3J" } else { "" };
-        self.write(&format!("{top}{text}"))
+        self.raw(&format!("{top}{}", printable(text)))
     }
 
     pub(crate) fn heading(self, text: &str) -> String {
-        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+        let [bold, end] = BOLD;
+        if self.colour { format!("{bold}{text}{end}") } else { text.to_owned() }
     }
 }
 
@@ -90,7 +97,7 @@ pub(crate) fn is_left_unread() -> bool {
 
 /// A note beside the answer. Nobody depends on it, so it is no error when it can't be written.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(text));
 }
 
 /// A text on one line, with what can't be seen spelled out.

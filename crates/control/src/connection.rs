@@ -83,7 +83,19 @@ pub(crate) fn distinct(addresses: Vec<String>) -> Vec<String> {
 
 fn is_address(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '%' | '_');
-    !text.is_empty() && text.len() <= 253 && !text.starts_with('-') && text.chars().all(plain)
+    let host = text.split('%').next().unwrap_or_default();
+    // Resolvers read `127.1` and `0x7f000001` as numbers, people read them as names.
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    let hex = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    let is_number = match hex {
+        Some(digits) => digits.chars().all(|c| c.is_ascii_hexdigit()),
+        None => !last.is_empty() && last.chars().all(|c| c.is_ascii_digit()),
+    };
+    !text.is_empty()
+        && text.len() <= 253
+        && !text.starts_with('-')
+        && text.chars().all(plain)
+        && (!is_number || host.parse::<IpAddr>().is_ok())
 }
 
 fn is_user(text: &str) -> bool {
@@ -150,7 +162,11 @@ mod tests {
 
     #[test]
     fn slips_are_named_with_their_field() {
-        let cases: [(SshWish, &str, &str); 9] = [
+        let cases: [(SshWish, &str, &str); 13] = [
+            (SshWish { addresses: vec!["127.1".into()], ..wish() }, "", "addresses"),
+            (SshWish { addresses: vec!["0x7f000001".into()], ..wish() }, "", "addresses"),
+            (SshWish { addresses: vec!["2130706433".into()], ..wish() }, "", "addresses"),
+            (SshWish { addresses: vec!["10.0.0.300.".into()], ..wish() }, "", "addresses"),
             (SshWish { addresses: Vec::new(), ..wish() }, "", "addresses"),
             (SshWish { addresses: vec!["-oProxyCommand=x".into()], ..wish() }, "", "addresses"),
             (SshWish { addresses: vec!["a b".into()], ..wish() }, "", "addresses"),

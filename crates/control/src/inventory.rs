@@ -48,6 +48,7 @@ impl Control {
     pub async fn add_nodes(&self, actor: &Actor, text: &str) -> Result<AddedNodes, Problem> {
         actor.require(Permission::Operator)?;
         let fits = self.fits(read(text)?)?;
+        self.added.of_text(actor.person, fits.iter().map(|(_, fit)| fit.addresses()).sum())?;
         let system = self.present().await?.system()?;
         let by = Some(actor.person);
         let mut transaction = self.begin().await?;

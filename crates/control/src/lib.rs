@@ -44,6 +44,7 @@ mod present;
 mod problems;
 mod proposals;
 mod proposing;
+pub mod reach;
 mod replanning;
 mod restoring;
 mod reviewing;
@@ -76,6 +77,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Problem;
+use engine::reach::Policy;
 use sqlx::pool::PoolConnection;
 use sqlx::{Postgres, Transaction};
 use store::Store;
@@ -83,6 +85,7 @@ use store::Store;
 use beside::{Beside, PLACES, Places};
 use people::Actor;
 use present::{Kept, Present};
+use reach::Added;
 
 /// The use cases, over one database. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -91,12 +94,27 @@ pub struct Control {
     kept: Arc<Kept>,
     places: Arc<Places>,
     data: Option<Arc<Path>>,
+    reach: Arc<Policy>,
+    added: Arc<Added>,
 }
 
 impl Control {
     /// Use cases over this database.
     pub fn new(store: Store) -> Self {
-        Self { store, kept: Arc::default(), places: Arc::clone(&PLACES), data: None }
+        Self {
+            store,
+            kept: Arc::default(),
+            places: Arc::clone(&PLACES),
+            data: None,
+            reach: Arc::default(),
+            added: Arc::default(),
+        }
+    }
+
+    /// The same with these rules about the addresses of nodes, instead of the strictest.
+    #[must_use]
+    pub fn reaching(self, policy: Policy) -> Self {
+        Self { reach: Arc::new(policy), ..self }
     }
 
     /// The same, by a process that keeps its own things (its database, for one) in this folder: no node gets that for its root.

@@ -40,7 +40,7 @@ use crate::problems::from_store;
 use crate::running::{checked, from_change};
 use crate::showing::{corrupt, to_run};
 use crate::words::{self, at};
-use crate::{Control, connection, done, paging};
+use crate::{Control, connection, done, paging, reach};
 
 /// Looks of one page.
 pub const LOOKS: usize = 20;
@@ -185,6 +185,7 @@ impl Control {
         if is_other_way(&before, &after) {
             may_reach(&actor, !before.meant, place, &before.fqdn)?;
             reason = before.meant.then(|| checked(&change.reason)).transpose()?;
+            self.added.of_record(actor.person, new_addresses(&before, &after))?;
         }
         if before.meant && after.hints != before.hints {
             return Err(Problem::conflict(
@@ -251,6 +252,9 @@ impl Control {
             host_key: wanted.host_key.clone().unwrap_or(ssh.host_key),
         };
         let (connection, addresses) = connection::by_ssh(&wish, &root)?;
+        if wanted.addresses.is_some() || wanted.port.is_some() {
+            reach::check(&self.reach, &addresses, wish.port)?;
+        }
         Ok((json!(addresses), connection))
     }
 
@@ -347,6 +351,14 @@ pub(crate) async fn write_changed(
     intent::append_audit(on, by, "node.change", &node.to_string(), &detail.into()).await.map_err(from_store)?;
     tell(on, before.fqdn.clone()).await?;
     Ok(version)
+}
+
+/// How many addresses a change adds; with another port each address is a new one.
+fn new_addresses(before: &MachineRow, after: &MachineRow) -> usize {
+    let listed = |row: &MachineRow| row.address.as_array().cloned().unwrap_or_default();
+    let (was, is) = (listed(before), listed(after));
+    let same_port = before.connection["port"] == after.connection["port"];
+    is.iter().filter(|address| !(same_port && was.contains(address))).count()
 }
 
 fn is_other_way(before: &MachineRow, after: &MachineRow) -> bool {

@@ -19,7 +19,7 @@ use crate::connection;
 use crate::machines::{tell, write_changed};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::{Control, done, paging, words};
+use crate::{Control, done, paging, reach, words};
 
 /// Where nodes lie that nobody named.
 const UNNAMED: &str = "nodes.gantry.internal";
@@ -128,6 +128,7 @@ impl Control {
         Ok(match &wish.ssh {
             Some(ssh) => {
                 let (connection, addresses) = connection::by_ssh(ssh, &wish.root)?;
+                reach::check(&self.reach, &addresses, ssh.port)?;
                 ("ssh", connection, addresses)
             }
             None => ("local", self.in_folder(&wish.root)?, Vec::new()),
@@ -148,6 +149,9 @@ impl Control {
     async fn make_node(&self, actor: Option<&Actor>, wish: &NodeWish) -> Result<NodeId, Problem> {
         let fit = self.fit(wish)?;
         let by = actor.map(|actor| actor.person);
+        if let Some(person) = by {
+            self.added.of_record(person, fit.addresses.len())?;
+        }
         let system = self.present().await?.system()?;
         let mut transaction = self.begin().await?;
         if let Some(actor) = actor {
@@ -243,6 +247,11 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
+    /// How many addresses the record has.
+    pub(crate) fn addresses(&self) -> usize {
+        self.addresses.len()
+    }
+
     /// Makes the record. The caller keeps others from adding any meanwhile ([`intent::lock_records`]).
     pub(crate) async fn insert(
         &self,

@@ -23,7 +23,7 @@
 mod accounts;
 mod actor;
 mod passwords;
-mod throttle;
+pub(crate) mod throttle;
 mod tokens;
 
 use std::collections::BTreeSet;

@@ -31,6 +31,7 @@ pub mod gate;
 pub mod ids;
 pub mod lint;
 pub mod plan;
+pub mod reach;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod text;

@@ -44,6 +44,95 @@ async fn other_names_of_this_machine_are_not_answered_to() {
     }
 }
 
+/// What a server at a real socket answers to these bytes, until it closes the connection or half a second passes without more.
+async fn raw(router: &Router, sent: &[u8]) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let stopping = CancellationToken::new();
+    let bounds = crate::connections::Bounds::default();
+    tokio::spawn(crate::connections::serve(listener, router.clone(), bounds, stopping.clone()));
+    let (mut from, mut to) = tokio::net::TcpStream::connect(address).await.expect("a connection").into_split();
+    let sent = sent.to_vec();
+    // The server may answer and close before it has read everything.
+    tokio::spawn(async move {
+        let _ = to.write_all(&sent).await;
+        std::future::pending::<()>().await;
+    });
+    let (mut read, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(Ok(length)) = tokio::time::timeout(Duration::from_millis(500), from.read(&mut buffer)).await {
+        if length == 0 {
+            break;
+        }
+        read.extend_from_slice(&buffer[..length]);
+    }
+    stopping.cancel();
+    String::from_utf8_lossy(&read).into_owned()
+}
+
+fn statuses(answers: &str) -> Vec<&str> {
+    answers.split("HTTP/1.1 ").skip(1).filter_map(|answer| answer.get(..3)).collect()
+}
+
+#[tokio::test]
+async fn ambiguous_request_head_is_rejected() {
+    let house = House::new().await;
+    let get = |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\n{more}\r\n");
+    let near = format!("Host: {NEAR}\r\n");
+    for (what, head, status) in [
+        ("one host", get("/healthz", &near), "200"),
+        ("the same host in both", get(&format!("http://{NEAR}/healthz"), &near), "200"),
+        ("two hosts", get("/healthz", &format!("{near}Host: evil.example\r\n")), "400"),
+        ("the same host twice", get("/healthz", &format!("{near}hOST: {NEAR}\r\n")), "400"),
+        ("another host in the target", get("http://evil.example/healthz", &near), "400"),
+        ("a person in the target", get(&format!("http://a@{NEAR}/healthz"), &near), "400"),
+    ] {
+        let answer = raw(&house.router, head.as_bytes()).await;
+        assert_eq!(statuses(&answer), [status], "{what}: {answer}");
+    }
+    let refused = raw(&house.router, get("/", &format!("{near}Host: x\r\n")).as_bytes()).await.to_lowercase();
+    for part in ["connection: close", "x-content-type-options: nosniff", "several host headers"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn request_head_above_its_limit_is_rejected() {
+    let house = House::new().await;
+    let head = |more: usize| {
+        // Many headers, since each grows the buffer that is read into.
+        let headers: String = (0..8).map(|n| format!("X-{n}: {}\r\n", "a".repeat(more / 8))).collect();
+        format!("GET /healthz HTTP/1.1\r\nHost: {NEAR}\r\n{headers}\r\n")
+    };
+    for (size, status) in [(limits::HEAD - 1024, "200"), (limits::HEAD, "431"), (limits::HEAD + 8192, "431"), (limits::HEAD * 4, "431")] {
+        let answer = raw(&house.router, head(size).as_bytes()).await;
+        assert_eq!(statuses(&answer), [status], "{size}: {answer}");
+    }
+    let one = format!("GET /healthz?{} HTTP/1.1\r\nHost: {NEAR}\r\n\r\n", "a".repeat(limits::HEAD));
+    let answer = raw(&house.router, one.as_bytes()).await;
+    assert!(matches!(statuses(&answer)[..], ["431" | "414"]), "{answer}");
+}
+
+#[tokio::test]
+async fn request_body_with_two_lengths_is_never_two_requests() {
+    let house = House::new().await;
+    let smuggled = format!("GET /healthz HTTP/1.1\r\nHost: {NEAR}\r\n\r\n");
+    let post = |headers: &str, body: &str| {
+        format!("POST /sign-out HTTP/1.1\r\nHost: {NEAR}\r\nX-Gantry: 1\r\n{headers}\r\n{body}")
+    };
+    let length = format!("Content-Length: {}\r\n", 5 + smuggled.len());
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let body = format!("0\r\n\r\n{smuggled}");
+    let both = raw(&house.router, post(&format!("{length}{chunked}"), &body).as_bytes()).await;
+    assert_eq!(statuses(&both), ["400"], "{both}");
+    let reversed = raw(&house.router, post(&format!("{chunked}{length}"), &body).as_bytes()).await;
+    assert_eq!(statuses(&reversed).len(), 1, "{reversed}");
+    let two_lengths = raw(&house.router, post(&format!("{length}Content-Length: 5\r\n"), &body).as_bytes()).await;
+    assert_eq!(statuses(&two_lengths), ["400"], "{two_lengths}");
+    let unknown = raw(&house.router, post("Transfer-Encoding: chunked, identity\r\n", &body).as_bytes()).await;
+    assert_eq!(statuses(&unknown), ["400"], "{unknown}");
+}
+
 /// Whose requests these are and what they say, for all to read: `snapshots/`.
 #[tokio::test]
 async fn refusals_have_one_form() {

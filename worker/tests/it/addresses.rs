@@ -13,11 +13,15 @@ use tokio::time::{Instant, timeout};
 use worker::Config;
 use worker::jig::script::process::Ending;
 use worker::jig::script::ssh::{Connections, Reach, SshError};
+use worker::reach::Reachable;
 use worker::secrets::SecretFolder;
 
 use crate::cluster::bind;
 use crate::process::Running;
 use crate::ssh::Bed;
+
+/// The testbed is on loopback addresses.
+const LOCAL: Reachable = Reachable { allow_local: true, database: None };
 
 /// An address that swallows whatever is sent to it.
 struct Swallows {
@@ -60,7 +64,7 @@ impl Bed {
     }
 
     fn ways(&self) -> Connections {
-        Connections::new(Arc::new(SecretFolder(Some(self.testbed.secrets()))))
+        Connections::new(Arc::new(SecretFolder(Some(self.testbed.secrets()))), LOCAL)
     }
 
     async fn has_addresses(&self, node: usize, addresses: &[Ipv4Addr]) {

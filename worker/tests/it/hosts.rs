@@ -13,6 +13,7 @@ use testbed::Testbed;
 use uuid::Uuid;
 use worker::Config;
 use worker::jig::script::ScriptJig;
+use worker::reach::Reachable;
 use worker::secrets::SecretFolder;
 
 use crate::cluster::bind;
@@ -90,6 +91,7 @@ async fn a_host_that_prints_for_ever_is_not_listened_to_for_ever() {
         Arc::new(OneScript("")),
         Arc::new(SecretFolder(Some(testbed.secrets()))),
         folder.path().join("on-behalf"),
+        Reachable { allow_local: true, database: None },
     );
     let ends = async |doing: &str, reason: String| {
         assert!(reason.contains("the node printed more than ") && reason.contains(doing), "{reason}");

@@ -17,6 +17,7 @@ pub fn quick(folder: &Path) -> Config {
         sweep: Duration::from_millis(500),
         looks: Duration::from_millis(300),
         grace: Duration::from_millis(300),
+        local_nodes: true,
         ..Config::in_folder(folder)
     }
 }

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use worker::jig::script::{Left, ScriptJig};
 use worker::jig::{Ended, Jig, Job, Scripts, StopReason, Stopper};
 use worker::log::{Chunk, Log, LogStore};
+use worker::reach::Reachable;
 use worker::secrets::{SecretFolder, Secrets};
 
 use crate::cluster::role;
@@ -52,8 +53,8 @@ struct Bench {
 impl Bench {
     fn with(script: &'static str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let jig =
-            ScriptJig::new(Arc::new(OneScript(script)), Arc::new(SecretFolder(None)), folder.path().join("on-behalf"));
+        let (scripts, secrets) = (Arc::new(OneScript(script)), Arc::new(SecretFolder(None)));
+        let jig = ScriptJig::new(scripts, secrets, folder.path().join("on-behalf"), Reachable::default());
         Self { folder, jig, script, step: StepId(Uuid::new_v4()) }
     }
 

@@ -32,7 +32,7 @@ struct Tries {
 
 /// Tries by whoever tries.
 #[derive(Debug)]
-pub(super) struct Throttle<K> {
+pub(crate) struct Throttle<K> {
     tries: Mutex<HashMap<K, Tries>>,
     most: u32,
     window: Duration,
@@ -40,7 +40,7 @@ pub(super) struct Throttle<K> {
 
 impl<K: Eq + Hash + Clone> Throttle<K> {
     /// So many within so long, from the first one on.
-    pub(super) fn of(most: u32, window: Duration) -> Self {
+    pub(crate) fn of(most: u32, window: Duration) -> Self {
         Self { tries: Mutex::default(), most, window }
     }
 
@@ -68,13 +68,7 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
 
     fn note_at(&self, key: K, now: Instant) {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
-        if tries.len() >= MOST_REMEMBERED && !tries.contains_key(&key) {
-            tries.retain(|_, known| now.saturating_duration_since(known.since) < self.window);
-            let first = tries.iter().min_by_key(|(_, known)| known.since).map(|(key, _)| key.clone());
-            if let Some(first) = first.filter(|_| tries.len() >= MOST_REMEMBERED) {
-                tries.remove(&first);
-            }
-        }
+        self.make_room(&mut tries, &key, now);
         let known = tries.entry(key).or_insert(Tries { since: now, count: 0 });
         if now.saturating_duration_since(known.since) >= self.window {
             *known = Tries { since: now, count: 0 };
@@ -82,10 +76,45 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
         known.count = known.count.saturating_add(1);
     }
 
+    fn make_room(&self, tries: &mut HashMap<K, Tries>, key: &K, now: Instant) {
+        if tries.len() < MOST_REMEMBERED || tries.contains_key(key) {
+            return;
+        }
+        tries.retain(|_, known| now.saturating_duration_since(known.since) < self.window);
+        let first = tries.iter().min_by_key(|(_, known)| known.since).map(|(key, _)| key.clone());
+        if let Some(first) = first.filter(|_| tries.len() >= MOST_REMEMBERED) {
+            tries.remove(&first);
+        }
+    }
+
     /// Checks, and counts what may be tried: of many who come at once, no more get through.
     pub(super) fn take(&self, key: K) -> Result<(), Duration> {
         self.check(&key)?;
         self.note(key);
+        Ok(())
+    }
+
+    /// Checks whether so many more may be tried, and counts all of them; else none, and how long to wait.
+    pub(crate) fn take_many(&self, key: K, count: usize) -> Result<(), Duration> {
+        self.take_many_at(key, u32::try_from(count).unwrap_or(u32::MAX), Instant::now())
+    }
+
+    fn take_many_at(&self, key: K, count: u32, now: Instant) -> Result<(), Duration> {
+        if count == 0 {
+            return Ok(());
+        }
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        self.make_room(&mut tries, &key, now);
+        let known = tries.entry(key).or_insert(Tries { since: now, count: 0 });
+        let left = self.window.saturating_sub(now.saturating_duration_since(known.since));
+        if left.is_zero() {
+            *known = Tries { since: now, count: 0 };
+        }
+        let all = known.count.saturating_add(count);
+        if all > self.most {
+            return Err(left);
+        }
+        known.count = all;
         Ok(())
     }
 

@@ -135,6 +135,15 @@ pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec
     Ok(rows.into_iter().map(due).collect())
 }
 
+/// The addresses of a node that let a worker in as the node is reached now.
+///
+/// # Errors
+/// What the database refused.
+pub async fn reached_addresses(pool: &PgPool, node: NodeId, way_no: i32) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT DISTINCT address FROM node_look WHERE node_id = $1 AND reached AND way_no = $2";
+    Ok(sqlx::query_scalar(sql).bind(node.0).bind(way_no).fetch_all(pool).await?)
+}
+
 /// What was believed of a node before a look.
 #[derive(sqlx::FromRow)]
 struct Before {
@@ -245,8 +254,12 @@ async fn keep(
         "WITH counted AS (UPDATE node SET look_against = $2, last_seen_at = CASE WHEN $3 THEN now() ELSE last_seen_at END,
                 boot_id = coalesce(boot_id, $9) WHERE id = $1),
               last AS (SELECT reached, address, said, tried FROM node_look WHERE node_id = $1 ORDER BY at DESC LIMIT 1),
-              old AS (DELETE FROM node_look WHERE node_id = $1 AND at <= (
-                SELECT at FROM node_look WHERE node_id = $1 ORDER BY at DESC OFFSET $4 LIMIT 1)),
+              old AS (DELETE FROM node_look l WHERE node_id = $1 AND at <= (
+                SELECT at FROM node_look WHERE node_id = $1 ORDER BY at DESC OFFSET $4 LIMIT 1)
+                -- The last time that each address let a worker in stays: what is shown of the address depends on it.
+                AND NOT (l.reached AND l.way_no = (SELECT way_no FROM node WHERE id = $1) AND NOT EXISTS (
+                  SELECT FROM node_look later WHERE later.node_id = $1 AND later.reached AND later.way_no = l.way_no
+                    AND later.address = l.address AND later.at > l.at))),
               kept AS (
                 INSERT INTO node_look (node_id, reached, address, said, took_ms, by, tried)
                 VALUES ($1, $3, left($5, 300), left($6, 2000), $7, $8, $10) RETURNING reached, address, said, tried)

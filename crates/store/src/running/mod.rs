@@ -36,7 +36,7 @@ pub use job::{
 pub use kept::forget_results;
 pub use locks::share_apply;
 pub use log::{LogPiece, append_log, read_log, read_log_span};
-pub use looking::{AsOf, DueNode, Looked, due_nodes, record_look, stray_runs};
+pub use looking::{AsOf, DueNode, Looked, due_nodes, reached_addresses, record_look, stray_runs};
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};
 pub use reporting::{MOST_REPORTS, Report, Reported, Reporter, append_report};
 pub use transition::{

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use api::nodes::TriedAddress;
 use engine::Hash;
+use engine::data::number::{Fidelity, check_numbers};
 use engine::ids::{RunId, StepId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -31,6 +32,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Ended, Jig, Job, MAX_RESULT, Object, Scripts, Stop, StopReason};
 use crate::log::{Lines, Log, Stream};
+use crate::reach::Reachable;
 use crate::secrets::{SecretSource, Secrets};
 
 pub mod environment;
@@ -121,6 +123,8 @@ enum Trouble {
 pub struct Look {
     /// Each address that was tried.
     pub tried: Vec<TriedAddress>,
+    /// Those of which that says whether and what something listens there.
+    pub revealing: Vec<String>,
     /// The node's boot id; or, for people, why it was not reached.
     pub came: Result<String, String>,
 }
@@ -137,13 +141,15 @@ pub enum Left {
 }
 
 impl ScriptJig {
-    /// A jig that gets its scripts there, the keys to nodes from these secrets, and keeps roots of nodes that are none in that folder.
+    /// A jig that gets its scripts there, the keys to nodes from these secrets, connects to what is reachable, and keeps roots of nodes that are none in that folder.
     pub fn new(
         scripts: Arc<dyn Scripts>,
         secrets: Arc<dyn SecretSource>,
         on_behalf: impl Into<std::path::PathBuf>,
+        reachable: Reachable,
     ) -> Self {
-        let ways = Ways { connections: Connections::new(secrets), staged: Mutex::default(), scripts: Mutex::default() };
+        let connections = Connections::new(secrets, reachable);
+        let ways = Ways { connections, staged: Mutex::default(), scripts: Mutex::default() };
         Self { scripts, on_behalf: on_behalf.into(), ways: Arc::new(ways) }
     }
 
@@ -185,18 +191,18 @@ impl ScriptJig {
     pub async fn look(&self, connection: &Value) -> Look {
         let transport = match Transport::read(connection) {
             Ok(transport) => transport,
-            Err(error) => return Look { tried: Vec::new(), came: Err(error.to_string()) },
+            Err(error) => return Look { tried: Vec::new(), revealing: Vec::new(), came: Err(error.to_string()) },
         };
         let errands = self.errands(transport);
         let Transport::Ssh { reach, .. } = &*errands.transport else {
-            return Look { tried: Vec::new(), came: Ok(String::new()) };
+            return Look { tried: Vec::new(), revealing: Vec::new(), came: Ok(String::new()) };
         };
         let (connections, begun) = (&self.ways.connections, Instant::now());
         let came = match connections.reach(reach).await {
             Ok(_) => errands.boot_id(reach).await,
             Err(error) => Err(error.to_string()),
         };
-        Look { tried: connections.tried(reach, begun).await, came }
+        Look { tried: connections.tried(reach, begun).await, revealing: connections.revealing(reach, begun).await, came }
     }
 
     /// Finds out what is left of attempts on a node: those that run there, each with its step. Those that have ended, or that a restart of
@@ -777,7 +783,7 @@ fn returned(output: &[u8], secrets: &Secrets) -> Result<Object, String> {
             let text = String::from_utf8_lossy(output);
             match check_numbers(&text, Fidelity::Rounded) {
                 Ok(()) => Ok(object),
-                Err(error) => Err(secrets.mask(&format!("invalid output: {error}")).into_owned()),
+                Err(error) => Err(secrets.mask(&format!("invalid output: {error}"))),
             }
         }
         Ok(_) => Err(format!("the output is JSON, but no object; it begins with: {}", begin())),
@@ -929,6 +935,16 @@ fn last_line(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn result_number_that_would_change_is_rejected() {
+        let none = Secrets::default();
+        assert!(returned(b"{\"load\": [0.33333333333333333333, 1e300, 3]}", &none).is_ok());
+        for lost in ["1e-400", "9007199254740993", "123456789012345678901234"] {
+            let error = returned(format!("{{\"a\": [{lost}]}}").as_bytes(), &none).unwrap_err();
+            assert!(error.starts_with(&format!("invalid output: the number {lost} at /a/0 can't be stored")), "{error}");
+        }
+    }
 
     #[tokio::test]
     async fn no_more_is_kept_of_a_stream_than_its_errand_asks_for() {

@@ -33,13 +33,13 @@ use russh::{Channel, ChannelMsg, Preferred};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::greeting::{Heard, Listened};
 use super::process::{Ending, Process};
+use crate::reach::{ConnectError, Reachable};
 use crate::secrets::SecretSource;
 
 /// How long one address may take until anybody answers there.
@@ -101,6 +101,14 @@ pub enum SshError {
     /// Of each address, what came of trying it.
     #[error("the node is not reached: {}", .0.join("; "))]
     Unreached(Vec<String>),
+    /// Workers do not connect to this address.
+    #[error("{address}: {why}")]
+    Refused {
+        /// Which.
+        address: String,
+        /// The rule.
+        why: engine::reach::Refused,
+    },
     /// Somebody answers, and is not who the record says.
     #[error(
         "{address} has the host key {found}, and the node's record has {pinned}: if the machine was set up anew, put its new key into the \
@@ -190,8 +198,16 @@ struct Kept {
 /// What came of it when addresses were tried last.
 struct Tries {
     ended: Instant,
-    each: Vec<TriedAddress>,
+    each: Vec<Tried>,
     failed: Option<SshError>,
+}
+
+/// An address that was tried.
+#[derive(Debug, Clone)]
+struct Tried {
+    address: TriedAddress,
+    /// Whether what is said of it reveals whether and what something listens there.
+    reveals: bool,
 }
 
 impl Kept {
@@ -217,7 +233,7 @@ impl Kept {
         order
     }
 
-    fn note(&mut self, each: Vec<TriedAddress>, came: &Result<Connection, SshError>) {
+    fn note(&mut self, each: Vec<Tried>, came: &Result<Connection, SshError>) {
         if let Ok(connection) = came {
             self.answered = Some(connection.address.clone());
             self.silent.take_if(|silent| *silent == connection.address);
@@ -235,14 +251,15 @@ impl Kept {
 /// The connections of a worker, one for each node.
 pub struct Connections {
     secrets: Arc<dyn SecretSource>,
+    reachable: Reachable,
     greatest_age: Duration,
     kept: Mutex<HashMap<Reach, Slot>>,
 }
 
 impl Connections {
     /// None yet.
-    pub fn new(secrets: Arc<dyn SecretSource>) -> Self {
-        Self { secrets, greatest_age: GREATEST_AGE, kept: Mutex::default() }
+    pub fn new(secrets: Arc<dyn SecretSource>, reachable: Reachable) -> Self {
+        Self { secrets, reachable, greatest_age: GREATEST_AGE, kept: Mutex::default() }
     }
 
     /// With another age than [`GREATEST_AGE`].
@@ -272,7 +289,7 @@ impl Connections {
     async fn start_alone(&self, reach: &Reach, command: &str) -> Result<Process, SshError> {
         let key = self.private_key(&reach.key).await?;
         let order = self.slot(reach).lock().await.order(&reach.addresses);
-        let (_, came) = connect(order, reach, &key).await;
+        let (_, came) = self.connect(order, reach, &key).await;
         opened(&came?, command).await.map_err(|error| SshError::Broken(error.to_string()))
     }
 
@@ -290,10 +307,19 @@ impl Connections {
         let slot = self.slot(reach);
         let kept = slot.lock().await;
         if let Some(tries) = kept.tries.as_ref().filter(|tries| tries.ended >= since) {
-            return tries.each.clone();
+            return tries.each.iter().map(|tried| tried.address.clone()).collect();
         }
         let connected = kept.connection.iter().filter(|connection| open(connection));
         connected.map(|connection| let_in(&connection.address)).collect()
+    }
+
+    /// The addresses that were tried since then of which [`Self::tried`] says whether and what something listens there.
+    pub async fn revealing(&self, reach: &Reach, since: Instant) -> Vec<String> {
+        let slot = self.slot(reach);
+        let kept = slot.lock().await;
+        let tries = kept.tries.iter().filter(|tries| tries.ended >= since);
+        let revealing = tries.flat_map(|tries| &tries.each).filter(|tried| tried.reveals);
+        revealing.map(|tried| tried.address.address.clone()).collect()
     }
 
     /// Gives a node's connection up: it does not serve, whatever it says of itself. The next command makes another, and elsewhere if
@@ -306,7 +332,7 @@ impl Connections {
         kept.answered.take_if(|answered| answered == address);
         kept.silent = Some(address.clone());
         let said = format!("it let us in, and then nothing came: {why}");
-        let each = vec![TriedAddress { address: address.clone(), reached: false, said }];
+        let each = vec![Tried { address: TriedAddress { address: address.clone(), reached: false, said }, reveals: false }];
         kept.tries = Some(Tries { ended: Instant::now(), each, failed: None });
     }
 
@@ -336,9 +362,37 @@ impl Connections {
         if let Some(error) = kept.failed_since(asked) {
             return Err(error);
         }
-        let (each, came) = connect(kept.order(&reach.addresses), reach, &key).await;
+        let (each, came) = self.connect(kept.order(&reach.addresses), reach, &key).await;
         kept.note(each, &came);
         came
+    }
+
+    /// Tries addresses until one lets us in; gives what came of each, and what that amounts to.
+    async fn connect(
+        &self,
+        addresses: Vec<String>,
+        reach: &Reach,
+        key: &Arc<PrivateKey>,
+    ) -> (Vec<Tried>, Result<Connection, SshError>) {
+        let pinned = match PublicKey::from_openssh(&reach.host_key) {
+            Ok(pinned) => pinned,
+            Err(error) => return (Vec::new(), Err(SshError::HostKey(error.to_string()))),
+        };
+        let (pinned, reachable) = (&pinned, &self.reachable);
+        let (each, entered) = first_in(addresses, APART, move |address| async move {
+            let heard = Heard::default();
+            match timeout(LETS_IN, enter(&address, reachable, reach, pinned, key, &heard)).await {
+                Ok(came) => came,
+                Err(_) => Err(SshError::Unreached(vec![format!("{address}: {}", heard.too_late(reach.port, LETS_IN))])),
+            }
+        })
+        .await;
+        let tried = each.iter().map(|(address, came)| came.tried(address)).collect();
+        let came = match entered {
+            Some((address, handle)) => Ok(Arc::new(Open { handle, address, key: Arc::clone(key), made: Instant::now() })),
+            None => Err(all_of(each)),
+        };
+        (tried, came)
     }
 
     async fn forget(&self, reach: &Reach, broken: &Connection) {
@@ -365,33 +419,6 @@ fn let_in(address: &str) -> TriedAddress {
     TriedAddress { address: address.to_owned(), reached: true, said: String::new() }
 }
 
-/// Tries addresses until one lets us in; gives what came of each, and what that amounts to.
-async fn connect(
-    addresses: Vec<String>,
-    reach: &Reach,
-    key: &Arc<PrivateKey>,
-) -> (Vec<TriedAddress>, Result<Connection, SshError>) {
-    let pinned = match PublicKey::from_openssh(&reach.host_key) {
-        Ok(pinned) => pinned,
-        Err(error) => return (Vec::new(), Err(SshError::HostKey(error.to_string()))),
-    };
-    let pinned = &pinned;
-    let (each, entered) = first_in(addresses, APART, move |address| async move {
-        let heard = Heard::default();
-        match timeout(LETS_IN, enter(&address, reach, pinned, key, &heard)).await {
-            Ok(came) => came,
-            Err(_) => Err(SshError::Unreached(vec![format!("{address}: {}", heard.too_late(reach.port, LETS_IN))])),
-        }
-    })
-    .await;
-    let tried = each.iter().map(|(address, came)| came.tried(address)).collect();
-    let came = match entered {
-        Some((address, handle)) => Ok(Arc::new(Open { handle, address, key: Arc::clone(key), made: Instant::now() })),
-        None => Err(all_of(each)),
-    };
-    (tried, came)
-}
-
 /// What came of one address.
 enum Came {
     LetIn,
@@ -401,16 +428,18 @@ enum Came {
 }
 
 impl Came {
-    fn tried(&self, address: &str) -> TriedAddress {
+    fn tried(&self, address: &str) -> Tried {
         let said = match self {
-            Self::LetIn => return let_in(address),
+            Self::LetIn => return Tried { address: let_in(address), reveals: false },
             Self::NotYet => "nothing had come from there yet when another address let us in".to_owned(),
             Self::Failed(SshError::Unreached(whys)) => whys.join("; "),
             Self::Failed(error) => error.to_string(),
         };
         // The address stands beside it.
         let said = said.strip_prefix(&format!("{address}: ")).unwrap_or(&said).to_owned();
-        TriedAddress { address: address.to_owned(), reached: false, said }
+        // Who proved to have the host key of the record is who we want; a rule speaks of the record alone.
+        let reveals = !matches!(self, Self::Failed(SshError::NotLetIn { .. } | SshError::Refused { .. }));
+        Tried { address: TriedAddress { address: address.to_owned(), reached: false, said }, reveals }
     }
 }
 
@@ -476,14 +505,18 @@ fn open(connection: &Connection) -> bool {
 
 async fn enter(
     address: &str,
+    reachable: &Reachable,
     reach: &Reach,
     pinned: &PublicKey,
     key: &Arc<PrivateKey>,
     heard: &Heard,
 ) -> Result<Handle<Pinned>, SshError> {
     let unreached = |why: &dyn std::fmt::Display| SshError::Unreached(vec![format!("{address}: {why}")]);
-    let stream = match timeout(ANSWERS, TcpStream::connect((address, reach.port))).await {
-        Ok(stream) => stream.map_err(|error| unreached(&error))?,
+    let stream = match timeout(ANSWERS, reachable.connect(address, reach.port)).await {
+        Ok(stream) => stream.map_err(|error| match error {
+            ConnectError::Refused(why) => SshError::Refused { address: address.to_owned(), why },
+            ConnectError::Failed(error) => unreached(&error),
+        })?,
         Err(_) => return Err(unreached(&format!("no answer within {} seconds", ANSWERS.as_secs()))),
     };
     let config = client::Config {

@@ -1,0 +1,163 @@
+//! Text for terminals and pipes without the control sequences that others put into it.
+//!
+//! Logs, titles and errors come from machines and people. A terminal obeys sequences in them: it clears its screen, changes its title or
+//! answers as if somebody typed. So everything that is printed goes through [`Filter`], which removes control sequences (ECMA-48: CSI,
+//! OSC, DCS and the others), also in two pieces, and every control character but line feed and tab. Characters that nobody sees are
+//! spelled out. No escape character is ever passed on, so what is left of a sequence is plain text.
+
+use engine::text::{deceives, number};
+
+/// The two sequences that this program prints itself: bold, and no longer bold.
+pub(crate) const BOLD: [&str; 2] = ["\x1b[1m", "\x1b[0m"];
+
+/// Removes control sequences from a text that comes in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    state: State,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    /// After ESC.
+    Escape,
+    /// In a control sequence, before its last character.
+    Sequence,
+    /// In a string for the terminal, such as its title.
+    String,
+    /// After ESC in such a string.
+    StringEscape,
+}
+
+impl Filter {
+    /// The text of the next piece.
+    pub(crate) fn text(&mut self, piece: &str) -> String {
+        let mut text = String::with_capacity(piece.len());
+        piece.chars().for_each(|c| self.take(c, &mut text));
+        text
+    }
+
+    fn take(&mut self, c: char, text: &mut String) {
+        self.state = match (self.state, c) {
+            // No sequence goes on behind a line's end, so one without an end hides one line at most.
+            (_, '\n') => {
+                text.push('\n');
+                State::Text
+            }
+            // Cancels a sequence.
+            (_, '\u{18}' | '\u{1a}') => State::Text,
+            (State::StringEscape, '\\') => State::Text,
+            (State::String | State::StringEscape, '\u{1b}') => State::StringEscape,
+            (State::String, '\u{07}' | '\u{9c}') => State::Text,
+            (State::String, _) => State::String,
+            (_, '\u{1b}') => State::Escape,
+            (_, '\u{9b}') => State::Sequence,
+            (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => State::String,
+            (State::Escape | State::StringEscape, '[') => State::Sequence,
+            (State::Escape | State::StringEscape, ']' | 'P' | 'X' | '^' | '_') => State::String,
+            // What stands between ESC and its last character.
+            (State::Escape | State::StringEscape, ' '..='/') => State::Escape,
+            (State::Escape | State::StringEscape, '0'..='~') => State::Text,
+            (State::Sequence, ' '..='?') => State::Sequence,
+            (State::Sequence, '@'..='~') => State::Text,
+            (state @ (State::Sequence | State::Escape), c) if c.is_ascii_control() => state,
+            _ => {
+                push(c, text);
+                State::Text
+            }
+        };
+    }
+}
+
+fn push(c: char, text: &mut String) {
+    match c {
+        '\t' => text.push('\t'),
+        c if c.is_control() => {}
+        c if deceives(c) => *text += &format!("<{}>", number(c)),
+        c => text.push(c),
+    }
+}
+
+/// A whole text without control sequences, but for [`BOLD`].
+pub(crate) fn printable(text: &str) -> String {
+    let mut filter = Filter::default();
+    let (mut printable, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((at, own)) = BOLD.iter().filter_map(|own| Some((rest.find(own)?, *own))).min() {
+        printable += &filter.text(&rest[..at]);
+        printable += own;
+        rest = &rest[at + own.len()..];
+        filter = Filter::default();
+    }
+    printable + &filter.text(rest)
+}
+
+/// JSON in which every character that a terminal obeys, or nobody sees, is written as its number. It is the same JSON.
+pub(crate) fn json(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => escaped.push(c),
+            // Only within texts can such characters be: all others of JSON are ASCII.
+            c if deceives(c) => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped += &format!("\\u{unit:04x}")),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: [(&str, &str); 16] = [
+        ("\x1b[31mred\x1b[0m\nhalf", "red\nhalf"),
+        ("a\x07b\x08\r\nc\td\x7f", "ab\nc\td"),
+        ("\n\nx\n", "\n\nx\n"),
+        ("\x1b[2J\x1b[H\x1b[3Jgone", "gone"),
+        ("\x1b]0;title\x07x\x1b]8;;http://evil.example\x1b\\link\x1b]8;;\x1b\\", "xlink"),
+        ("\x1bP1;2|17/ab\x1b\\y\x1b_apc\x1b\\\x1b^pm\x1b\\\x1bXsos\x1b\\z", "yz"),
+        ("\u{9b}31mred\u{9d}0;t\u{9c}x\u{90}q\u{9c}\u{85}\u{84}", "redx"),
+        ("\x1b(0lqk\x1b(B\x1b#8\x1bcend\x1b=", "lqkend"),
+        ("\x1b[?25l\x1b[38;2;1;2;3mx\x1b[6n", "x"),
+        ("\x1b]0;no end\nnext", "\nnext"),
+        ("\x1b[1;\nnext", "\nnext"),
+        ("\x1b]0;a\x1b[2Jb", "b"),
+        ("\x1b\x1b[2Jx", "x"),
+        ("\x1b[1\x18visible\x1b]x\x1avisible", "visiblevisible"),
+        ("a\u{202e}b\u{200b}", "a<U+202E>b<U+200B>"),
+        ("\u{e4} \u{6f22} \u{1f600}\x1b\u{e4}\x1b[\u{6f22}", "\u{e4} \u{6f22} \u{1f600}\u{e4}\u{6f22}"),
+    ];
+
+    #[test]
+    fn control_sequence_is_removed_wherever_it_is_cut() {
+        for (hostile, expected) in HOSTILE {
+            assert_eq!(Filter::default().text(hostile), expected, "{hostile:?}");
+            let ends: Vec<usize> = hostile.char_indices().map(|(at, _)| at).collect();
+            for cut in ends {
+                let mut filter = Filter::default();
+                let (first, second) = hostile.split_at(cut);
+                assert_eq!(filter.text(first) + &filter.text(second), expected, "{first:?} {second:?}");
+            }
+            let mut filter = Filter::default();
+            let each: String = hostile.chars().map(|c| filter.text(&c.to_string())).collect();
+            assert_eq!(each, expected, "{hostile:?}");
+        }
+    }
+
+    #[test]
+    fn printed_text_has_bold_alone() {
+        assert_eq!(printable("\x1b[1mNAME\x1b[0m\nn1\x1b[2J \x1b]0;x\x1b[0my"), "\x1b[1mNAME\x1b[0m\nn1 \x1b[0my");
+        assert_eq!(printable("plain\n"), "plain\n");
+    }
+
+    #[test]
+    fn json_with_control_characters_is_the_same_json() {
+        let value = serde_json::json!({"a\u{9b}": "\u{1b}[2J\u{85}\u{202e}\u{e0041}\u{7f} \u{e4}\n"});
+        let escaped = json(&value.to_string());
+        assert!(escaped.chars().all(|c| !deceives(c)), "{escaped:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+        let pretty = serde_json::to_string_pretty(&value).unwrap();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&json(&pretty)).unwrap(), value);
+    }
+}

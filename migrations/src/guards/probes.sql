@@ -1,0 +1,12 @@
+-- Health checks: what they may reveal.
+
+-- The connection that a health check used is the database's to say, so no worker claims a success that another connection had.
+CREATE OR REPLACE FUNCTION guard_look_connection() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  NEW.way_no := coalesce((SELECT n.way_no FROM node n WHERE n.id = NEW.node_id), 0);
+  RETURN NEW;
+END $$;
+
+CREATE TRIGGER guard_look_connection BEFORE INSERT ON node_look
+  FOR EACH ROW EXECUTE FUNCTION guard_look_connection();
