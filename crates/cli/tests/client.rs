@@ -27,7 +27,7 @@ roles:
   - {name: app, jig: noop, attribs: [{name: app-port, map: port, schema: {type: int}}]}
   - {name: hello, jig: script, timeout: 30s, attribs: [{name: hello-times, map: hello/times, schema: {type: int}}]}
 ";
-const SCRIPT: &str = "#!/bin/sh\necho hello from here\n";
+const SCRIPT: &str = "#!/bin/sh\necho hello from here\nprintf 'col\\033[31moured\\033]0;title\\007\\302\\233m\\n'\n";
 
 /// A server with `web` and `edge`, three nodes, and two people who may operate and review: ada and bo.
 struct House {
@@ -592,7 +592,11 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     let runs = house.gantry(&["run", "list", "--role", "hello", "--json"]).json();
     let run = runs["runs"][0]["id"].to_string();
     let log = house.gantry(&["logs", &run, "--follow"]).ok();
-    assert!(log.contains("hello from here"), "{log}");
+    assert!(log.contains("hello from here\ncoloured\n") && !log.contains('\x1b'), "{log:?}");
+    let raw = house.gantry(&["logs", &run, "--raw"]).ok();
+    assert!(raw.contains("col\x1b[31moured\x1b]0;title\x07\u{9b}m\n"), "{raw:?}");
+    let json = house.gantry(&["logs", &run, "--json"]).ok();
+    assert!(json.contains("\\u001b[31m") && json.contains("\\u009b"), "{json:?}");
     let behind = house.gantry(&["logs", &run, "--since-byte", "5"]).ok();
     assert_eq!(behind, log[5..], "from a byte on, without gap");
     let found = house.gantry(&["logs", &run, "--find", "HELLO from", "--any-case"]).ok();

@@ -701,7 +701,7 @@ fn script_printed(client: &Client, hash: &str) -> Outcome {
     match (client.paper.json, client.paper.is_terminal()) {
         (true, _) => client.paper.json(&json!({"hash": hash, "text": text})),
         (false, true) => client.paper.write(&plain_lines(&text)),
-        (false, false) => client.paper.write(&text),
+        (false, false) => client.paper.raw(&text),
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Man {
 pub(crate) fn completions(paper: Paper, wanted: &Completions, mut command: clap::Command) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(wanted.shell, &mut command, "gantry", &mut text);
-    paper.write(&String::from_utf8_lossy(&text))
+    paper.raw(&String::from_utf8_lossy(&text))
 }
 
 /// A page for each command, `gantry-node-list.1`.

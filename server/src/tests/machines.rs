@@ -162,6 +162,40 @@ async fn a_text_of_nodes_is_added_whole_or_not_at_all() {
     assert_eq!(there().await, names);
 }
 
+/// By REST, as one record, as a text and as a change, and by the page.
+#[tokio::test]
+async fn record_of_refused_address_is_rejected_everywhere() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let path = house.machine(&ada).await;
+    let own = [("cookie", ada.as_str()), ("x-gantry", "1"), ("if-match", "\"1\"")];
+    let addresses = ["169.254.169.254", "fe80::1", "metadata.google.internal", "127.0.0.1", "localhost", "::", "fd00:ec2::254"];
+    for address in addresses {
+        let ssh = json!({"addresses": ["10.0.3.8", address], "key": "deploy/ssh", "host_key": HOST_KEY});
+        let wish = json!({"fqdn": "m2.rack1.example.com", "ssh": ssh});
+        let line = format!("m2.rack1.example.com ssh={address} key=deploy/ssh host_key=\"{HOST_KEY}\"");
+        let way = json!({"way": {"addresses": [address]}});
+        let form = format!(
+            "fqdn=m2.rack1.example.com&root=&address={address}&port=22&user=root&key=deploy%2Fssh&host_key={}",
+            HOST_KEY.replace(' ', "+").replace('/', "%2F")
+        );
+        for answer in [
+            house.tell("/api/v1/nodes", &ada, wish).await,
+            house.tell("/api/v1/nodes/many", &ada, json!({"text": line})).await,
+            house.send(Method::PATCH, &path, &own, way).await,
+            house.post_form("/call/add-node", &ada, &form).await,
+        ] {
+            let problem = answer.problem();
+            assert_eq!(problem["status"], 400, "{address}: {problem}");
+            let text = problem.to_string();
+            assert!(text.contains(&format!("{address}\\\" is refused: ")), "{address}: {text}");
+        }
+    }
+    let nodes = house.ask_get("/api/v1/nodes?filter=m2.rack1", &ada).await.json();
+    assert_eq!(nodes["nodes"], json!([]));
+}
+
 /// Every operation of the REST interface, with `1` for each part of its path; but the document, which is for everybody.
 fn rest_routes() -> Vec<(Method, String)> {
     let list =

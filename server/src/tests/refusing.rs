@@ -491,6 +491,11 @@ fn limits_are_documented_as_they_are() {
         format!("then the newest of the others) | {} |", api::limits::TOKENS_TOLD),
         format!("| sessions of a person at once | {} |", store::people::MOST_SESSIONS),
         format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
+        format!(
+            "| addresses that a person adds to node records: one record at a time; in all | {} a minute; {} an hour | 429 |",
+            control::reach::ADDRESSES_A_MINUTE,
+            thousands(control::reach::ADDRESSES_AN_HOUR as usize)
+        ),
         format!("in the audit | 1 in {} seconds |", store::intent::REFUSED_AGAIN.as_secs()),
         format!("| requests that are worked on at once, by one server | {} |", limits::REQUESTS),
         format!("| connections at once, by one server | {} |", thousands(limits::CONNECTIONS)),

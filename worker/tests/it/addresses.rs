@@ -150,15 +150,48 @@ async fn one_address_that_lets_us_in_is_enough_whatever_the_others_do() {
     let tried = bed.first_look(0).await;
     let expected = [(closed.to_string(), false), (bed.real(0).to_string(), true)];
     assert_eq!(summary(&tried), expected);
-    assert!(tried[0].said.contains("refused"), "{tried:?}");
+    assert!(tried[0].said.contains("could not be reached over SSH"), "{tried:?}");
     let tried = bed.first_look(1).await;
     assert_eq!(summary(&tried), [(other.to_string(), false), (bed.real(1).to_string(), true)]);
-    assert!(tried[0].said.contains("has the host key SHA256:"), "{tried:?}");
+    assert!(tried[0].said.contains("could not be reached over SSH"), "{tried:?}");
     let tried = bed.first_look(2).await;
     let mut expected: Vec<_> = swallowing.iter().map(|address| (address.to_string(), false)).collect();
     expected.push((bed.real(2).to_string(), true));
     assert_eq!(summary(&tried), expected);
     assert!(tried[..3].iter().all(|tried| !tried.said.is_empty()), "{tried:?}");
+}
+
+#[tokio::test]
+async fn failed_check_reveals_only_addresses_that_let_in() {
+    let mut bed = Bed::of(1).await;
+    let (closed, banner) = (bed.beside(210), bed.beside(211));
+    says(banner, testbed::PORT, "220 an FTP server\r\n").await;
+    bed.has_addresses(0, &[closed, banner]).await;
+    bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
+    let worker = Running::start(Config { looks: Duration::from_millis(200), ..bed.config() }, bed.cluster.pool());
+    let until = async |bed: &Bed, condition: &'static str| {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while bed.cluster.count(condition).await == 0 {
+            assert!(Instant::now() < deadline, "it never came to: {condition}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let concealed = "node_look WHERE NOT reached AND took_ms = 0 AND said LIKE '%could not be reached over SSH%'";
+    until(&bed, concealed).await;
+    let revealing = "node_look WHERE NOT reached AND (said || tried) ~ 'refused|FTP|port'";
+    assert_eq!(bed.cluster.count(revealing).await, 0);
+
+    bed.has_addresses(0, &[bed.real(0)]).await;
+    until(&bed, "node_look WHERE reached").await;
+    bed.testbed.node(0).stop();
+    until(&bed, "node_look WHERE NOT reached AND said LIKE '%refused%' AND took_ms >= 0").await;
+    // With another connection nothing is known of its addresses.
+    bed.cluster.sql("UPDATE node SET way_no = way_no + 1 WHERE transport = 'ssh'").await;
+    bed.cluster.sql("DELETE FROM node_look WHERE NOT reached").await;
+    until(&bed, "node_look WHERE NOT reached AND way_no = (SELECT max(way_no) FROM node)").await;
+    let latest = "node_look l WHERE NOT reached AND said LIKE '%refused%' AND way_no = (SELECT max(way_no) FROM node)";
+    assert_eq!(bed.cluster.count(latest).await, 0);
+    worker.stop().await;
 }
 
 #[tokio::test]

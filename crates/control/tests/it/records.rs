@@ -52,6 +52,54 @@ async fn two_who_add_nodes_at_once_get_folders_of_their_own() {
 }
 
 #[tokio::test]
+async fn record_of_refused_address_is_rejected() {
+    let house = House::new().await;
+    let before = house.traces().await;
+    for address in ["169.254.169.254", "fe80::1%eth0", "METADATA.google.internal", "127.0.0.1", "::ffff:127.0.0.1", "localhost"] {
+        let refused = house.control.add_node(&house.ada, at("a", address, 22, &[])).await.unwrap_err();
+        assert_eq!(refused.status, 400, "{address}: {refused:?}");
+        assert!(refused.detail.contains(" is refused: "), "{refused:?}");
+    }
+    assert_eq!(house.traces().await, before);
+    let node = house.control.add_node(&house.ada, at("a", "10.0.3.7", 22, &[])).await.unwrap();
+    let way = WayChange { addresses: Some(vec!["169.254.169.254".into()]), ..WayChange::default() };
+    let change = NodeChange { way: Some(way), ..NodeChange::default() };
+    let refused = house.control.change_node(&house.ada, node, 1, change).await.unwrap_err();
+    assert!(refused.status == 400 && refused.detail.contains("link-local"), "{refused:?}");
+    let local = engine::reach::Policy { allow_local: true, ..Default::default() };
+    let lenient = house.control.clone().reaching(local);
+    lenient.add_node(&house.ada, at("b", "127.0.0.1", 2222, &[])).await.unwrap();
+    assert!(lenient.add_node(&house.ada, at("c", "169.254.169.254", 22, &[])).await.is_err());
+}
+
+#[tokio::test]
+async fn person_adds_so_many_addresses_a_minute() {
+    let house = House::new().await;
+    let most = usize::try_from(control::reach::ADDRESSES_A_MINUTE).unwrap();
+    let one = |n: usize| format!("10.7.0.{n}");
+    let node = house.control.add_node(&house.ada, at("a", &one(0), 22, &[])).await.unwrap();
+    for n in 1..most {
+        house.control.add_node(&house.ada, at(&format!("a{n}"), &one(n), 22, &[])).await.unwrap();
+    }
+    let refused = house.control.add_node(&house.ada, at("b", "10.8.0.1", 22, &[])).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_addresses"));
+    assert!(refused.again_after.is_some());
+    let way = WayChange { port: Some(6379), ..WayChange::default() };
+    let change = NodeChange { way: Some(way), ..NodeChange::default() };
+    let refused = house.control.change_node(&house.ada, node, 1, change).await.unwrap_err();
+    assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_addresses"), "another port is another address");
+    let described = NodeChange { description: Some("by the door".into()), ..NodeChange::default() };
+    house.control.change_node(&house.ada, node, 1, described).await.unwrap();
+    let line = |n: usize| {
+        let key = ssh().host_key;
+        format!("b{n}.records.example.com ssh=10.9.{}.{} key=deploy/ssh host_key=\"{key}\"\n", n / 250, n % 250)
+    };
+    let text: String = (0..api::limits::INVENTORY).map(line).collect();
+    let added = house.control.add_nodes(&house.ada, &text).await.unwrap();
+    assert_eq!(added.nodes.len(), api::limits::INVENTORY, "a full text is possible at any time");
+}
+
+#[tokio::test]
 async fn the_last_of_many_folders_counts_like_the_first() {
     let house = House::new().await;
     sqlx::query(

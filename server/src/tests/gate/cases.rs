@@ -307,6 +307,42 @@ roles:
     assert!(undone.is_some() && crowd.is_none_or(|crowd| undone < Some(crowd)), "{undone:?} {crowd:?}");
 }
 
+/// Case 20: no number that would be stored as another one is taken.
+#[tokio::test]
+async fn number_that_would_change_is_taken_by_no_way() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let web = house.id_of("web", &ada).await;
+    let edits = house.data(&ada, "web", 1).await;
+    let (proposal, version) = house.draft(&ada, "web", edits).await;
+    for number in ["1e-400", "-1e-400", "1e400", "9007199254740993", "123456789012345678901234", "0.10000000000000001"] {
+        let edits = format!(
+            r#"[{{"edit": "set_role_data", "deployment": {web}, "role": "app",
+                 "data": {{"app": {{"port": {number}}}}}}}]"#
+        );
+        for way in WAYS {
+            let (path, body) = match way {
+                Way::Rest => (
+                    format!("/api/v1/proposals/{proposal}/edits"),
+                    format!(r#"{{"version": {version}, "edits": {edits}}}"#),
+                ),
+                Way::Page => (
+                    "/call/edit".to_owned(),
+                    format!(r#"{{"proposal": {proposal}, "version": {version}, "edits": {edits}}}"#),
+                ),
+            };
+            let answer = house.ask(house.post_json(&path, &ada, body)).await;
+            assert!((400..500).contains(&answer.status.as_u16()), "{way:?} {number}: {}", answer.text());
+            let placed = answer.text().contains("line 2") || answer.text().contains("/app/port");
+            assert!(placed, "{way:?} {number}: {}", answer.text());
+        }
+    }
+    let facts = r#"{"a": 1e-400}"#;
+    let read = serde_json::from_str::<Value>(facts).expect("JSON");
+    assert_eq!(read["a"], 0.0, "what is refused above would be read as zero");
+}
+
 /// Case 20: no text that reads as another is taken.
 #[tokio::test]
 async fn texts_that_read_as_others_are_taken_by_no_way() {
