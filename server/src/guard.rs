@@ -99,7 +99,8 @@ fn head_fault(request: &Request) -> Option<Problem> {
     let (headers, uri) = (request.headers(), request.uri());
     if head_size(request) > limits::HEAD {
         let limit = limits::HEAD / 1024;
-        let detail = format!("The request line and headers are larger than {limit} KiB. Send fewer or shorter headers.");
+        let detail =
+            format!("The request line and headers are larger than {limit} KiB. Send fewer or shorter headers.");
         return Some(Problem::new(431, "head_too_large", "Request headers too large", detail));
     }
     let mut hosts = headers.get_all(header::HOST).iter();
@@ -122,7 +123,9 @@ fn head_fault(request: &Request) -> Option<Problem> {
 fn head_size(request: &Request) -> usize {
     let uri = request.uri();
     let origin = uri.scheme_str().map_or(0, |scheme| scheme.len() + "://".len());
-    let target = origin + uri.authority().map_or(0, |host| host.as_str().len()) + uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let target = origin
+        + uri.authority().map_or(0, |host| host.as_str().len())
+        + uri.path_and_query().map_or(0, |path| path.as_str().len());
     let line = request.method().as_str().len() + target + "  HTTP/1.1\r\n".len();
     let header = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + ": \r\n".len();
     line + request.headers().iter().map(header).sum::<usize>() + "\r\n".len()

@@ -201,7 +201,11 @@ mod tests {
 
     #[test]
     fn unknown_address_reveals_no_listener() {
-        let tried = |address: &str, reached: bool, said: &str| TriedAddress { address: address.into(), reached, said: said.into() };
+        let tried = |address: &str, reached: bool, said: &str| TriedAddress {
+            address: address.into(),
+            reached,
+            said: said.into(),
+        };
         let look = |came: Result<String, String>| Look {
             tried: vec![
                 tried("10.0.0.1", false, "Connection refused"),
@@ -216,7 +220,9 @@ mod tests {
         let why = failed.came.unwrap_err();
         assert_eq!(
             why,
-            format!("the node is not reached: 10.0.0.1: {UNREACHED}; 10.0.0.2: does not let root in; 10.0.0.3: it says \"220 ftp\"")
+            format!(
+                "the node is not reached: 10.0.0.1: {UNREACHED}; 10.0.0.2: does not let root in; 10.0.0.3: it says \"220 ftp\""
+            )
         );
         let mut reached = look(Ok("boot".into()));
         assert!(conceal(&mut reached, &[]) && reached.came.is_ok());

@@ -99,7 +99,9 @@ pub(crate) fn json(text: &str) -> String {
         match c {
             '\n' => escaped.push(c),
             // Only within texts can such characters be: all others of JSON are ASCII.
-            c if deceives(c) => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped += &format!("\\u{unit:04x}")),
+            c if deceives(c) => {
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped += &format!("\\u{unit:04x}"))
+            }
             c => escaped.push(c),
         }
     }

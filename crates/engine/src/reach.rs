@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn local_address_is_refused_unless_allowed() {
-        for local in ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1", "10.0.0.9", "2001:db8::9", "::ffff:10.0.0.9"] {
+        for local in ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1", "10.0.0.9", "2001:db8::9", "::ffff:10.0.0.9"]
+        {
             assert_eq!(policy(false).check(ip(local), 22), Err(Refused::Local), "{local}");
             assert_eq!(policy(true).check(ip(local), 22), Ok(()), "{local}");
         }

@@ -104,7 +104,9 @@ async fn request_head_above_its_limit_is_rejected() {
         let headers: String = (0..8).map(|n| format!("X-{n}: {}\r\n", "a".repeat(more / 8))).collect();
         format!("GET /healthz HTTP/1.1\r\nHost: {NEAR}\r\n{headers}\r\n")
     };
-    for (size, status) in [(limits::HEAD - 1024, "200"), (limits::HEAD, "431"), (limits::HEAD + 8192, "431"), (limits::HEAD * 4, "431")] {
+    for (size, status) in
+        [(limits::HEAD - 1024, "200"), (limits::HEAD, "431"), (limits::HEAD + 8192, "431"), (limits::HEAD * 4, "431")]
+    {
         let answer = raw(&house.router, head(size).as_bytes()).await;
         assert_eq!(statuses(&answer), [status], "{size}: {answer}");
     }

@@ -63,10 +63,11 @@ async fn version_that_looks_like_another_is_rejected() {
     let stored = "version: '1'";
     assert!(BARCLAMP.contains(stored) || BARCLAMP.contains("version: \"1\""), "{BARCLAMP}");
     let with = |version: &str| {
-        files(&BARCLAMP.replace(stored, &format!("version: {version}")).replace(
-            "version: \"1\"",
-            &format!("version: {version}"),
-        ))
+        files(
+            &BARCLAMP
+                .replace(stored, &format!("version: {version}"))
+                .replace("version: \"1\"", &format!("version: {version}")),
+        )
     };
     for alike in ["'1 '", "' 1'", "'\u{ff11}'", "\u{ff11}", "\"1\\u200b\"", "'\u{661}'", "'1.'"] {
         let problem = house.control.import_barclamps(Some(&house.ada), &with(alike)).await.unwrap_err();

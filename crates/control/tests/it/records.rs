@@ -55,7 +55,9 @@ async fn two_who_add_nodes_at_once_get_folders_of_their_own() {
 async fn record_of_refused_address_is_rejected() {
     let house = House::new().await;
     let before = house.traces().await;
-    for address in ["169.254.169.254", "fe80::1%eth0", "METADATA.google.internal", "127.0.0.1", "::ffff:127.0.0.1", "localhost"] {
+    for address in
+        ["169.254.169.254", "fe80::1%eth0", "METADATA.google.internal", "127.0.0.1", "::ffff:127.0.0.1", "localhost"]
+    {
         let refused = house.control.add_node(&house.ada, at("a", address, 22, &[])).await.unwrap_err();
         assert_eq!(refused.status, 400, "{address}: {refused:?}");
         assert!(refused.detail.contains(" is refused: "), "{refused:?}");

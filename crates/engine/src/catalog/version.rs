@@ -372,7 +372,19 @@ mod tests {
         for good in ["1", "2.E", "v1", "2024-12-01", "1.0+git_4", "0", &"9".repeat(LONGEST)] {
             assert_eq!(check(good), Ok(()), "{good}");
         }
-        let alike = ["1 ", " 1", "1\t", "\u{ff11}", "1\u{200b}", "\u{a0}1", "\u{661}", "1\u{301}", "\u{b9}", "\u{2460}", "1\u{2024}0"];
+        let alike = [
+            "1 ",
+            " 1",
+            "1\t",
+            "\u{ff11}",
+            "1\u{200b}",
+            "\u{a0}1",
+            "\u{661}",
+            "1\u{301}",
+            "\u{b9}",
+            "\u{2460}",
+            "1\u{2024}0",
+        ];
         for bad in alike.into_iter().chain(["", ".1", "1.", "-1", "1 0", "1/2", "1\n", "\u{430}"]) {
             let error = check(bad).unwrap_err();
             assert!(error.to_string().starts_with("invalid version \""), "{error}");

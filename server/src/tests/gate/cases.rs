@@ -316,7 +316,8 @@ async fn number_that_would_change_is_taken_by_no_way() {
     let web = house.id_of("web", &ada).await;
     let edits = house.data(&ada, "web", 1).await;
     let (proposal, version) = house.draft(&ada, "web", edits).await;
-    for number in ["1e-400", "-1e-400", "1e400", "9007199254740993", "123456789012345678901234", "0.10000000000000001"] {
+    for number in ["1e-400", "-1e-400", "1e400", "9007199254740993", "123456789012345678901234", "0.10000000000000001"]
+    {
         let edits = format!(
             r#"[{{"edit": "set_role_data", "deployment": {web}, "role": "app",
                  "data": {{"app": {{"port": {number}}}}}}}]"#

@@ -202,7 +202,11 @@ impl ScriptJig {
             Ok(_) => errands.boot_id(reach).await,
             Err(error) => Err(error.to_string()),
         };
-        Look { tried: connections.tried(reach, begun).await, revealing: connections.revealing(reach, begun).await, came }
+        Look {
+            tried: connections.tried(reach, begun).await,
+            revealing: connections.revealing(reach, begun).await,
+            came,
+        }
     }
 
     /// Finds out what is left of attempts on a node: those that run there, each with its step. Those that have ended, or that a restart of
@@ -942,7 +946,10 @@ mod tests {
         assert!(returned(b"{\"load\": [0.33333333333333333333, 1e300, 3]}", &none).is_ok());
         for lost in ["1e-400", "9007199254740993", "123456789012345678901234"] {
             let error = returned(format!("{{\"a\": [{lost}]}}").as_bytes(), &none).unwrap_err();
-            assert!(error.starts_with(&format!("invalid output: the number {lost} at /a/0 can't be stored")), "{error}");
+            assert!(
+                error.starts_with(&format!("invalid output: the number {lost} at /a/0 can't be stored")),
+                "{error}"
+            );
         }
     }
 

@@ -332,7 +332,8 @@ impl Connections {
         kept.answered.take_if(|answered| answered == address);
         kept.silent = Some(address.clone());
         let said = format!("it let us in, and then nothing came: {why}");
-        let each = vec![Tried { address: TriedAddress { address: address.clone(), reached: false, said }, reveals: false }];
+        let each =
+            vec![Tried { address: TriedAddress { address: address.clone(), reached: false, said }, reveals: false }];
         kept.tries = Some(Tries { ended: Instant::now(), each, failed: None });
     }
 
@@ -389,7 +390,9 @@ impl Connections {
         .await;
         let tried = each.iter().map(|(address, came)| came.tried(address)).collect();
         let came = match entered {
-            Some((address, handle)) => Ok(Arc::new(Open { handle, address, key: Arc::clone(key), made: Instant::now() })),
+            Some((address, handle)) => {
+                Ok(Arc::new(Open { handle, address, key: Arc::clone(key), made: Instant::now() }))
+            }
             None => Err(all_of(each)),
         };
         (tried, came)

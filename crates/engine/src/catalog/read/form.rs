@@ -15,11 +15,11 @@ use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean, quot
 use super::yaml::{self, Broken, Entry, Kind, Node, ScalarValue};
 use super::{MAX_BACKOFF, MAX_LANE, MAX_PRIORITY, MAX_RETRIES, MAX_TIMEOUT, Source, scripts};
 use crate::canonical::{Hash, Object};
+use crate::catalog::version;
 use crate::catalog::{
     Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange, OnError, Place,
     RunPolicy, Script,
 };
-use crate::catalog::version;
 use crate::data::schema::{flaws, misfits};
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, NameError, RoleName};
 use crate::text::deceiving;
