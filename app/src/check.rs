@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn what_the_server_refuses_is_refused_while_one_types() {
         for (typed, at, part) in [
-            ("{\"n\": 9007199254740993}", "/n", "too large to be exact"),
+            ("{\"n\": 9007199254740992}", "/n", "too large to be exact"),
             ("{\"t\": \"\u{202e}x\"}", "/t", "U+202E"),
             ("{\"\u{200b}\": 1}", "/", "U+200B"),
             ("{\"p\": {\"$secret\": \"db\"}}", "/p", "no reference to a secret"),
@@ -300,6 +300,12 @@ mod tests {
             let fault = purpose(vec![]).faults(&read(typed).unwrap()).remove(0);
             assert!(fault.at == at && fault.detail.contains(part), "{typed}: {fault:?}");
         }
+        for lost in ["1e-400", "9007199254740993", "0.10000000000000001"] {
+            let fault = read(&format!("{{\n \"n\": {lost}}}")).unwrap_err();
+            assert!(fault.at == "line 2, column 7" && fault.detail.contains("can't be stored exactly"), "{fault:?}");
+        }
+        assert_eq!(Simple::Number.value("1e-400"), json!("1e-400"), "it stays text, which the check names");
+        assert_eq!(Simple::Number.value(" 1.50 "), json!(1.5));
         let twice = read("{\"a\": {\n  \"b\": 1,\n  \"b\": 2}}").unwrap_err();
         assert!(twice.at.starts_with("line 3") && twice.detail.contains("twice"), "{twice:?}");
     }

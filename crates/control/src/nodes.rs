@@ -285,7 +285,8 @@ impl Fit {
 
     /// Puts into the audit that the record was made, and tells whoever looks at the list.
     pub(crate) async fn note(&self, on: &mut PgConnection, node: NodeId, by: Option<PersonId>) -> Result<(), Problem> {
-        let detail = json!({"fqdn": self.fqdn, "transport": self.transport, "macs": self.macs, "serial": self.serial});
+        let detail = json!({"fqdn": self.fqdn, "transport": self.transport, "addresses": self.addresses, "port": self.connection["port"],
+            "macs": self.macs, "serial": self.serial});
         intent::append_audit(on, by, "node.add", &node.to_string(), &detail).await.map_err(from_store)?;
         tell(on, self.fqdn.to_string()).await
     }
