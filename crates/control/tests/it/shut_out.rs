@@ -172,7 +172,7 @@ async fn with_dan() -> House {
 }
 
 async fn sql(house: &House, sql: &'static str) {
-    sqlx::query(sql).execute(house.database.app()).await.unwrap();
+    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
 }
 
 #[tokio::test]
