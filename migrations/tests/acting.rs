@@ -126,8 +126,9 @@ async fn acting_table_is_out_of_reach() {
 #[tokio::test]
 async fn proposals_edits_and_comments_take_their_person() {
     let world = World::new().await;
-    let submission = world.submitted().await;
-    let (web, ada, eve) = (world.web, world.ada, world.eve);
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    let (ada, eve) = (world.ada, world.eve);
     let edit = format!(
         "INSERT INTO edit (proposal_id, seq, actor, body)
          SELECT proposal_id, 9, '{ada}', '{{\"edit\": \"any\"}}' FROM submission WHERE id = {submission}"
@@ -138,7 +139,9 @@ async fn proposals_edits_and_comments_take_their_person() {
         edit,
         format!("{undo} '{ada}'::uuid"),
         format!("INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{ada}', 'x')"),
-        format!("INSERT INTO look (person_id, proposal_id, submission_id) SELECT '{ada}', proposal_id, id FROM submission"),
+        format!(
+            "INSERT INTO look (person_id, proposal_id, submission_id) SELECT '{ada}', proposal_id, id FROM submission"
+        ),
     ] {
         assert_refused(&sql, world.app(&sql).await, Refusal::NotThatPerson);
         assert_refused(&sql, world.app_as(eve, &sql).await, Refusal::NotThatPerson);
@@ -147,15 +150,13 @@ async fn proposals_edits_and_comments_take_their_person() {
     let resolve = format!("UPDATE comment SET resolved_by = '{ada}'");
     assert_refused("resolved", world.app_as(eve, &resolve).await, Refusal::NotThatPerson);
     world.app_as(ada, &resolve).await.unwrap();
-    let mut other = world.plan(web, eve).await;
-    other.by = ada;
-    other.authors.push(ada);
+    let version = world.edit(planned.proposal, eve).await.unwrap();
     let mut tx = world.begin_as(eve).await;
     let sql = format!(
         "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
                                  epoch, root_hash, risk, created_by)
-         SELECT {}, {}, root, root, 1, 1, 1, root, '{{}}', '{ada}' FROM target WHERE number = 1",
-        other.proposal, other.version
+         SELECT {}, {version}, root, root, 1, 1, 1, root, '{{}}', '{ada}' FROM target WHERE number = 1",
+        planned.proposal
     );
     tx.execute(AssertSqlSafe(sql)).await.unwrap();
     assert_refused("submitted for ada", tx.commit().await, Refusal::NotThatPerson);
@@ -253,7 +254,9 @@ async fn session_takes_the_link_or_the_password() {
     );
     world.owner(&link).await.unwrap();
     let by_link = |link: &str| {
-        format!("SELECT FROM begin_session_by_link('{link}', sha256(gen_random_uuid()::text::bytea), '1h', '1 year', '', '')")
+        format!(
+            "SELECT FROM begin_session_by_link('{link}', sha256(gen_random_uuid()::text::bytea), '1h', '1 year', '', '')"
+        )
     };
     let by_password = |person: Uuid, proof: &str| {
         format!(

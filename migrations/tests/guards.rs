@@ -209,7 +209,8 @@ async fn one_time_tokens_are_spent_once() {
     let sql = "INSERT INTO token (kind, hash, person_id, expires_at)
                SELECT 'sign_in', sha256('secret'), id, now() + interval '1 hour' FROM person WHERE name = 'ada'";
     world.owner(sql).await.unwrap();
-    let spend = "SELECT FROM begin_session_by_link('secret', sha256(gen_random_uuid()::text::bytea), '1h', '1h', '', '')";
+    let spend =
+        "SELECT FROM begin_session_by_link('secret', sha256(gen_random_uuid()::text::bytea), '1h', '1h', '', '')";
     let (one, two) = tokio::join!(world.app(spend), world.app(spend));
     assert_eq!(one.unwrap() + two.unwrap(), 1);
     assert_eq!(state(world.app("UPDATE token SET used_at = NULL").await), DENIED);

@@ -116,7 +116,11 @@ async fn somebody_is_left_who_decides_about_people_however_they_race() {
     }
     one.commit().await.unwrap();
     assert_refused("the other one is gone by now", other.await.unwrap(), Refusal::LastAdmin);
-    assert_refused("alone", world.owner("UPDATE person SET disabled = true WHERE name = 'cy'").await, Refusal::LastAdmin);
+    assert_refused(
+        "alone",
+        world.owner("UPDATE person SET disabled = true WHERE name = 'cy'").await,
+        Refusal::LastAdmin,
+    );
     world.owner("UPDATE person SET disabled = false, permissions = '{}' WHERE name = 'bo'").await.unwrap();
     world.owner("UPDATE person SET permissions = '{admin}' WHERE name = 'robot'").await.unwrap();
     let gone = world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await;

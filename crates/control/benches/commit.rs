@@ -41,7 +41,8 @@ impl House {
     async fn new(nodes: usize) -> Self {
         let database = TestDatabase::new().await;
         let store = Store::over(database.app().clone());
-        let (control, people) = (Control::new(store.clone()), People::over(store).with_owner(Store::over(database.owner().clone())));
+        let (control, people) =
+            (Control::new(store.clone()), People::over(store).with_owner(Store::over(database.owner().clone())));
         let roles = (0..ROLES).map(|n| match n {
             0 => "  - {name: r0, jig: noop, flags: [implicit]}\n".to_owned(),
             n => format!("  - {{name: r{n}, jig: noop, flags: [implicit], requires: [r{}]}}\n", n - 1),

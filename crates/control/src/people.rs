@@ -349,7 +349,8 @@ impl People {
     /// often from that address (429).
     pub async fn sign_in(&self, token: &str, visitor: &Visitor, before: Option<&str>) -> Result<Begun, Problem> {
         self.attempts.check(&network(visitor.address)).map_err(too_many_from_there)?;
-        if token.len() > MAX_TOKEN {
+        // PostgreSQL has no text with a NUL, and no link has one.
+        if token.len() > MAX_TOKEN || token.contains('\0') {
             return Err(self.refuse(visitor, Unspendable::Unknown));
         }
         let (session, origin) = (Token::random()?, visitor.noted());
@@ -852,7 +853,8 @@ mod tests {
         assert_eq!(problem.status, 400);
         assert!(problem.detail.contains("Choose another"), "{problem}");
         // The database's copy of the name is the same one.
-        let by_hand = sqlx::query("INSERT INTO person (name) VALUES ($1)").bind(OWN_NAME).execute(house.db.owner()).await;
+        let by_hand =
+            sqlx::query("INSERT INTO person (name) VALUES ($1)").bind(OWN_NAME).execute(house.db.owner()).await;
         let refused = by_hand.expect_err("a refusal");
         assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::OwnName));
         assert!(refused.to_string().contains(&format!("be called {OWN_NAME}")), "{refused}");

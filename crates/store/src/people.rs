@@ -276,7 +276,7 @@ pub async fn begin_session_by_password(
 ) -> Result<bool, StoreError> {
     let sql = format!(
         "WITH noted AS (
-           SELECT $1 AS person_id
+           SELECT $1::uuid AS person_id
            WHERE begin_session_by_password($1, $2, $3, make_interval(secs => $4), make_interval(secs => $5), $6, $7))
          {VISITED}"
     );

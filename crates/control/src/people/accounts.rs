@@ -26,11 +26,11 @@ use store::accounts::{self, AccountRow, FindAccounts, GrantRow};
 use store::people::{self, ASKS_PASSWORD, append_audit};
 use uuid::Uuid;
 
+use super::passwords::Proof;
 use super::{
     Actor, Begun, People, Permission, Token, Visitor, begun_session, check_name, failed, nobody, passwords, shut_out,
     throttle,
 };
-use super::passwords::Proof;
 use crate::paging;
 use crate::words::{self, at};
 
@@ -419,7 +419,8 @@ impl People {
                 "The password was changed this moment, by another session: look again.",
             ));
         }
-        let ended = people::end_everything_of(&mut transaction, actor.person, Some(&next.hash())).await.map_err(failed)?;
+        let ended =
+            people::end_everything_of(&mut transaction, actor.person, Some(&next.hash())).await.map_err(failed)?;
         let action = if kept.is_some() { "password.change" } else { "password.set" };
         let detail = json!({"sessions_ended": ended});
         append_audit(&mut transaction, Some(actor.person), action, &actor.person.to_string(), &detail)
