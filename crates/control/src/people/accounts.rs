@@ -28,8 +28,8 @@ use uuid::Uuid;
 
 use super::passwords::Proof;
 use super::{
-    Actor, Begun, People, Permission, Token, Visitor, begun_session, check_name, failed, nobody, passwords, shut_out,
-    throttle,
+    Actor, Begun, People, Permission, TIMES, Token, Visitor, begun_session, check_name, failed, nobody, passwords,
+    shut_out, throttle,
 };
 use crate::paging;
 use crate::words::{self, at};
@@ -514,15 +514,9 @@ impl People {
         let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         // The database compares the proof once more: they may have been disabled or have changed their password meanwhile.
-        let begun = people::begin_session_by_password(
-            &mut transaction,
-            person,
-            &proof.0,
-            &session.hash(),
-            super::TIMES,
-            &origin,
-        );
-        if !begun.await.map_err(failed)? {
+        let hash = session.hash();
+        let begun = people::begin_session_by_password(&mut transaction, person, &proof.0, &hash, TIMES, &origin).await;
+        if !begun.map_err(failed)? {
             return Ok(None);
         }
         begun_session(&mut transaction, person, &origin, before, "password").await?;
