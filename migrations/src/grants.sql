@@ -58,10 +58,9 @@ BEGIN
     'INSERT ON person',
     'UPDATE (name, display, disabled, permissions) ON person',
     'INSERT, DELETE ON scoped_grant',
-    'INSERT, UPDATE ON account',
-    'INSERT, UPDATE, DELETE ON session',
+    'UPDATE (last_seen_at, idle_expires_at), DELETE ON session',
     'INSERT, UPDATE (at) ON visit',
-    'INSERT, UPDATE, DELETE ON token'
+    'INSERT, UPDATE (last_used_at, revoked_at), DELETE ON token'
   ] LOOP
     EXECUTE format('GRANT %s TO %I', granted, app);
   END LOOP;

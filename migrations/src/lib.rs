@@ -40,7 +40,7 @@
 //! | GY016 | a one-time thing is used again, or a closed one is opened again |
 //! | GY017 | a thread of the discussion is open |
 //! | GY018 | somebody speaks in a discussion, or resolves a thread, who may not |
-//! | GY019 | somebody commits or switches who may not, or not any more |
+//! | GY019 | somebody commits, switches or holds who may not, or not any more |
 //! | GY020 | the folder of a local node and another's lie in one another |
 //! | GY021 | a deployment lies too far below the first |
 //! | GY022 | a submission of a proposal on one node changes more than that node |
@@ -48,6 +48,10 @@
 //! | GY024 | nobody would be left who may decide about people |
 //! | GY025 | a permission is given in a part of the tree that is none |
 //! | GY026 | a person gets the name under which Gantry itself is told of |
+//! | GY035 | a row in the name of a person that the transaction does not act for |
+//! | GY036 | a row that takes a session, or a token with another scope |
+//! | GY037 | people, links or passwords are changed without an admin's session or the old password |
+//! | GY038 | a session is extended beyond its limits |
 //! | GY056 | the version of a barclamp is invalid, or another spelling of a stored one |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
@@ -94,6 +98,7 @@ mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
 mod m0035_visits;
 mod m0036_acting;
+mod m0043_credentials;
 mod m0044_probes;
 mod refusal;
 
@@ -202,6 +207,7 @@ migrations! {
     m0034_no_table_of_secrets,
     m0035_visits,
     m0036_acting,
+    m0043_credentials,
     m0044_probes,
 }
 

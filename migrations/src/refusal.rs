@@ -55,13 +55,21 @@ pub enum Refusal {
     NoPartOfTheTree,
     /// GY026: a person gets the name under which Gantry itself is told of.
     OwnName,
+    /// GY035: a row in the name of a person that the transaction does not act for.
+    NotThatPerson,
+    /// GY036: a row that takes a session, or a token with another scope.
+    NotByToken,
+    /// GY037: people, links or passwords are changed without an admin's session or the old password.
+    NotAnAdmin,
+    /// GY038: a session is extended beyond its limits.
+    SessionExtended,
     /// GY056: the version of a barclamp is invalid, or another spelling of a stored one.
     BarclampVersion,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 27] = [
+    pub const ALL: [(&'static str, Self); 31] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -88,6 +96,10 @@ impl Refusal {
         ("GY024", Self::LastAdmin),
         ("GY025", Self::NoPartOfTheTree),
         ("GY026", Self::OwnName),
+        ("GY035", Self::NotThatPerson),
+        ("GY036", Self::NotByToken),
+        ("GY037", Self::NotAnAdmin),
+        ("GY038", Self::SessionExtended),
         ("GY056", Self::BarclampVersion),
     ];
 

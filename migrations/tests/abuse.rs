@@ -126,16 +126,16 @@ async fn two_commits_of_one_submission_make_one_target() {
 async fn who_commits_may_do_so_now() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
-    world.app("INSERT INTO person (name, permissions) VALUES ('fay', '{admin}')").await.unwrap();
+    world.owner("INSERT INTO person (name, permissions) VALUES ('fay', '{admin}')").await.unwrap();
     for changed in ["permissions = '{viewer,admin}'", "permissions = '{operator}', disabled = true"] {
-        world.app(&format!("UPDATE person SET {changed} WHERE name = 'ada'")).await.unwrap();
+        world.owner(&format!("UPDATE person SET {changed} WHERE name = 'ada'")).await.unwrap();
         assert_refused(changed, world.commit(&planned, submission).await, Refusal::MayNotCommit);
         assert_refused(changed, world.switch(false).await, Refusal::MayNotCommit);
     }
     let nobody = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
                   SELECT 2, 1, 'switch', root, false, 1 FROM target";
     assert_refused("nobody", world.app(nobody).await, Refusal::MayNotCommit);
-    world.app("UPDATE person SET permissions = '{reviewer}', disabled = false WHERE name = 'ada'").await.unwrap();
+    world.owner("UPDATE person SET permissions = '{reviewer}', disabled = false WHERE name = 'ada'").await.unwrap();
     assert_refused("a reviewer switches", world.switch(false).await, Refusal::MayNotCommit);
     world.commit(&planned, submission).await.unwrap();
 }
@@ -774,11 +774,11 @@ async fn what_comes_in_during_a_commit_is_waited_for() {
 
     let disable = "UPDATE person SET disabled = true WHERE name = 'bo'";
     assert_refused("bo is disabled", meets(&world, &planned, submission, disable).await, Refusal::NotApproved);
-    world.app("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
+    world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
 
     let disable = "UPDATE person SET disabled = true WHERE name = 'ada'";
     assert_refused("ada is disabled", meets(&world, &planned, submission, disable).await, Refusal::MayNotCommit);
-    world.app("UPDATE person SET disabled = false WHERE name = 'ada'").await.unwrap();
+    world.owner("UPDATE person SET disabled = false WHERE name = 'ada'").await.unwrap();
 
     let edit = format!(
         "WITH raised AS (UPDATE proposal SET version = version + 1 WHERE id = {0})

@@ -146,6 +146,22 @@ async fn when_somebody_was_here_last_is_taken_from_what_is_left_of_it() {
     assert_eq!(seen, [at("bo", "03-03"), at("ci", "04-04"), at("cy", "02-02")]);
 }
 
+/// A password whose Argon2id output is sha256('the output').
+const DATA_OF_PASSWORDS: &str = "
+INSERT INTO account (person_id, password_hash)
+SELECT id, '$argon2id$v=19$m=32768,t=3,p=1$c2FsdHNhbHQ$' || rtrim(encode(sha256('the output'), 'base64'), '=') FROM person;
+";
+
+#[tokio::test]
+async fn stored_passwords_keep_working_and_prove_nothing() {
+    let db = older(&format!("{DATA}{DATA_OF_PASSWORDS}")).await;
+    migrations::migrate(db.owner(), migrations::APP_ROLE).await.unwrap();
+    let proves = "SELECT proves_password(person_id, sha256('the output')),
+                         proves_password(person_id, decode(split_part(password_hash, '$', 6) || '=', 'base64')) FROM account";
+    let proves: (bool, bool) = sqlx::query_as(proves).fetch_one(db.owner()).await.unwrap();
+    assert_eq!(proves, (true, false));
+}
+
 /// Two records as they were before network cards had one spelling, without the guards that came with it.
 const DATA_OF_NODES: &str = "
 ALTER TABLE node DISABLE TRIGGER USER, DROP CONSTRAINT node_deployment_id_fkey;

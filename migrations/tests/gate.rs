@@ -46,7 +46,7 @@ async fn verdicts_of_authors_and_non_reviewers_are_refused() {
     {
         assert_refused("verdict", world.verdict(submission, who, "approve").await, by);
     }
-    world.app("UPDATE person SET disabled = true WHERE name = 'bo'").await.unwrap();
+    world.owner("UPDATE person SET disabled = true WHERE name = 'bo'").await.unwrap();
     assert_refused("disabled", world.verdict(submission, world.bo, "approve").await, Refusal::NotAReviewer);
     let by_policy = "INSERT INTO verdict (submission_id, policy_number, kind) SELECT id, 1, 'approve' FROM submission";
     assert_refused("a policy's", world.app(by_policy).await, Refusal::NotAReviewer);
@@ -79,11 +79,11 @@ async fn the_last_word_of_each_reviewer_counts() {
 async fn approvals_count_only_while_their_givers_may_review() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
-    world.app("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await.unwrap();
+    world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await.unwrap();
     assert_refused("permission gone", world.commit(&planned, submission).await, Refusal::NotApproved);
-    world.app("UPDATE person SET permissions = '{reviewer}', disabled = true WHERE name = 'bo'").await.unwrap();
+    world.owner("UPDATE person SET permissions = '{reviewer}', disabled = true WHERE name = 'bo'").await.unwrap();
     assert_refused("disabled", world.commit(&planned, submission).await, Refusal::NotApproved);
-    world.app("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
+    world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
     world.commit(&planned, submission).await.unwrap();
 }
 

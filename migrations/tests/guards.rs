@@ -208,12 +208,13 @@ async fn one_time_tokens_are_spent_once() {
     let world = World::new().await;
     let sql = "INSERT INTO token (kind, hash, person_id, expires_at)
                SELECT 'sign_in', sha256('secret'), id, now() + interval '1 hour' FROM person WHERE name = 'ada'";
-    world.app(sql).await.unwrap();
+    world.owner(sql).await.unwrap();
     let spend =
-        "UPDATE token SET used_at = now() WHERE hash = sha256('secret') AND used_at IS NULL AND expires_at > now()";
+        "SELECT FROM begin_session_by_link('secret', sha256(gen_random_uuid()::text::bytea), '1h', '1h', '', '')";
     let (one, two) = tokio::join!(world.app(spend), world.app(spend));
     assert_eq!(one.unwrap() + two.unwrap(), 1);
-    assert_refused("used again", world.app("UPDATE token SET used_at = NULL").await, Refusal::Spent);
+    assert_eq!(state(world.app("UPDATE token SET used_at = NULL").await), DENIED);
+    assert_refused("used again", world.owner("UPDATE token SET used_at = NULL").await, Refusal::Spent);
 }
 
 #[tokio::test]

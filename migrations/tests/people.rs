@@ -11,7 +11,7 @@ use world::{World, assert_refused};
 impl World {
     async fn grant(&self, person: Uuid, permission: &str, deployment: Uuid) -> Result<(), sqlx::Error> {
         let sql = format!("INSERT INTO scoped_grant VALUES ('{person}', '{permission}', '{deployment}')");
-        self.app(&sql).await.map(drop)
+        self.owner(&sql).await.map(drop)
     }
 
     async fn touched(&self, submission: i64) -> Vec<Uuid> {
@@ -23,14 +23,14 @@ impl World {
 #[tokio::test]
 async fn a_reviewers_word_counts_only_where_they_may_review() {
     let world = World::new().await;
-    world.app("UPDATE person SET permissions = '{viewer}' WHERE name IN ('bo', 'cy')").await.unwrap();
+    world.owner("UPDATE person SET permissions = '{viewer}' WHERE name IN ('bo', 'cy')").await.unwrap();
     world.grant(world.bo, "reviewer", world.web).await.unwrap();
     world.grant(world.cy, "reviewer", world.storage).await.unwrap();
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
     assert_refused("elsewhere", world.verdict(submission, world.cy, "approve").await, Refusal::NotAReviewer);
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.app("DELETE FROM scoped_grant").await.unwrap();
+    world.owner("DELETE FROM scoped_grant").await.unwrap();
     assert_refused("taken away", world.commit(&planned, submission).await, Refusal::NotApproved);
     world.grant(world.bo, "reviewer", world.storage).await.unwrap();
     assert_refused("elsewhere", world.commit(&planned, submission).await, Refusal::NotApproved);
@@ -44,7 +44,7 @@ async fn who_commits_may_do_so_wherever_it_changes_something() {
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.app("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await.unwrap();
+    world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await.unwrap();
     world.grant(world.ada, "operator", world.storage).await.unwrap();
     assert_refused("elsewhere", world.commit(&planned, submission).await, Refusal::MayNotCommit);
     world.grant(world.ada, "operator", world.web).await.unwrap();
@@ -74,8 +74,8 @@ async fn a_policy_concerns_everything() {
 #[tokio::test]
 async fn nobody_gets_the_name_of_gantry_itself_and_who_has_it_stays() {
     let world = World::new().await;
-    assert_refused("new", world.app("INSERT INTO person (name) VALUES ('gantry')").await, Refusal::OwnName);
-    let renamed = world.app("UPDATE person SET name = 'gantry' WHERE name = 'bo'").await;
+    assert_refused("new", world.owner("INSERT INTO person (name) VALUES ('gantry')").await, Refusal::OwnName);
+    let renamed = world.owner("UPDATE person SET name = 'gantry' WHERE name = 'bo'").await;
     assert_refused("renamed", renamed, Refusal::OwnName);
     for statement in [
         "ALTER TABLE person DISABLE TRIGGER guard_name",
@@ -84,7 +84,7 @@ async fn nobody_gets_the_name_of_gantry_itself_and_who_has_it_stays() {
     ] {
         world.owner(statement).await.unwrap();
     }
-    world.app("UPDATE person SET name = 'gantry', disabled = true WHERE name = 'gantry'").await.unwrap();
+    world.owner("UPDATE person SET name = 'gantry', disabled = true WHERE name = 'gantry'").await.unwrap();
 }
 
 #[tokio::test]
@@ -99,8 +99,8 @@ async fn a_part_of_the_tree_is_one_and_admin_is_none() {
 #[tokio::test]
 async fn somebody_is_left_who_decides_about_people_however_they_race() {
     let world = World::new().await;
-    world.app("UPDATE person SET permissions = '{admin}' WHERE name IN ('bo', 'cy')").await.unwrap();
-    let (mut one, mut two) = (world.db.app().begin().await.unwrap(), world.db.app().begin().await.unwrap());
+    world.owner("UPDATE person SET permissions = '{admin}' WHERE name IN ('bo', 'cy')").await.unwrap();
+    let (mut one, mut two) = (world.db.owner().begin().await.unwrap(), world.db.owner().begin().await.unwrap());
     sqlx::query("UPDATE person SET disabled = true WHERE name = 'bo'").execute(&mut *one).await.unwrap();
     let other = tokio::spawn(async move {
         let done = sqlx::query("UPDATE person SET permissions = '{}' WHERE name = 'cy'").execute(&mut *two).await;
@@ -116,10 +116,14 @@ async fn somebody_is_left_who_decides_about_people_however_they_race() {
     }
     one.commit().await.unwrap();
     assert_refused("the other one is gone by now", other.await.unwrap(), Refusal::LastAdmin);
-    assert_refused("alone", world.app("UPDATE person SET disabled = true WHERE name = 'cy'").await, Refusal::LastAdmin);
-    world.app("UPDATE person SET disabled = false, permissions = '{}' WHERE name = 'bo'").await.unwrap();
-    world.app("UPDATE person SET permissions = '{admin}' WHERE name = 'robot'").await.unwrap();
-    let gone = world.app("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await;
+    assert_refused(
+        "alone",
+        world.owner("UPDATE person SET disabled = true WHERE name = 'cy'").await,
+        Refusal::LastAdmin,
+    );
+    world.owner("UPDATE person SET disabled = false, permissions = '{}' WHERE name = 'bo'").await.unwrap();
+    world.owner("UPDATE person SET permissions = '{admin}' WHERE name = 'robot'").await.unwrap();
+    let gone = world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await;
     assert_refused("a program decides about nobody", gone, Refusal::LastAdmin);
 }
 
@@ -133,13 +137,13 @@ async fn a_token_of_the_api_is_bounded() {
             world.ada
         )
     };
-    world.app(&token("{operator}", "x", "365 days")).await.unwrap();
+    world.owner(&token("{operator}", "x", "365 days")).await.unwrap();
     for (scopes, name, holds) in [
         ("{reviewer}", "x", "1 day"),
         ("{}", "x", "1 day"),
         ("{operator}", "", "1 day"),
         ("{operator}", "x", "2 years"),
     ] {
-        assert_eq!(world::state(world.app(&token(scopes, name, holds)).await), "23514", "{scopes} {name} {holds}");
+        assert_eq!(world::state(world.owner(&token(scopes, name, holds)).await), "23514", "{scopes} {name} {holds}");
     }
 }

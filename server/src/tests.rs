@@ -72,7 +72,7 @@ impl House {
             stopping.clone(),
         );
         change(&mut state);
-        let people = state.people.clone();
+        let people = state.people.clone().with_owner(Store::over(db.owner().clone()));
         let new = NewPerson::human("ada", [Permission::Viewer, Permission::Operator]);
         let ada = people.create_person(None, &new).await.expect("a person");
         let routes = crate::routes(&state);

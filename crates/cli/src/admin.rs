@@ -1,4 +1,4 @@
-//! `gantry admin`: the first admin of a database, or a way back in for one. Whoever can write to the database could do as much by hand.
+//! `gantry admin`: the first admin of a database, or a new link for one. It takes the database's owner: the server's role makes no people.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::database;
 pub struct Arguments {
     /// The admin's name; somebody new is added
     name: String,
-    /// The database as the application's role, `postgres://...`
-    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
-    database_url: String,
+    /// The database as its owner role, `postgres://...`
+    #[arg(long, env = "GANTRY_OWNER_URL", hide_env_values = true)]
+    owner_url: Option<String>,
     /// For how many minutes the link holds
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1440))]
     minutes: u64,
@@ -24,8 +24,10 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
-    let store = database::open(&arguments.database_url).await?;
-    let people = People::over(store);
+    let url = arguments.owner_url.context(
+        "GANTRY_OWNER_URL is not set: only the database's owner adds admins. Set it to the owner's address, as for `gantry migrate`.",
+    )?;
+    let people = People::over(database::open_as_owner(&url).await?);
     let name = &arguments.name;
     if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
         let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);

@@ -26,10 +26,36 @@ enum Trouble {
     Unfit(anyhow::Error),
 }
 
+/// Whose address it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Application,
+    Owner,
+}
+
+impl Role {
+    /// The variable with its address.
+    fn variable(self) -> &'static str {
+        match self {
+            Self::Application => "DATABASE_URL",
+            Self::Owner => "GANTRY_OWNER_URL",
+        }
+    }
+}
+
 /// The database as the application's role, if it is there, is ours, and has the tables of this build.
 pub async fn open(url: &str) -> Result<Store> {
-    let (store, options) = unopened(url)?;
-    match look(&store, &options).await {
+    open_as(Role::Application, url).await
+}
+
+/// The same as the owner, who makes people and their first links.
+pub async fn open_as_owner(url: &str) -> Result<Store> {
+    open_as(Role::Owner, url).await
+}
+
+async fn open_as(role: Role, url: &str) -> Result<Store> {
+    let (store, options) = unopened(role, url)?;
+    match look(role, &store, &options).await {
         Ok(()) => Ok(store),
         Err(Trouble::Away(why) | Trouble::Unfit(why)) => Err(why),
     }
@@ -37,9 +63,9 @@ pub async fn open(url: &str) -> Result<Store> {
 
 /// The same, for who may wait until it is there.
 pub async fn open_patiently(url: &str) -> Result<Store> {
-    let (store, options) = unopened(url)?;
+    let (store, options) = unopened(Role::Application, url)?;
     loop {
-        match look(&store, &options).await {
+        match look(Role::Application, &store, &options).await {
             Ok(()) => return Ok(store),
             Err(Trouble::Unfit(why)) => return Err(why),
             Err(Trouble::Away(why)) => tracing::warn!("waiting: {why:#}"),
@@ -48,9 +74,9 @@ pub async fn open_patiently(url: &str) -> Result<Store> {
     }
 }
 
-fn unopened(url: &str) -> Result<(Store, PgConnectOptions)> {
-    let options = address(url, "DATABASE_URL")?;
-    let store = Store::open(&Connecting::to(url)).context("DATABASE_URL can't be used")?;
+fn unopened(role: Role, url: &str) -> Result<(Store, PgConnectOptions)> {
+    let options = address(url, role.variable())?;
+    let store = Store::open(&Connecting::to(url)).with_context(|| format!("{} can't be used", role.variable()))?;
     Ok((store, options))
 }
 
@@ -65,7 +91,7 @@ pub fn address(url: &str, variable: &str) -> Result<PgConnectOptions> {
     url.parse().with_context(|| format!("{variable} can't be read as an address"))
 }
 
-async fn look(store: &Store, options: &PgConnectOptions) -> Result<(), Trouble> {
+async fn look(expected: Role, store: &Store, options: &PgConnectOptions) -> Result<(), Trouble> {
     let said = |error| told(error, options);
     // Whoever may change what a table is may switch off what guards it.
     let owns: bool = sqlx::query_scalar(
@@ -76,14 +102,17 @@ async fn look(store: &Store, options: &PgConnectOptions) -> Result<(), Trouble> 
     .await
     .map_err(said)?;
     let role = options.get_username();
-    if owns {
+    if owns && expected == Role::Application {
         return Err(Trouble::Unfit(anyhow!(
             "DATABASE_URL is that of {role}, who owns Gantry's tables and could switch off what guards them: give the \
-             application's role there, and the owner's in GANTRY_OWNER_URL, which only `gantry migrate` and `gantry up` read"
+             application's role there, and the owner's in GANTRY_OWNER_URL, which only `gantry migrate`, `gantry admin` and `gantry up` read"
         )));
     }
     let unfit = |why: &str| Err(Trouble::Unfit(anyhow!("{why}")));
     match migrations::standing(store.pool()).await.map_err(|error| Trouble::Unfit(error.into()))? {
+        Standing::Current if !owns && expected == Role::Owner => Err(Trouble::Unfit(anyhow!(
+            "GANTRY_OWNER_URL is that of {role}, who does not own Gantry's tables. Set it to the owner's address."
+        ))),
         Standing::Current => Ok(()),
         Standing::Empty => {
             unfit("the database has no tables of Gantry's that this role may read: run `gantry migrate` as its owner")

@@ -113,7 +113,15 @@ async fn run_on(
         return Ok(());
     }
     let store = database::open(&database.app_url).await?;
-    let result = work_on(arguments, data, configuration, database, &store, place, stop).await;
+    let result = match database::open_as_owner(&database.owner_url).await {
+        Ok(owner) => {
+            let stores = (&store, &owner);
+            let result = work_on(arguments, data, configuration, database, stores, place, stop).await;
+            let_go(&owner).await;
+            result
+        }
+        Err(error) => Err(error),
+    };
     let_go(&store).await;
     result
 }
@@ -130,14 +138,14 @@ async fn work_on(
     data: &Path,
     configuration: Option<&Path>,
     database: &mut Database,
-    store: &Store,
+    (store, owner): (&Store, &Store),
     place: (TcpListener, server::PublicAddress),
     mut stop: Stopping,
 ) -> Result<()> {
     // Whoever reaches this server is on this host already, so nodes here show them nothing new.
     let local_nodes = arguments.allow_loopback_nodes || place.0.local_addr()?.ip().is_loopback();
     let control = Control::new(store.clone()).keeping(data).reaching(database::reach(store, local_nodes));
-    let people = People::over(store.clone());
+    let people = People::over(store.clone()).with_owner(owner.clone());
     seed(arguments, data, &control, &people).await?;
     let nodes = demo_nodes(store, data).await?;
     let booted = tokio::select! {
@@ -251,7 +259,7 @@ impl Database {
     /// The command that adds an admin. Somebody else's database is not named: its address may have a password.
     fn adds_admin(&self) -> String {
         match &self.private {
-            Some(_) => format!("DATABASE_URL='{}' gantry admin NAME", self.app_url),
+            Some(_) => format!("GANTRY_OWNER_URL='{}' gantry admin NAME", self.owner_url),
             None => "gantry admin NAME".to_owned(),
         }
     }
@@ -385,9 +393,10 @@ async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &Pe
     let demo = if arguments.no_demo { Demo::default() } else { demo(data)? };
     let policy = Policy { approvals: 1, by_risk: Default::default() };
     if control.ensure_genesis(&policy, &demo).await.context("the first target can't be made")? && !arguments.no_demo {
-        let ada = people.actor_by_name("ada").await?;
+        let ada = people.sign_in_as_owner("ada").await?;
         let binds = [(role("app")?, node("n5")?), (role("metrics")?, node("n5")?)];
         control.propose_binding(&ada, "edge", "First application on the edge", &binds).await?;
+        people.sign_out(&ada).await?;
     }
     Ok(())
 }

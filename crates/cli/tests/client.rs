@@ -60,7 +60,8 @@ impl House {
             Demo { deployments: vec![deployment("web"), deployment("edge")], nodes: (1..=3).map(node).collect() };
         let policy = Policy { approvals: 1, by_risk: Default::default() };
         control.ensure_genesis(&policy, &demo).await.unwrap();
-        let people = People::over(control.store().clone());
+        let owner = Store::over(database.owner().clone());
+        let people = People::over(control.store().clone()).with_owner(owner);
         let may = [Permission::Viewer, Permission::Operator, Permission::Reviewer];
         let ada = people.create_person(None, &NewPerson::human("ada", may)).await.unwrap();
         let bo = people.create_person(None, &NewPerson::human("bo", may)).await.unwrap();
@@ -224,7 +225,7 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     assert!(!refused.err.contains("hunter22"), "{refused:?}");
 
     // A session that is over says how to come in again.
-    house.people.sign_out_everywhere(&house.people.actor_by_name("ada").await.unwrap()).await.unwrap();
+    house.people.sign_out_everywhere(&house.people.sign_in_as_owner("ada").await.unwrap()).await.unwrap();
     house.gantry(&["me", "--context", "ada"]).no(6, "gantry context sign-in");
     let link = house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
     let file = house.file("link", link.reveal());

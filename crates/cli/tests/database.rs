@@ -7,7 +7,8 @@ use tokio::process::Command;
 
 async fn gantry(url: &str, command: &[&str]) -> Output {
     let mut gantry = Command::new(env!("CARGO_BIN_EXE_gantry"));
-    gantry.args(command).env_clear().env("DATABASE_URL", url).env("HOME", std::env::temp_dir());
+    let variable = if command[0] == "admin" { "GANTRY_OWNER_URL" } else { "DATABASE_URL" };
+    gantry.args(command).env_clear().env(variable, url).env("HOME", std::env::temp_dir());
     gantry.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("gantry runs")
 }
 
@@ -30,10 +31,19 @@ const COMMANDS: [&[&str]; 4] = [&["server", "--listen", "127.0.0.1:0"], &["worke
 #[tokio::test]
 async fn the_owners_address_is_not_taken_for_the_applications() {
     let db = TestDatabase::new().await;
-    for command in COMMANDS {
+    for command in COMMANDS.into_iter().filter(|command| command[0] != "admin") {
         let said = refused(db.owner_url(), command).await;
         assert!(said.contains("owns Gantry's tables") && said.contains("GANTRY_OWNER_URL"), "{command:?}: {said}");
     }
+}
+
+#[tokio::test]
+async fn admin_command_takes_the_owners_address_only() {
+    let db = TestDatabase::new().await;
+    let said = refused(db.app_url(), &["admin", "ada"]).await;
+    assert!(said.contains("gantry_app, who does not own Gantry's tables"), "{said}");
+    let made = gantry(db.owner_url(), &["admin", "ada"]).await;
+    assert!(made.status.success(), "{made:?}");
 }
 
 #[tokio::test]
@@ -41,7 +51,8 @@ async fn tables_of_another_version_are_told_before_anything_is_done() {
     let db = TestDatabase::new().await;
     let says = async |word: &str| {
         for command in COMMANDS {
-            let said = refused(db.app_url(), command).await;
+            let url = if command[0] == "admin" { db.owner_url() } else { db.app_url() };
+            let said = refused(url, command).await;
             assert!(said.contains(word), "{command:?}: {said}");
         }
     };
@@ -64,7 +75,7 @@ async fn an_address_that_leads_nowhere_says_which_part_is_wrong() {
     let nowhere = with(db.app_url(), db.name(), "there_is_none");
     for command in COMMANDS {
         assert!(refused(&nowhere, command).await.contains("there is no database there_is_none"), "{command:?}");
-        assert!(refused("", command).await.contains("DATABASE_URL is empty"), "{command:?}");
+        assert!(refused("", command).await.contains("_URL is empty"), "{command:?}");
         assert!(refused("mysql://db/shop", command).await.contains("postgres://"), "{command:?}");
     }
     let nobody = "postgres://gantry_app:geheim@127.0.0.1:1/gantry";

@@ -133,13 +133,17 @@ fn a_start_that_is_interrupted_stops_before_it_is_there() {
 
 /// The private database of a start, as the application reaches it.
 fn database(data: &Path) -> String {
-    format!("postgres://gantry_app@localhost/gantry?host={}", data.join("postgres/socket").display())
+    address(data, "gantry_app")
+}
+
+fn address(data: &Path, role: &str) -> String {
+    format!("postgres://{role}@localhost/gantry?host={}", data.join("postgres/socket").display())
 }
 
 /// What `gantry admin` printed, or why it refused.
 fn admin(data: &Path, name: &str) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
-    let output = command.args(["admin", name]).env("DATABASE_URL", database(data)).output().unwrap();
+    let output = command.args(["admin", name]).env("GANTRY_OWNER_URL", address(data, "gantry_owner")).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
@@ -147,12 +151,14 @@ fn admin(data: &Path, name: &str) -> Result<String, String> {
 /// Somebody keeps people out, as on the page of people.
 async fn disabled(data: &Path, by: &str, names: &[&str]) {
     let store = Store::open(&Connecting::to(database(data))).unwrap();
-    let people = People::over(store.clone());
-    let by = people.actor_by_name(by).await.unwrap();
+    let owner = Store::open(&Connecting::to(address(data, "gantry_owner"))).unwrap();
+    let people = People::over(store.clone()).with_owner(owner.clone());
+    let by = people.sign_in_as_owner(by).await.unwrap();
     for name in names {
         let person = people.actor_by_name(name).await.unwrap().person;
         people.set_disabled(&by, person, true).await.unwrap();
     }
+    owner.pool().close().await;
     store.pool().close().await;
 }
 
@@ -185,9 +191,9 @@ async fn it_starts_without_those_who_are_kept_out() {
     assert_eq!((people_of(&ready["sign_in"]), people_of(&ready["kept_out"])), (vec![], vec!["ada", "bo"]));
     // The way back that it names is one.
     let way = ready["adds_admin"].as_str().unwrap().replace("gantry admin NAME", "");
-    let named = way.trim().trim_start_matches("DATABASE_URL='").trim_end_matches('\'');
+    let named = way.trim().trim_start_matches("GANTRY_OWNER_URL='").trim_end_matches('\'');
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
-    let output = command.args(["admin", "dee"]).env("DATABASE_URL", named).output().unwrap();
+    let output = command.args(["admin", "dee"]).env("GANTRY_OWNER_URL", named).output().unwrap();
     assert!(output.status.success(), "{named}: {output:?}");
     let refused = admin(data, "ada").unwrap_err();
     assert!(refused.contains("a new name adds an admin") && refused.contains("ada is disabled"), "{refused}");

@@ -41,7 +41,8 @@ impl House {
     async fn new(nodes: usize) -> Self {
         let database = TestDatabase::new().await;
         let store = Store::over(database.app().clone());
-        let (control, people) = (Control::new(store.clone()), People::over(store));
+        let (control, people) =
+            (Control::new(store.clone()), People::over(store).with_owner(Store::over(database.owner().clone())));
         let roles = (0..ROLES).map(|n| match n {
             0 => "  - {name: r0, jig: noop, flags: [implicit]}\n".to_owned(),
             n => format!("  - {{name: r{n}, jig: noop, flags: [implicit], requires: [r{}]}}\n", n - 1),
@@ -59,7 +60,7 @@ impl House {
         for name in ["ada", "bo"] {
             let new = NewPerson::human(name, [Permission::Operator, Permission::Reviewer]);
             people.create_person(None, &new).await.unwrap();
-            actors.push(people.actor_by_name(name).await.unwrap());
+            actors.push(people.sign_in_as_owner(name).await.unwrap());
         }
         let [ada, bo] = actors.try_into().unwrap();
         let web = control.board(&ada, "web").await.unwrap().id;

@@ -39,7 +39,7 @@ use engine::ids::{OWN_NAME, PersonId};
 use rand::TryRngCore as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, Postgres, Transaction};
 use store::people::{self, ASKS_PASSWORD, SessionTimes, TokenHash, Unspendable};
 use store::{Store, StoreError};
 use uuid::Uuid;
@@ -184,11 +184,13 @@ impl NewPerson {
     }
 }
 
-/// People, their sign-ins and their sessions. `by` of its methods is who asks; None is Gantry itself, on behalf of whoever may start
-/// its processes.
+/// People, their sign-ins and their sessions. `by` of its methods is who asks; None is Gantry itself, which takes a connection of the
+/// database's owner ([`People::with_owner`]): the server's own role changes no people.
 #[derive(Debug, Clone)]
 pub struct People {
     store: Store,
+    /// The same database as its owner; servers have none.
+    owner: Option<Store>,
     /// Failing sign-ins, by where they come from.
     attempts: Arc<Throttle<Option<IpAddr>>>,
     /// Wrong passwords, by the name that they were tried with, whether there is one or not.
@@ -219,12 +221,28 @@ impl People {
     pub fn over(store: Store) -> Self {
         Self {
             store,
+            owner: None,
             attempts: Arc::new(Throttle::of(MOST_FAILURES, WINDOW)),
             names: Arc::new(Throttle::of(MOST_FAILURES, WINDOW)),
             requests: Arc::new(Throttle::of(MOST_BY_TOKEN, MINUTE)),
             visits: Arc::new(Throttle::of(MOST_BY_SESSION, MINUTE)),
             hasher: Hasher::default(),
         }
+    }
+
+    /// The same, which also does what takes the database's owner.
+    pub fn with_owner(self, owner: Store) -> Self {
+        Self { owner: Some(owner), ..self }
+    }
+
+    /// A transaction for an admin, or for Gantry itself. Without a connection of the owner the database refuses the latter.
+    async fn begin_for(&self, by: Option<&Actor>) -> Result<Transaction<'static, Postgres>, Problem> {
+        let Some(actor) = by else {
+            return self.owner.as_ref().unwrap_or(&self.store).pool().begin().await.map_err(failed);
+        };
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        actor.still(&mut transaction).await?.require(Permission::Admin)?;
+        Ok(transaction)
     }
 
     /// Adds a person.
@@ -235,7 +253,7 @@ impl People {
         require_admin(by)?;
         check_name(&new.name)?;
         let words: Vec<&str> = new.permissions.iter().map(|permission| permission.as_str()).collect();
-        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let mut transaction = self.begin_for(by).await?;
         let person = people::insert_person(&mut transaction, &new.name, new.kind.as_str(), &words)
             .await
             .map_err(failed)?
@@ -248,7 +266,7 @@ impl People {
         Ok(person)
     }
 
-    /// The actor of a person by name, without a session: for who starts Gantry's processes, who could write to the database anyway.
+    /// A person by name, as an actor without a session, which reads but does not write.
     ///
     /// # Errors
     /// When there is no such person, or they are disabled.
@@ -261,6 +279,25 @@ impl People {
             Some(row) => Ok(Actor::of(row, None)),
             None => Err(Problem::not_found(format!("There is no person {name}."))),
         }
+    }
+
+    /// Signs a person in with the authority of the database's owner, who could write the session by hand: `gantry up` opens the first
+    /// proposal like this, and tests act for people.
+    ///
+    /// # Errors
+    /// As [`People::actor_by_name`], and when there is no connection of the owner.
+    pub async fn sign_in_as_owner(&self, name: &str) -> Result<Actor, Problem> {
+        let person = self.actor_by_name(name).await?.person;
+        let session = Token::random()?;
+        let mut transaction = self.begin_for(None).await?;
+        people::insert_session(&mut transaction, person, &session.hash(), TIMES).await.map_err(failed)?;
+        let detail = json!({"by": "owner"});
+        people::append_audit(&mut transaction, Some(person), "sign_in", &person.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        let found = self.look_up(session.reveal()).await?;
+        found.map(|(actor, _)| actor).ok_or_else(Problem::signed_out)
     }
 
     /// Makes a one-time sign-in for a person: whoever has it is that person, so hand it over with care.
@@ -295,7 +332,7 @@ impl People {
         let row = people::person(self.store.pool(), person).await.map_err(failed)?;
         let row = row.ok_or_else(|| nobody(person))?;
         let token = Token::random()?;
-        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let mut transaction = self.begin_for(by).await?;
         people::insert_sign_in(&mut transaction, person, &token.hash(), holds, asks).await.map_err(failed)?;
         let detail = json!({"name": row.name, "holds_seconds": holds.as_secs()});
         people::append_audit(&mut transaction, id_of(by), "sign_in.offer", &person.to_string(), &detail)
@@ -312,38 +349,20 @@ impl People {
     /// often from that address (429).
     pub async fn sign_in(&self, token: &str, visitor: &Visitor, before: Option<&str>) -> Result<Begun, Problem> {
         self.attempts.check(&network(visitor.address)).map_err(too_many_from_there)?;
-        if token.len() > MAX_TOKEN {
+        // PostgreSQL has no text with a NUL, and no link has one.
+        if token.len() > MAX_TOKEN || token.contains('\0') {
             return Err(self.refuse(visitor, Unspendable::Unknown));
         }
+        let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let spent = people::claim_sign_in(&mut transaction, &hash_of(token)).await.map_err(failed)?;
-        let Some((person, asks)) = spent else {
+        let begun = people::begin_session_by_link(&mut transaction, token, &session.hash(), TIMES, &origin).await;
+        let Some((person, asks)) = begun.map_err(failed)? else {
             let why = people::unspendable(&mut transaction, &hash_of(token)).await.map_err(failed)?;
             return Err(self.refuse(visitor, why));
         };
-        let session = self.begin_session(&mut transaction, person, visitor, before, true).await?;
+        begun_session(&mut transaction, person, &origin, before, "link").await?;
         transaction.commit().await.map_err(failed)?;
         Ok(Begun { session, asks_password: asks.iter().any(|word| word == ASKS_PASSWORD) })
-    }
-
-    async fn begin_session(
-        &self,
-        on: &mut PgConnection,
-        person: PersonId,
-        visitor: &Visitor,
-        before: Option<&str>,
-        by_link: bool,
-    ) -> Result<Token, Problem> {
-        if let Some(before) = before.filter(|token| !token.is_empty() && token.len() <= MAX_TOKEN) {
-            people::end_session(on, &hash_of(before)).await.map_err(failed)?;
-        }
-        let session = Token::random()?;
-        let origin = visitor.noted();
-        people::insert_session(on, person, &session.hash(), TIMES, &origin, by_link).await.map_err(failed)?;
-        let by = if by_link { "link" } else { "password" };
-        let detail = json!({"by": by, "address": origin.address, "user_agent": origin.user_agent});
-        people::append_audit(on, Some(person), "sign_in", &person.to_string(), &detail).await.map_err(failed)?;
-        Ok(session)
     }
 
     fn refuse(&self, visitor: &Visitor, why: Unspendable) -> Problem {
@@ -388,7 +407,7 @@ impl People {
         let now = match (&actor.token, &actor.session) {
             (Some(token), _) => {
                 let row = store::api_tokens::bearer_of(self.store.pool(), token.id).await.map_err(failed)?;
-                row.map(Actor::of_bearer)
+                row.map(|row| Actor::of_bearer_again(row, token))
             }
             (None, Some(session)) => {
                 let row = people::session(self.store.pool(), &session.hash, TIMES).await.map_err(failed)?;
@@ -406,7 +425,8 @@ impl People {
         let hash = hash_of(token);
         let row = people::session(self.store.pool(), &hash, TIMES).await.map_err(failed)?;
         Ok(row.map(|row| {
-            let session = Session { hash, id: row.id, fresh_for: row.fresh_for, by_link: row.by_link };
+            let credential = Token(token.to_owned());
+            let session = Session { hash, credential, id: row.id, fresh_for: row.fresh_for, by_link: row.by_link };
             (Actor::of(row.person, Some(session)), row.note_due)
         }))
     }
@@ -464,7 +484,7 @@ impl People {
                 "Another admin has to disable your account, so that one is left.",
             ));
         }
-        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let mut transaction = self.begin_for(by).await?;
         let changed = people::set_disabled(&mut transaction, person, true).await.map_err(failed)?;
         if !changed {
             // The answer needs another connection; this one goes back first.
@@ -482,6 +502,21 @@ impl People {
             .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
+}
+
+/// Notes a session that has begun, and ends the one that the browser had before.
+async fn begun_session(
+    on: &mut PgConnection,
+    person: PersonId,
+    origin: &people::Origin,
+    before: Option<&str>,
+    by: &str,
+) -> Result<(), Problem> {
+    if let Some(before) = before.filter(|token| !token.is_empty() && token.len() <= MAX_TOKEN) {
+        people::end_session(on, &hash_of(before)).await.map_err(failed)?;
+    }
+    let detail = json!({"by": by, "address": origin.address, "user_agent": origin.user_agent});
+    people::append_audit(on, Some(person), "sign_in", &person.to_string(), &detail).await.map_err(failed)
 }
 
 /// Ends all that somebody comes in by who is kept out; hands back how many sessions ended and how many tokens were taken back.
@@ -565,7 +600,7 @@ mod tests {
     impl House {
         async fn new() -> Self {
             let db = TestDatabase::new().await;
-            let people = People::over(Store::over(db.app().clone()));
+            let people = People::over(Store::over(db.app().clone())).with_owner(Store::over(db.owner().clone()));
             let ada = NewPerson::human("ada", [Permission::Operator]);
             let ada = people.create_person(None, &ada).await.expect("a person");
             Self { db, people, ada }
@@ -818,7 +853,8 @@ mod tests {
         assert_eq!(problem.status, 400);
         assert!(problem.detail.contains("Choose another"), "{problem}");
         // The database's copy of the name is the same one.
-        let by_hand = sqlx::query("INSERT INTO person (name) VALUES ($1)").bind(OWN_NAME).execute(house.db.app()).await;
+        let by_hand =
+            sqlx::query("INSERT INTO person (name) VALUES ($1)").bind(OWN_NAME).execute(house.db.owner()).await;
         let refused = by_hand.expect_err("a refusal");
         assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::OwnName));
         assert!(refused.to_string().contains(&format!("be called {OWN_NAME}")), "{refused}");
@@ -828,13 +864,13 @@ mod tests {
     #[tokio::test]
     async fn only_admins_decide_about_people() {
         let house = House::new().await;
-        let ada = house.people.actor_by_name("ada").await.expect("an actor");
+        let ada = house.people.sign_in_as_owner("ada").await.expect("an actor");
         let bo = NewPerson::human("bo", [Permission::Admin]);
         assert_eq!(house.people.create_person(Some(&ada), &bo).await.expect_err("a refusal").status, 403);
         assert_eq!(house.people.disable(Some(&ada), house.ada).await.expect_err("a refusal").status, 403);
         house.people.create_person(None, &bo).await.expect("a person");
         assert_eq!(house.people.create_person(None, &bo).await.expect_err("a refusal").code, "name_taken");
-        let bo = house.people.actor_by_name("bo").await.expect("an actor");
+        let bo = house.people.sign_in_as_owner("bo").await.expect("an actor");
         assert!(bo.require(Permission::Viewer).is_ok() && bo.require(Permission::Reviewer).is_err());
         assert_eq!(house.people.disable(Some(&bo), bo.person).await.expect_err("a refusal").code, "own_account");
         for name in ["", "-x", "Ada", "a b", "é", &"x".repeat(97)] {

@@ -122,12 +122,17 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::LastAdmin => "last_admin",
         Refusal::NoPartOfTheTree => "no_part_of_the_tree",
         Refusal::OwnName => "own_name",
+        Refusal::NotByToken | Refusal::NotAnAdmin => "forbidden",
         _ => "refused",
     };
     match refusal {
-        Refusal::AuthorsVerdict | Refusal::NotAReviewer | Refusal::NoVoice | Refusal::MayNotCommit => {
-            Problem { code: code.into(), ..Problem::forbidden(text) }
-        }
+        Refusal::AuthorsVerdict
+        | Refusal::NotAReviewer
+        | Refusal::NoVoice
+        | Refusal::MayNotCommit
+        | Refusal::NotByToken
+        | Refusal::NotAnAdmin => Problem { code: code.into(), ..Problem::forbidden(text) },
+        Refusal::NotThatPerson => Problem::signed_out(),
         _ => Problem::conflict(code, text),
     }
 }

@@ -191,37 +191,27 @@ pub async fn password(on: &mut PgConnection, id: PersonId) -> Result<Option<Stri
     Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(on).await?)
 }
 
-/// Sets a password, if the one before is still this one (None: there is none); hands back whether it was.
+/// Sets the password of the person that this transaction acts for, if the one before is still this one (None: there is none), and gives
+/// their session another token, so that the one before is void. Returns whether it was. `old`: the proof of the password before, without
+/// which the session has to be a recent one by a link.
 ///
 /// # Errors
-/// When the database does not answer.
+/// When the database does not answer, or the old password is not proven.
 pub async fn set_password(
     on: &mut PgConnection,
-    id: PersonId,
     before: Option<&str>,
-    hash: &str,
+    after: &str,
+    old: Option<&[u8]>,
+    session: &TokenHash,
 ) -> Result<bool, StoreError> {
-    let done =
-        match before {
-            Some(before) => sqlx::query(
-                "UPDATE account SET password_hash = $2, changed_at = now() WHERE person_id = $1 AND password_hash = $3",
-            )
-            .bind(id.0)
-            .bind(hash)
-            .bind(before)
-            .execute(on)
-            .await?,
-            None => {
-                sqlx::query(
-                    "INSERT INTO account (person_id, password_hash) VALUES ($1, $2) ON CONFLICT (person_id) DO NOTHING",
-                )
-                .bind(id.0)
-                .bind(hash)
-                .execute(on)
-                .await?
-            }
-        };
-    Ok(done.rows_affected() == 1)
+    let set = sqlx::query_scalar("SELECT set_password($1, $2, $3, $4)")
+        .bind(before)
+        .bind(after)
+        .bind(old)
+        .bind(session.as_slice())
+        .fetch_one(on)
+        .await?;
+    Ok(set)
 }
 
 /// A session, without what it is.
@@ -266,16 +256,6 @@ pub async fn sessions(on: &mut PgConnection, person: PersonId) -> Result<Vec<Own
 pub async fn end_session_named(on: &mut PgConnection, person: PersonId, session: Uuid) -> Result<bool, StoreError> {
     let sql = "DELETE FROM session WHERE person_id = $1 AND id = $2";
     let done = sqlx::query(sql).bind(person.0).bind(session).execute(on).await?;
-    Ok(done.rows_affected() == 1)
-}
-
-/// Gives a session another token, so that the one before lets nobody in; it counts as begun anew by a password.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn rotate_session(on: &mut PgConnection, before: &TokenHash, after: &TokenHash) -> Result<bool, StoreError> {
-    let sql = "UPDATE session SET token_hash = $2, fresh_at = now(), by_link = false WHERE token_hash = $1";
-    let done = sqlx::query(sql).bind(before.as_slice()).bind(after.as_slice()).execute(on).await?;
     Ok(done.rows_affected() == 1)
 }
 

@@ -109,17 +109,6 @@ pub async fn note_use(pool: &PgPool, token: Uuid) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether a token holds, and then it does until this transaction ends. The caller has its person's row.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn lock_token(on: &mut PgConnection, token: Uuid) -> Result<bool, StoreError> {
-    let sql =
-        "SELECT 1 FROM token WHERE id = $1 AND kind = 'api' AND revoked_at IS NULL AND expires_at > now() FOR SHARE";
-    let row: Option<i32> = sqlx::query_scalar(sql).bind(token).fetch_optional(on).await?;
-    Ok(row.is_some())
-}
-
 /// A token to be made.
 #[derive(Debug, Clone)]
 pub struct NewToken<'a> {

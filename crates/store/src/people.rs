@@ -2,7 +2,8 @@
 //!
 //! Theory: nothing here knows a token, only the SHA-256 of one, so that who reads the database can't come in with what it holds.
 //! Every moment is the database's own (`now()`), because several servers judge the same session and their clocks differ. A one-time
-//! sign-in is spent by a single `UPDATE ... RETURNING`: of two that come at once, one finds it spent. Whether a session still holds
+//! sign-in is spent by a single `UPDATE ... RETURNING`: of two that come at once, one finds it spent. The database begins sessions only for
+//! the plain text of a link or the proof of a password, and writes in a person's name only after [`act_as`]: its role alone is nobody. Whether a session still holds
 //! is asked of the rows each time and kept nowhere else, so disabling a person works with the next request. The same holds for what they
 //! may: everywhere (`person.permissions`) and in parts of the tree (`scoped_grant`), which the database spreads over all below.
 //!
@@ -208,28 +209,7 @@ pub async fn insert_sign_in(
     Ok(())
 }
 
-/// Spends a one-time sign-in; None when there is none, it was used, has expired or is revoked, or its person is disabled or a
-/// program; with what it asks for.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn claim_sign_in(
-    db: &mut PgConnection,
-    hash: &TokenHash,
-) -> Result<Option<(PersonId, Vec<String>)>, StoreError> {
-    let person: Option<(Uuid, Vec<String>)> = sqlx::query_as(
-        "UPDATE token t SET used_at = now() FROM person p
-         WHERE t.hash = $1 AND t.kind = 'sign_in' AND t.used_at IS NULL AND t.revoked_at IS NULL
-           AND t.expires_at > now() AND p.id = t.person_id AND NOT p.disabled AND p.kind = 'human'
-         RETURNING p.id, t.scopes",
-    )
-    .bind(hash.as_slice())
-    .fetch_optional(db)
-    .await?;
-    Ok(person.map(|(id, asks)| (PersonId(id), asks)))
-}
-
-/// Why [`claim_sign_in`] found nothing to spend. Whoever asks has the token, so the answer tells no stranger anything.
+/// Why [`begin_session_by_link`] found nothing to spend. Whoever asks has the token, so the answer tells no stranger anything.
 ///
 /// # Errors
 /// When the database does not answer.
@@ -250,19 +230,99 @@ pub(crate) const VISITED: &str = "INSERT INTO visit (person_id, at) SELECT perso
 /// Most sessions of a person at once.
 pub const MOST_SESSIONS: i64 = 100;
 
-/// Begins a session, and forgets those of the same person that have ended. Where there are as many as there may be, the one that was
-/// not used for the longest time ends: who signs in is never kept out by where they once were.
+/// Spends a one-time sign-in, whose plain text proves it, and begins a session; returns its person and what the link asks for. None:
+/// there is no such link, it was used, has expired or is revoked, or its person is disabled or a program.
 ///
 /// # Errors
 /// When the database does not answer.
+pub async fn begin_session_by_link(
+    db: &mut PgConnection,
+    link: &str,
+    hash: &TokenHash,
+    times: SessionTimes,
+    origin: &Origin,
+) -> Result<Option<(PersonId, Vec<String>)>, StoreError> {
+    let sql = format!(
+        "WITH begun AS (
+           SELECT who, asks FROM begin_session_by_link($1, $2, make_interval(secs => $3), make_interval(secs => $4), $5, $6)),
+         noted AS (SELECT who AS person_id FROM begun), visited AS ({VISITED})
+         SELECT who, asks FROM begun"
+    );
+    let begun: Option<(Uuid, Vec<String>)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(link)
+        .bind(hash.as_slice())
+        .bind(times.idle.as_secs_f64())
+        .bind(times.absolute.as_secs_f64())
+        .bind(&origin.user_agent)
+        .bind(&origin.address)
+        .fetch_optional(&mut *db)
+        .await?;
+    let Some((person, asks)) = begun else { return Ok(None) };
+    end_old_sessions(db, PersonId(person)).await?;
+    Ok(Some((PersonId(person), asks)))
+}
+
+/// Begins a session of a person whose password is proven by its Argon2id output; false: it is not, or they are disabled or a program.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn begin_session_by_password(
+    db: &mut PgConnection,
+    person: PersonId,
+    proof: &[u8],
+    hash: &TokenHash,
+    times: SessionTimes,
+    origin: &Origin,
+) -> Result<bool, StoreError> {
+    let sql = format!(
+        "WITH noted AS (
+           SELECT $1::uuid AS person_id
+           WHERE begin_session_by_password($1, $2, $3, make_interval(secs => $4), make_interval(secs => $5), $6, $7))
+         {VISITED}"
+    );
+    let begun = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(person.0)
+        .bind(proof)
+        .bind(hash.as_slice())
+        .bind(times.idle.as_secs_f64())
+        .bind(times.absolute.as_secs_f64())
+        .bind(&origin.user_agent)
+        .bind(&origin.address)
+        .execute(&mut *db)
+        .await?;
+    if begun.rows_affected() == 0 {
+        return Ok(false);
+    }
+    end_old_sessions(db, person).await?;
+    Ok(true)
+}
+
+/// Begins a session without any proof, which only the database's owner may.
+///
+/// # Errors
+/// When the database does not answer, or the connection is not the owner's.
 pub async fn insert_session(
     db: &mut PgConnection,
     person: PersonId,
     hash: &TokenHash,
     times: SessionTimes,
-    origin: &Origin,
-    by_link: bool,
 ) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, by_link)
+         VALUES ($1, $2, now() + make_interval(secs => $3), now() + make_interval(secs => $4), false)",
+    )
+    .bind(hash.as_slice())
+    .bind(person.0)
+    .bind(times.idle.as_secs_f64())
+    .bind(times.absolute.as_secs_f64())
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// Removes a person's sessions that have ended, and the least recently used ones beyond [`MOST_SESSIONS`]: a sign-in is never refused
+/// because of sessions elsewhere.
+async fn end_old_sessions(db: &mut PgConnection, person: PersonId) -> Result<(), StoreError> {
     sqlx::query("DELETE FROM session WHERE person_id = $1 AND (expires_at <= now() OR idle_expires_at <= now())")
         .bind(person.0)
         .execute(&mut *db)
@@ -272,26 +332,9 @@ pub async fn insert_session(
            SELECT token_hash FROM session WHERE person_id = $1 ORDER BY last_seen_at DESC, created_at DESC, id OFFSET $2)",
     )
     .bind(person.0)
-    .bind(MOST_SESSIONS - 1)
-    .execute(&mut *db)
+    .bind(MOST_SESSIONS)
+    .execute(db)
     .await?;
-    let sql = format!(
-        "WITH noted AS (
-           INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, user_agent, address, by_link)
-           VALUES ($1, $2, now() + make_interval(secs => $3), now() + make_interval(secs => $4), $5, $6, $7)
-           RETURNING person_id)
-         {VISITED}"
-    );
-    sqlx::query(sqlx::AssertSqlSafe(sql))
-        .bind(hash.as_slice())
-        .bind(person.0)
-        .bind(times.idle.as_secs_f64())
-        .bind(times.absolute.as_secs_f64())
-        .bind(&origin.user_agent)
-        .bind(&origin.address)
-        .bind(by_link)
-        .execute(db)
-        .await?;
     Ok(())
 }
 
@@ -365,15 +408,14 @@ pub async fn lock_person(db: &mut PgConnection, id: PersonId) -> Result<Option<P
     Ok(row.map(PersonRow::from))
 }
 
-/// Whether a session holds, and then it does until this transaction ends.
+/// Acts for the person of a session or API token until this transaction ends; None: the credential is not valid (any more). The
+/// database refuses what this transaction writes in anybody else's name. The caller has the person's row ([`lock_person`]).
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn lock_session(db: &mut PgConnection, hash: &TokenHash) -> Result<bool, StoreError> {
-    let sql =
-        "SELECT 1 FROM session WHERE token_hash = $1 AND expires_at > now() AND idle_expires_at > now() FOR SHARE";
-    let row: Option<i32> = sqlx::query_scalar(sql).bind(hash.as_slice()).fetch_optional(db).await?;
-    Ok(row.is_some())
+pub async fn act_as(db: &mut PgConnection, credential: &str) -> Result<Option<PersonId>, StoreError> {
+    let person: Option<Uuid> = sqlx::query_scalar("SELECT act_as($1)").bind(credential).fetch_one(db).await?;
+    Ok(person.map(PersonId))
 }
 
 /// Notes a visit, unless somebody noted one within `note_every`.

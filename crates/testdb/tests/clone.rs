@@ -17,7 +17,7 @@ async fn a_clone_is_migrated() {
 #[tokio::test]
 async fn clones_do_not_meet_and_leave_nothing() {
     let (one, two) = tokio::join!(TestDatabase::new(), TestDatabase::new());
-    one.app().execute("INSERT INTO person (name) VALUES ('ada')").await.unwrap();
+    one.owner().execute("INSERT INTO person (name) VALUES ('ada')").await.unwrap();
     let there: i64 = sqlx::query_scalar("SELECT count(*) FROM person").fetch_one(two.app()).await.unwrap();
     assert_eq!(there, 0);
     let name = one.name().to_owned();

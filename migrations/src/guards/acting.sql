@@ -2,34 +2,293 @@
 --
 -- A connection of the server's role proves nothing about people. A transaction that acts for a person presents that person's session
 -- or token, which the database stores only as a hash. Nothing else writes the table `acting`, so a stolen database role cannot act for
--- anyone whose session it does not have.
+-- anyone whose session it does not have. Connections of the owner are not bound by this.
 
--- Starts acting for the person of a session or API token; returns the person, or NULL if the credential is not valid.
+-- Starts acting for the person of a session or API token; returns the person, or NULL if the credential is not valid. The session or
+-- token and the person stay as they are until the transaction ends. Lock the person first where a transaction also changes people.
 CREATE OR REPLACE FUNCTION act_as(credential text) RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   presented bytea := sha256(convert_to(credential, 'UTF8'));
-  found record;
+  holder record;
 BEGIN
-  SELECT s.person_id, NULL::uuid AS token_id INTO found FROM session s JOIN person p ON p.id = s.person_id
-  WHERE s.token_hash = presented AND s.idle_expires_at > now() AND s.expires_at > now() AND NOT p.disabled;
+  SELECT s.person_id, NULL::uuid AS token_id, s.id AS session_id, 'admin' = ANY (p.permissions) AS admin INTO holder
+  FROM session s JOIN person p ON p.id = s.person_id
+  WHERE s.token_hash = presented AND s.idle_expires_at > now() AND s.expires_at > now() AND NOT p.disabled
+  FOR SHARE OF p, s;
   IF NOT FOUND THEN
-    SELECT t.person_id, t.id AS token_id INTO found FROM token t JOIN person p ON p.id = t.person_id
-    WHERE t.hash = presented AND t.kind = 'api' AND t.expires_at > now() AND t.revoked_at IS NULL AND NOT p.disabled;
+    SELECT t.person_id, t.id AS token_id, NULL::uuid AS session_id, false AS admin INTO holder
+    FROM token t JOIN person p ON p.id = t.person_id
+    WHERE t.hash = presented AND t.kind = 'api' AND t.expires_at > now() AND t.revoked_at IS NULL AND NOT p.disabled
+    FOR SHARE OF p, t;
   END IF;
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  -- Rows of finished transactions have no further use. Rows that another transaction is removing are left to it.
+  -- Every other row that is visible here belongs to a transaction that has ended. Rows that another transaction is removing are left to it.
   DELETE FROM acting a WHERE a.xid IN (
-    SELECT o.xid FROM acting o WHERE o.xid < pg_snapshot_xmin(pg_current_snapshot()) LIMIT 100 FOR UPDATE SKIP LOCKED);
-  INSERT INTO acting (xid, person_id, token_id) VALUES (pg_current_xact_id(), found.person_id, found.token_id)
-  ON CONFLICT (xid) DO UPDATE SET person_id = excluded.person_id, token_id = excluded.token_id;
-  RETURN found.person_id;
+    SELECT o.xid FROM acting o WHERE o.xid <> pg_current_xact_id() LIMIT 100 FOR UPDATE SKIP LOCKED);
+  INSERT INTO acting (xid, person_id, token_id, session_id, admin)
+  VALUES (pg_current_xact_id(), holder.person_id, holder.token_id, holder.session_id, holder.admin)
+  ON CONFLICT (xid) DO UPDATE SET person_id = excluded.person_id, token_id = excluded.token_id,
+    session_id = excluded.session_id, admin = excluded.admin;
+  RETURN holder.person_id;
 END $$;
+
+-- Rows from a backup could carry the id of a transaction to come.
+DELETE FROM acting;
 
 -- The person that this transaction acts for; NULL: none, so Gantry itself.
 CREATE OR REPLACE FUNCTION acting_person() RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT a.person_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned()
 $$;
+
+-- Whether that person presented a session, not a token.
+CREATE OR REPLACE FUNCTION acting_in_session() RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.session_id IS NOT NULL)
+$$;
+
+-- Whether that person presented a session, or a token with the scope operator.
+CREATE OR REPLACE FUNCTION acting_as_operator() RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM acting a LEFT JOIN token t ON t.id = a.token_id
+                 WHERE a.xid = pg_current_xact_id_if_assigned() AND (a.session_id IS NOT NULL OR 'operator' = ANY (t.scopes)))
+$$;
+
+-- Whether that person is an admin and presented a session. An admin who gives the permission up in this transaction finishes it as one.
+CREATE OR REPLACE FUNCTION acting_admin() RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.admin)
+$$;
+
+-- Whether this connection is the owner's, or runs in a function of the owner's.
+CREATE OR REPLACE FUNCTION is_owner() RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT pg_has_role(current_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = 'public.acting'::regclass
+$$;
+
+-- What is written in a person's name ------------------------------------------------------------------------------------
+-- These triggers sort after the others of their table, whose refusals say more.
+
+-- Arguments: the column that names the person, and what they have to present: 'session', or 'operator' (a session or such a token).
+CREATE OR REPLACE FUNCTION guard_with_credential() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF is_owner() THEN
+    RETURN NEW;
+  END IF;
+  IF (to_jsonb(NEW) ->> TG_ARGV[0])::uuid IS DISTINCT FROM acting_person() THEN
+    RAISE EXCEPTION 'cannot write %.%: the transaction does not act for that person', TG_TABLE_NAME, TG_ARGV[0]
+      USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
+  END IF;
+  IF (CASE TG_ARGV[1] WHEN 'session' THEN NOT acting_in_session() ELSE NOT acting_as_operator() END) THEN
+    RAISE EXCEPTION 'cannot write %.% with this token', TG_TABLE_NAME, TG_ARGV[0]
+      USING ERRCODE = 'GY036', HINT = CASE TG_ARGV[1] WHEN 'session' THEN 'Sign in with a browser.'
+                                      ELSE 'Use a token with the scope operator.' END;
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_with_credential BEFORE INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION guard_with_credential('person_id', 'session');
+CREATE TRIGGER guard_with_credential BEFORE INSERT OR UPDATE ON look FOR EACH ROW EXECUTE FUNCTION guard_with_credential('person_id', 'session');
+CREATE TRIGGER guard_with_credential BEFORE INSERT OR UPDATE ON opened FOR EACH ROW EXECUTE FUNCTION guard_with_credential('person_id', 'session');
+CREATE TRIGGER guard_with_credential BEFORE INSERT ON comment FOR EACH ROW EXECUTE FUNCTION guard_with_credential('person_id', 'operator');
+CREATE TRIGGER guard_with_credential_resolved BEFORE UPDATE ON comment FOR EACH ROW
+  WHEN (NEW.resolved_by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('resolved_by', 'operator');
+CREATE TRIGGER guard_with_credential BEFORE INSERT ON target FOR EACH ROW
+  WHEN (NEW.kind <> 'genesis') EXECUTE FUNCTION guard_with_credential('committed_by', 'operator');
+-- These rows are written before the person's own row is locked, so they are checked when the transaction commits.
+CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON proposal DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION guard_with_credential('created_by', 'operator');
+CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON edit DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION guard_with_credential('actor', 'operator');
+CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON barclamp DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW WHEN (NEW.imported_by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('imported_by', 'operator');
+
+-- A person who undoes, redoes or drops an edit is there, and adds nobody else to its authors.
+CREATE OR REPLACE FUNCTION guard_with_credential_touched() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF is_owner() THEN
+    RETURN NULL;
+  END IF;
+  IF acting_person() IS NULL OR NOT NEW.touched_by <@ (OLD.touched_by || acting_person()) THEN
+    RAISE EXCEPTION 'cannot change edit % of proposal %: the transaction does not act for that person', NEW.seq, NEW.proposal_id
+      USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
+  END IF;
+  IF NOT acting_as_operator() THEN
+    RAISE EXCEPTION 'cannot change edits with this token'
+      USING ERRCODE = 'GY036', HINT = 'Use a token with the scope operator.';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER guard_with_credential_touched AFTER UPDATE ON edit DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION guard_with_credential_touched();
+
+-- A submission is its person's, or replaces one of theirs whose base moved, with the same authors (control::replanning).
+CREATE OR REPLACE FUNCTION guard_with_credential_submission() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+BEGIN
+  IF is_owner() OR (NEW.created_by = acting_person() AND acting_as_operator()) THEN
+    RETURN NULL;
+  END IF;
+  IF EXISTS (
+    SELECT FROM replan r JOIN submission b ON b.id = r.before_id
+    WHERE r.after_id = NEW.id AND b.proposal_id = NEW.proposal_id AND b.created_by = NEW.created_by
+      AND (SELECT array_agg(x.person_id ORDER BY x.person_id) FROM submission_author x WHERE x.submission_id = b.id)
+        = (SELECT array_agg(y.person_id ORDER BY y.person_id) FROM submission_author y WHERE y.submission_id = NEW.id)) THEN
+    RETURN NULL;
+  END IF;
+  RAISE EXCEPTION 'cannot submit proposal %: the transaction does not act for the person who submits', NEW.proposal_id
+    USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
+END $$;
+CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON submission DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION guard_with_credential_submission();
+
+-- Holds and maintenance are put on and ended by an operator of the place.
+CREATE OR REPLACE FUNCTION guard_with_credential_hold() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  who person;
+  named uuid := CASE TG_TABLE_NAME WHEN 'deployment' THEN (to_jsonb(NEW) ->> 'held_by')::uuid
+                                   ELSE (to_jsonb(NEW) ->> 'unavailable_by')::uuid END;
+  place uuid := CASE TG_TABLE_NAME WHEN 'deployment' THEN NEW.id ELSE (to_jsonb(NEW) ->> 'deployment_id')::uuid END;
+BEGIN
+  IF is_owner() THEN
+    RETURN NEW;
+  END IF;
+  SELECT * INTO who FROM person WHERE id = acting_person();
+  IF NOT FOUND OR named <> who.id THEN
+    RAISE EXCEPTION 'cannot change the hold or maintenance of % %: the transaction does not act for that person', TG_TABLE_NAME, NEW.id
+      USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
+  END IF;
+  IF NOT acting_as_operator() OR NOT may_in(who, ARRAY['operator'], ARRAY[place]) THEN
+    RAISE EXCEPTION '% may not change the hold or maintenance of % %', who.name, TG_TABLE_NAME, NEW.id
+      USING ERRCODE = 'GY019', HINT = 'That takes the operator permission there.';
+  END IF;
+  RETURN NEW;
+END $$;
+-- The commit that removes a deployment ends its hold.
+CREATE TRIGGER guard_with_credential BEFORE UPDATE OF held_by, held_at, held_reason ON deployment FOR EACH ROW
+  WHEN (NEW.removed_in IS NULL AND (NEW.held_by, NEW.held_at, NEW.held_reason) IS DISTINCT FROM (OLD.held_by, OLD.held_at, OLD.held_reason))
+  EXECUTE FUNCTION guard_with_credential_hold();
+CREATE TRIGGER guard_with_credential BEFORE UPDATE OF available, unavailable_by, unavailable_at, unavailable_reason ON node FOR EACH ROW
+  WHEN ((NEW.available, NEW.unavailable_by, NEW.unavailable_at, NEW.unavailable_reason)
+        IS DISTINCT FROM (OLD.available, OLD.unavailable_by, OLD.unavailable_at, OLD.unavailable_reason))
+  EXECUTE FUNCTION guard_with_credential_hold();
+
+-- People and credentials -------------------------------------------------------------------------------------------------
+
+-- Only admins add people and change what they may do.
+CREATE OR REPLACE FUNCTION guard_with_admin() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT is_owner() AND NOT acting_admin() THEN
+    RAISE EXCEPTION 'cannot change %: the transaction does not act for an admin', TG_TABLE_NAME
+      USING ERRCODE = 'GY037', HINT = 'Sign in as an admin.';
+  END IF;
+  RETURN coalesce(NEW, OLD);
+END $$;
+CREATE TRIGGER guard_with_admin BEFORE INSERT OR UPDATE ON person FOR EACH ROW EXECUTE FUNCTION guard_with_admin();
+CREATE TRIGGER guard_with_admin BEFORE INSERT OR DELETE ON scoped_grant FOR EACH ROW EXECUTE FUNCTION guard_with_admin();
+
+-- People make API tokens for themselves, admins make them for service accounts. Only admins make sign-in links.
+CREATE OR REPLACE FUNCTION guard_with_credential_token() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF is_owner() THEN
+    RETURN NEW;
+  END IF;
+  IF NEW.kind IN ('api', 'node') AND NEW.created_by IS DISTINCT FROM acting_person() THEN
+    RAISE EXCEPTION 'cannot make a token: the transaction does not act for the person who makes it'
+      USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
+  END IF;
+  IF NEW.kind = 'api' AND NOT acting_in_session() THEN
+    RAISE EXCEPTION 'cannot make a token with a token' USING ERRCODE = 'GY036', HINT = 'Sign in with a browser.';
+  END IF;
+  IF NOT acting_admin() AND NEW.kind <> 'node' AND (NEW.kind <> 'api' OR NEW.person_id <> NEW.created_by) THEN
+    RAISE EXCEPTION 'cannot make a % token for another person: the transaction does not act for an admin', NEW.kind
+      USING ERRCODE = 'GY037', HINT = 'Sign in as an admin.';
+  END IF;
+  IF NEW.kind = 'api' AND NEW.person_id <> NEW.created_by
+     AND NOT EXISTS (SELECT FROM person p WHERE p.id = NEW.person_id AND p.kind = 'service') THEN
+    RAISE EXCEPTION 'cannot make a token for another person' USING ERRCODE = 'GY037', HINT = 'People make their own tokens.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_with_credential BEFORE INSERT ON token FOR EACH ROW EXECUTE FUNCTION guard_with_credential_token();
+
+-- Sessions begin by the functions below. A visit moves the idle limit and nothing else, and ends nobody's absence after the fact.
+CREATE OR REPLACE FUNCTION guard_session() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT is_owner() AND (NEW.expires_at > OLD.expires_at OR NEW.idle_expires_at > least(NEW.expires_at, now() + interval '12 hours')
+                         OR least(OLD.idle_expires_at, OLD.expires_at) <= now()) THEN
+    RAISE EXCEPTION 'cannot extend the session' USING ERRCODE = 'GY038', HINT = 'Sign in again.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_session BEFORE UPDATE ON session FOR EACH ROW EXECUTE FUNCTION guard_session();
+
+-- Spends a one-time link and begins a session; returns its person and what the link asks for. No row: the link is not valid.
+CREATE OR REPLACE FUNCTION begin_session_by_link(
+  link text, session_hash bytea, idle interval, absolute interval, agent text, client_address text)
+RETURNS TABLE (who uuid, asks text[])
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  UPDATE token t SET used_at = now() FROM person p
+  WHERE t.hash = sha256(convert_to(link, 'UTF8')) AND t.kind = 'sign_in' AND t.used_at IS NULL AND t.revoked_at IS NULL
+    AND t.expires_at > now() AND p.id = t.person_id AND NOT p.disabled AND p.kind = 'human'
+  RETURNING p.id, t.scopes INTO who, asks;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, user_agent, address, by_link)
+  VALUES (session_hash, who, now() + least(idle, absolute, interval '12 hours'), now() + least(absolute, interval '7 days'),
+          agent, client_address, true);
+  RETURN NEXT;
+END $$;
+
+-- Whether this is the Argon2id output of a person's password.
+CREATE OR REPLACE FUNCTION proves_password(who uuid, proof bytea) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT coalesce(sha256(proof) = (SELECT decode(split_part(a.password_hash, '$', 6) || '=', 'base64') FROM account a WHERE a.person_id = who), false)
+$$;
+
+-- Begins a session of a person whose password is proven; false: it is not.
+CREATE OR REPLACE FUNCTION begin_session_by_password(
+  who uuid, proof bytea, session_hash bytea, idle interval, absolute interval, agent text, client_address text)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  -- Nobody disables them or changes the password from here on.
+  PERFORM FROM person p WHERE p.id = who AND NOT p.disabled AND p.kind = 'human' FOR SHARE;
+  IF NOT FOUND OR NOT proves_password(who, proof) THEN
+    RETURN false;
+  END IF;
+  INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, user_agent, address, by_link)
+  VALUES (session_hash, who, now() + least(idle, absolute, interval '12 hours'), now() + least(absolute, interval '7 days'),
+          agent, client_address, false);
+  RETURN true;
+END $$;
+
+-- Sets the password of the person that this transaction acts for, if the one before is still this row (NULL: there is none), and gives
+-- their session another token. It takes a session that began by a link within the hour, or proof of the old password.
+CREATE OR REPLACE FUNCTION set_password(before text, after text, old_proof bytea, session_hash bytea) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  a acting;
+BEGIN
+  SELECT * INTO a FROM acting WHERE xid = pg_current_xact_id_if_assigned() AND session_id IS NOT NULL;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'cannot set a password without a session' USING ERRCODE = 'GY036', HINT = 'Sign in with a browser.';
+  END IF;
+  PERFORM FROM person WHERE id = a.person_id FOR NO KEY UPDATE;
+  IF (SELECT x.password_hash FROM account x WHERE x.person_id = a.person_id) IS DISTINCT FROM before THEN
+    RETURN false;
+  END IF;
+  IF NOT EXISTS (SELECT FROM session s WHERE s.id = a.session_id AND s.by_link AND s.fresh_at > now() - interval '1 hour')
+     AND NOT proves_password(a.person_id, old_proof) THEN
+    RAISE EXCEPTION 'cannot set the password: the old one is not proven'
+      USING ERRCODE = 'GY037', HINT = 'Ask an admin for a new link.';
+  END IF;
+  INSERT INTO account (person_id, password_hash) VALUES (a.person_id, after)
+  ON CONFLICT (person_id) DO UPDATE SET password_hash = excluded.password_hash, changed_at = now();
+  UPDATE session SET token_hash = session_hash, fresh_at = now(), by_link = false WHERE id = a.session_id;
+  RETURN true;
+END $$;

@@ -120,12 +120,14 @@ pub fn node_doc(id: Uuid, fqdn: &str, deployment: Uuid, noderoles: Value) -> Val
 impl World {
     pub async fn new() -> Self {
         let db = TestDatabase::new().await;
-        let mut tx = db.app().begin().await.unwrap();
+        let mut tx = db.owner().begin().await.unwrap();
         let ada = person(&mut tx, "ada", "human", &["viewer", "operator", "reviewer"]).await;
         let eve = person(&mut tx, "eve", "human", &["viewer", "operator"]).await;
         let bo = person(&mut tx, "bo", "human", &["viewer", "reviewer"]).await;
         let cy = person(&mut tx, "cy", "human", &["viewer", "reviewer"]).await;
         let robot = person(&mut tx, "robot", "service", &["viewer", "reviewer"]).await;
+        tx.commit().await.unwrap();
+        let mut tx = db.app().begin().await.unwrap();
         let role = put_json(&mut tx, "role", json!({"name": "app"})).await;
         let [system, web, storage, n1, n2] = [(); 5].map(|()| Uuid::new_v4());
         let world = Self { db, system, web, storage, n1, n2, ada, eve, bo, cy, robot, role };
@@ -296,28 +298,62 @@ impl World {
         Ok(self.db.owner().execute(AssertSqlSafe(sql)).await?.rows_affected())
     }
 
+    /// Acts for a person in this transaction, with a session that the owner begins for them.
+    pub async fn act(&self, tx: &mut Tx<'_>, person: Uuid) {
+        self.session(person).await;
+        sqlx::query("SELECT act_as($1)").bind(person.to_string()).execute(&mut **tx).await.unwrap();
+    }
+
+    /// A session of a person, whose cookie is their id.
+    pub async fn session(&self, person: Uuid) {
+        let sql = "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at)
+                   VALUES (sha256(convert_to($1::text, 'UTF8')), $1, now() + interval '1 hour', now() + interval '1 day')
+                   ON CONFLICT DO NOTHING";
+        sqlx::query(sql).bind(person).execute(self.db.owner()).await.unwrap();
+    }
+
+    /// A transaction of the application role that acts for a person.
+    pub async fn begin_as(&self, person: Uuid) -> Tx<'static> {
+        let mut tx = self.db.app().begin().await.unwrap();
+        self.act(&mut tx, person).await;
+        tx
+    }
+
+    /// One statement as the application role, acting for a person.
+    pub async fn app_as(&self, person: Uuid, sql: &str) -> Result<u64, sqlx::Error> {
+        let mut tx = self.begin_as(person).await;
+        let done = tx.execute(AssertSqlSafe(sql)).await?.rows_affected();
+        tx.commit().await?;
+        Ok(done)
+    }
+
     /// An open proposal on a deployment, with one edit.
     pub async fn propose(&self, deployment: Uuid, author: Uuid) -> i64 {
         let sql = "INSERT INTO proposal (deployment_id, created_by) VALUES ($1, $2) RETURNING id";
-        let id: i64 = sqlx::query_scalar(sql).bind(deployment).bind(author).fetch_one(self.db.app()).await.unwrap();
+        let mut tx = self.begin_as(author).await;
+        let id: i64 = sqlx::query_scalar(sql).bind(deployment).bind(author).fetch_one(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
         self.edit(id, author).await.unwrap();
         id
     }
 
     /// One more edit; the proposal is another version then.
     pub async fn edit(&self, proposal: i64, author: Uuid) -> Result<i32, sqlx::Error> {
+        let mut tx = self.begin_as(author).await;
         sqlx::query(
             "INSERT INTO edit (proposal_id, seq, actor, body)
              SELECT $1, count(*) + 1, $2, '{\"edit\": \"any\"}' FROM edit WHERE proposal_id = $1",
         )
         .bind(proposal)
         .bind(author)
-        .execute(self.db.app())
+        .execute(&mut *tx)
         .await?;
-        sqlx::query_scalar("UPDATE proposal SET version = version + 1 WHERE id = $1 RETURNING version")
+        let version = sqlx::query_scalar("UPDATE proposal SET version = version + 1 WHERE id = $1 RETURNING version")
             .bind(proposal)
-            .fetch_one(self.db.app())
-            .await
+            .fetch_one(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(version)
     }
 
     /// A sound submission: another document of the deployment's node and nothing else.
@@ -356,7 +392,7 @@ impl World {
     }
 
     pub async fn submit(&self, s: &Submission) -> Result<i64, sqlx::Error> {
-        let mut tx = self.db.app().begin().await?;
+        let mut tx = self.begin_as(s.by).await;
         let id: i64 = sqlx::query_scalar(
             "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
                                      epoch, root_hash, risk, created_by, new_policy_hash)
@@ -391,7 +427,9 @@ impl World {
 
     pub async fn verdict(&self, submission: i64, person: Uuid, kind: &str) -> Result<u64, sqlx::Error> {
         let sql = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, $3)";
-        let done = sqlx::query(sql).bind(submission).bind(person).bind(kind).execute(self.db.app()).await?;
+        let mut tx = self.begin_as(person).await;
+        let done = sqlx::query(sql).bind(submission).bind(person).bind(kind).execute(&mut *tx).await?;
+        tx.commit().await?;
         Ok(done.rows_affected())
     }
 
@@ -409,6 +447,7 @@ impl World {
     }
 
     pub async fn insert_target(&self, tx: &mut Tx<'_>, submission: i64, root: &Hash) -> Result<i64, sqlx::Error> {
+        self.act(tx, self.ada).await;
         sqlx::query_scalar(
             "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
              SELECT number + 1, number, 'change', $1, $2, enabled, epoch, $3 FROM head RETURNING number",
@@ -476,7 +515,7 @@ impl World {
 
     /// Turns execution on or off.
     pub async fn switch(&self, enabled: bool) -> Result<(), sqlx::Error> {
-        let mut tx = self.db.app().begin().await?;
+        let mut tx = self.begin_as(self.ada).await;
         sqlx::query(
             "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
              SELECT t.number + 1, t.number, 'switch', t.root, $1, h.epoch, $2

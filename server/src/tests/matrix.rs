@@ -345,7 +345,7 @@ impl World {
         house.cookie_of(victim).await;
         let sql = "SELECT id::text FROM session WHERE person_id = (SELECT id FROM person WHERE name = 'victim')";
         let victim_session: String = sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a session");
-        let as_victim = house.people.actor_by_name("victim").await.expect("an actor");
+        let as_victim = house.people.sign_in_as_owner("victim").await.expect("an actor");
         let wish =
             TokenWish { name: "x".into(), days: 1, scopes: vec!["viewer".into()], deployment: None, person: None };
         let victim_token = house.people.make_token(&as_victim, &wish).await.expect("a token").id.to_string();
@@ -606,7 +606,7 @@ async fn everybody(house: &House) -> Everybody {
     }
     let all = [Permission::Operator, Permission::Reviewer, Permission::Admin];
     house.people.create_person(None, &NewPerson::human("all", all)).await.expect("a person");
-    let all = house.people.actor_by_name("all").await.expect("an actor");
+    let all = house.people.sign_in_as_owner("all").await.expect("an actor");
     let service = NewPerson { kind: PersonKind::Service, ..NewPerson::human("service", [Permission::Operator]) };
     let service = house.people.create_person(None, &service).await.expect("a person");
     let token = async |by: &Actor, scopes: &[&str], deployment: Option<&str>, person| {

@@ -312,7 +312,7 @@ async fn the_first_steps_are_what_happened() {
     let nothing = is(false, false, false, false, false, false);
     assert_eq!(of(&steps().await).0, nothing);
     let control = Control::new(Store::over(house.db.app().clone()));
-    let seeded = house.people.actor_by_name("ada").await.expect("ada");
+    let seeded = house.people.sign_in_as_owner("ada").await.expect("ada");
     let binds = [(RoleName::parse("app").expect("a role"), Fqdn::parse("n1.house.example.com").expect("a name"))];
     control.propose_binding(&seeded, "edge", "First application on the edge", &binds).await.expect("a change");
     assert_eq!(of(&steps().await), (nothing, (Some(json!("web")), Some(Value::Null))), "a demo begins with it");

@@ -270,7 +270,7 @@ async fn a_stream_ends_when_who_opened_it_may_not_look_any_more() {
     let rhythm = live::Rhythm { heartbeat: Duration::from_millis(40), still_signed_in: Duration::from_millis(100) };
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
     house.person("root", [Permission::Admin]).await;
-    let root = house.people.actor_by_name("root").await.expect("an actor");
+    let root = house.people.sign_in_as_owner("root").await.expect("an actor");
     let cookie = house.cookie().await;
     let bearer = format!("Bearer {}", house.token(&cookie, &["viewer"]).await);
     let mut tab = Tab::open(&house, &cookie, "", "").await;

@@ -83,7 +83,8 @@ impl Cluster {
     /// A cluster with that many nodes (folders of this machine), all alive, and no noderole.
     pub async fn of(nodes: usize) -> Self {
         let db = TestDatabase::new().await;
-        let mut transaction = db.app().begin().await.expect("a transaction");
+        // The owner writes in people's names: these tests are about workers, not about sessions.
+        let mut transaction = db.owner().begin().await.expect("a transaction");
         let people = [Uuid::new_v4(), Uuid::new_v4()];
         sqlx::query(
             "INSERT INTO person (id, name, permissions) VALUES ($1, 'ada', '{operator}'), ($2, 'bo', '{reviewer}')",
@@ -275,7 +276,7 @@ impl Cluster {
         let changes = changes(&self.blueprint.root(), &new.root());
         let written = written(&self.blueprint, &new, &changes);
         let projection = project(&self.blueprint, &new, &changes, &self.catalog).expect("a projection");
-        let mut transaction = self.pool().begin().await.expect("a transaction");
+        let mut transaction = self.db.owner().begin().await.expect("a transaction");
         let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
         intent::put_objects(&mut transaction, objects).await.expect("objects");
         let (proposal, _) =
@@ -308,7 +309,7 @@ impl Cluster {
         };
         let submission = intent::insert_submission(&mut transaction, &submission).await.expect("a submission");
         transaction.commit().await.expect("a submission");
-        let mut transaction = self.pool().begin().await.expect("a transaction");
+        let mut transaction = self.db.owner().begin().await.expect("a transaction");
         let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
         intent::insert_verdict(&mut transaction, submission, self.reviewer, VerdictKind::Approve, "")
             .await
@@ -434,7 +435,7 @@ impl Cluster {
     }
 
     pub async fn sql(&self, statement: &'static str) {
-        sqlx::raw_sql(statement).execute(self.pool()).await.expect("the statement");
+        sqlx::raw_sql(statement).execute(self.db.owner()).await.expect("the statement");
     }
 }
 

@@ -81,8 +81,10 @@ impl World {
         let demo = Demo { deployments: DEPLOYMENTS.iter().map(deployment).collect(), nodes: Vec::new() };
         let policy = Policy { approvals: 1, by_risk: BTreeMap::new() };
         control.ensure_genesis(&policy, &demo).await.unwrap();
-        let people = People::over(store.clone());
+        let owner = Store::open(&Connecting::to(postgres.owner_url(DATABASE))).unwrap();
+        let people = People::over(owner.clone());
         let people = [session(&people, "ada").await, session(&people, "bo").await];
+        owner.pool().close().await;
         let start = {
             let folder = folder.path().to_owned();
             move || Testbed::start(&folder.join("testbed"), &folder.join("secrets"), nodes)

@@ -95,8 +95,8 @@ impl House {
         let store = house.store();
         house.furnish(&store).await;
         house.start_server();
-        house.comes_in(&store, "bo").await;
-        house.comes_in(&store, "ada").await;
+        house.comes_in("bo").await;
+        house.comes_in("ada").await;
         store.pool().close().await;
         house
     }
@@ -113,16 +113,23 @@ impl House {
         };
         let demo = Demo { deployments: vec![web], nodes: (1..=2).map(node).collect() };
         control.ensure_genesis(&Policy { approvals: 1, by_risk: Default::default() }, &demo).await.unwrap();
-        let people = People::over(store.clone());
+        let owner = self.owner_store();
+        let people = People::over(owner.clone());
         for name in ["ada", "bo"] {
             let may = [Permission::Operator, Permission::Reviewer, Permission::Admin];
             people.create_person(None, &NewPerson::human(name, may)).await.unwrap();
         }
+        owner.pool().close().await;
     }
 
     /// The database as the application has it. To be closed before the database is dropped.
     pub fn store(&self) -> Store {
         Store::open(&Connecting::to(self.postgres.app_url(DATABASE))).unwrap()
+    }
+
+    /// The same as its owner, who makes people and their links.
+    pub fn owner_store(&self) -> Store {
+        Store::open(&Connecting::to(self.owner())).unwrap()
     }
 
     /// The folder that is a node.
@@ -141,10 +148,12 @@ impl House {
     }
 
     /// The context of somebody, by a one-time link on the standard input.
-    pub async fn comes_in(&self, store: &Store, name: &str) {
-        let people = People::over(store.clone());
+    pub async fn comes_in(&self, name: &str) {
+        let owner = self.owner_store();
+        let people = People::over(owner.clone());
         let person = people.actor_by_name(name).await.unwrap().person;
         let link = people.one_time_sign_in(None, person, Duration::from_secs(600)).await.unwrap();
+        owner.pool().close().await;
         let words = ["context", "add", name, "--replace", "--server", &self.address];
         self.told(&words, &format!("{}/sign-in?token={}\n", self.address, link.reveal())).ok();
     }

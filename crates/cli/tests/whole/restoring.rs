@@ -60,11 +60,11 @@ impl House {
 
     /// A link of bo's.
     async fn link(&self) -> String {
-        let store = self.store();
-        let people = People::over(store.clone());
+        let owner = self.owner_store();
+        let people = People::over(owner.clone());
         let bo = people.actor_by_name("bo").await.unwrap().person;
         let link = people.one_time_sign_in(None, bo, Duration::from_secs(3600)).await.unwrap();
-        store.pool().close().await;
+        owner.pool().close().await;
         format!("{}/sign-in?token={}\n", self.address, link.reveal())
     }
 

@@ -26,8 +26,10 @@ use store::accounts::{self, AccountRow, FindAccounts, GrantRow};
 use store::people::{self, ASKS_PASSWORD, append_audit};
 use uuid::Uuid;
 
+use super::passwords::Proof;
 use super::{
-    Actor, Begun, People, Permission, Token, Visitor, check_name, failed, nobody, passwords, shut_out, throttle,
+    Actor, Begun, People, Permission, TIMES, Token, Visitor, begun_session, check_name, failed, nobody, passwords,
+    shut_out, throttle,
 };
 use crate::paging;
 use crate::words::{self, at};
@@ -396,29 +398,29 @@ impl People {
     /// When the old one is wrong or missing, the new one is none, or the actor came by a token.
     pub async fn set_password(&self, actor: &Actor, wish: &PasswordWish) -> Result<Token, Problem> {
         actor.require_in_person()?;
-        let session = actor.session.as_ref().ok_or_else(Problem::signed_out)?.hash;
         passwords::check(&wish.new, &actor.name)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let kept = accounts::password(&mut connection, actor.person).await.map_err(failed)?;
         drop(connection);
-        if !sets_by_link(actor) {
-            self.proves_old(actor, wish.old.clone(), kept.clone()).await?;
-        }
+        let old = match sets_by_link(actor) {
+            true => None,
+            false => Some(self.prove_old(actor, wish.old.clone(), kept.clone()).await?),
+        };
         let hash = self.hasher.hash(wish.new.clone()).await?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        if !accounts::set_password(&mut transaction, actor.person, kept.as_deref(), &hash).await.map_err(failed)? {
+        let next = Token::random()?;
+        let old = old.as_ref().map(|proof| proof.0.as_slice());
+        let set = accounts::set_password(&mut transaction, kept.as_deref(), &hash, old, &next.hash()).await;
+        if !set.map_err(failed)? {
             return Err(Problem::conflict(
                 "state",
                 "The password was changed this moment, by another session: look again.",
             ));
         }
-        let ended = people::end_everything_of(&mut transaction, actor.person, Some(&session)).await.map_err(failed)?;
-        let next = Token::random()?;
-        if !accounts::rotate_session(&mut transaction, &session, &next.hash()).await.map_err(failed)? {
-            return Err(Problem::signed_out());
-        }
+        let ended =
+            people::end_everything_of(&mut transaction, actor.person, Some(&next.hash())).await.map_err(failed)?;
         let action = if kept.is_some() { "password.change" } else { "password.set" };
         let detail = json!({"sessions_ended": ended});
         append_audit(&mut transaction, Some(actor.person), action, &actor.person.to_string(), &detail)
@@ -429,7 +431,7 @@ impl People {
     }
 
     /// Whoever sits before somebody's session does not know their password, and guesses no faster than anybody.
-    async fn proves_old(&self, actor: &Actor, old: Option<Password>, kept: Option<String>) -> Result<(), Problem> {
+    async fn prove_old(&self, actor: &Actor, old: Option<Password>, kept: Option<String>) -> Result<Proof, Problem> {
         if kept.is_none() {
             return Err(Problem::forbidden(
                 "This session is too old to set a first password: ask an admin for a new link, and come in by that.",
@@ -443,12 +445,10 @@ impl People {
         let old = old.filter(|old| old.reveal().len() <= 4 * limits::PASSWORD_MOST).ok_or_else(wrong)?;
         self.names.take(actor.name.clone()).map_err(super::too_many_by_name)?;
         // Who was not told whether it was right has tried nothing.
-        let right = self.hasher.verify(old, kept).await.inspect_err(|_| self.names.give_back(&actor.name))?;
-        if !right {
-            return Err(wrong());
-        }
+        let proof = self.hasher.prove(old, kept).await.inspect_err(|_| self.names.give_back(&actor.name))?;
+        let proof = proof.ok_or_else(wrong)?;
         self.names.give_back(&actor.name);
-        Ok(())
+        Ok(proof)
     }
 
     /// Begins a session by name and password. `before`: the session that the browser had, which ends.
@@ -509,16 +509,17 @@ impl People {
         let fits = password.reveal().len() <= 4 * limits::PASSWORD_MOST;
         let password = if fits { password } else { Password::default() };
         let kept = found.as_ref().map(|(_, kept)| kept.clone());
-        let right = self.hasher.verify(password, kept).await?;
-        let Some((person, kept)) = found.filter(|_| right) else { return Ok(None) };
+        let proof = self.hasher.prove(password, kept).await?;
+        let (Some((person, _)), Some(proof)) = (found, proof) else { return Ok(None) };
+        let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        // Nobody disables them or changes the password from here on.
-        let row = people::lock_person(&mut transaction, person).await.map_err(failed)?;
-        let now = accounts::password(&mut transaction, person).await.map_err(failed)?;
-        if row.is_none() || now.as_deref() != Some(&kept) {
+        // The database compares the proof once more: they may have been disabled or have changed their password meanwhile.
+        let hash = session.hash();
+        let begun = people::begin_session_by_password(&mut transaction, person, &proof.0, &hash, TIMES, &origin).await;
+        if !begun.map_err(failed)? {
             return Ok(None);
         }
-        let session = self.begin_session(&mut transaction, person, visitor, before, false).await?;
+        begun_session(&mut transaction, person, &origin, before, "password").await?;
         transaction.commit().await.map_err(failed)?;
         Ok(Some(Begun { session, asks_password: false }))
     }

@@ -25,11 +25,11 @@ use std::time::Duration;
 use api::Problem;
 use engine::ids::{DeploymentId, PersonId};
 use sqlx::PgConnection;
-use store::api_tokens::{self, BearerRow};
+use store::api_tokens::BearerRow;
 use store::people::{self, PersonRow, TokenHash};
 use uuid::Uuid;
 
-use super::{PersonKind, failed};
+use super::{PersonKind, Token, failed};
 
 /// What a person may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +88,8 @@ impl FromStr for Permission {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Session {
     pub(super) hash: TokenHash,
+    /// The cookie's value, which each transaction that writes presents to the database.
+    pub(super) credential: Token,
     /// By which it is named: whoever has that is not let in by it.
     pub id: Uuid,
     /// How long ago they proved who they are.
@@ -107,6 +109,8 @@ impl fmt::Debug for Session {
 pub struct Bearer {
     /// Which.
     pub id: Uuid,
+    /// The token itself, which each transaction that writes presents to the database.
+    credential: Token,
     scopes: BTreeSet<Permission>,
     inside: Option<BTreeSet<DeploymentId>>,
 }
@@ -124,7 +128,7 @@ pub struct Actor {
     inside: BTreeMap<DeploymentId, BTreeSet<Permission>>,
     /// What the account stands for.
     pub kind: PersonKind,
-    /// None: they came by another way than a session, such as the command line or a token.
+    /// None: they came with a token, or were only looked up by name.
     pub session: Option<Session>,
     /// None: they came in person.
     pub token: Option<Bearer>,
@@ -147,9 +151,14 @@ impl Actor {
         }
     }
 
-    pub(super) fn of_bearer(row: BearerRow) -> Self {
-        let bearer = Bearer { id: row.id, scopes: known(&row.scopes), inside: row.inside };
+    pub(super) fn of_bearer(row: BearerRow, credential: Token) -> Self {
+        let bearer = Bearer { id: row.id, credential, scopes: known(&row.scopes), inside: row.inside };
         Self::of(row.person, None).bound_by(bearer)
+    }
+
+    /// The same token's actor as of another look-up.
+    pub(super) fn of_bearer_again(row: BearerRow, token: &Bearer) -> Self {
+        Self::of_bearer(row, token.credential.clone())
     }
 
     /// The same person, as far as a token lets them.
@@ -210,22 +219,27 @@ impl Actor {
     /// Every use case that writes asks this, and then the permission again. It does so behind the locks that are held for long (APPLY,
     /// the head, a proposal): whoever waits for those must not keep an admin from disabling somebody.
     ///
+    /// From here on the transaction acts for this person: the database refuses what it writes in anybody else's name. An actor without
+    /// a session or token ([`super::People::actor_by_name`]) reads only.
+    ///
     /// # Errors
     /// Signed out, when they are not let in any more.
     pub(crate) async fn still(&self, on: &mut PgConnection) -> Result<Self, Problem> {
         // The person first, as whoever disables one does.
         let row = people::lock_person(on, self.person).await.map_err(failed)?.ok_or_else(Problem::signed_out)?;
-        if let Some(session) = &self.session
-            && !people::lock_session(on, &session.hash).await.map_err(failed)?
-        {
+        let credential = match (&self.session, &self.token) {
+            (_, Some(token)) => &token.credential,
+            (Some(session), None) => &session.credential,
+            (None, None) => return Err(Problem::signed_out()),
+        };
+        if people::act_as(on, credential.reveal()).await.map_err(failed)? != Some(self.person) {
             return Err(Problem::signed_out());
         }
         let now = Self::of(row, self.session.clone());
-        let Some(token) = &self.token else { return Ok(now) };
-        if !api_tokens::lock_token(on, token.id).await.map_err(failed)? {
-            return Err(Problem::signed_out());
-        }
-        Ok(now.bound_by(token.clone()))
+        Ok(match &self.token {
+            Some(token) => now.bound_by(token.clone()),
+            None => now,
+        })
     }
 
     fn missing(&self, permission: Permission, place: &str) -> Problem {
@@ -364,7 +378,8 @@ mod tests {
 
     fn token(scopes: &[Permission], inside: Option<&[u128]>) -> Bearer {
         let inside = inside.map(|places| places.iter().map(|n| place(*n)).collect());
-        Bearer { id: Uuid::nil(), scopes: scopes.iter().copied().collect(), inside }
+        let credential = Token("gantry_x".into());
+        Bearer { id: Uuid::nil(), credential, scopes: scopes.iter().copied().collect(), inside }
     }
 
     #[test]

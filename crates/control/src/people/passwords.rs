@@ -7,6 +7,8 @@
 //! well: hashing happens beside the threads that answer requests, [`AT_ONCE`] at a time, and no more than [`WAITING`] wait for that; more are
 //! turned away. So whoever floods the sign-in is refused, and nobody else notices.
 //!
+//! The database stores the SHA-256 of the output and begins sessions for the output itself ([`Proof`]): its role alone signs nobody in.
+//!
 //! What is asked of a password follows NIST SP 800-63B: length, and not being one that is tried first. Nothing is asked of what kinds of
 //! characters it has: that makes people choose `Password1!`.
 //!
@@ -16,8 +18,10 @@ use std::sync::{Arc, OnceLock};
 
 use api::people::Password;
 use api::{Problem, limits};
-use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash};
+use argon2::password_hash::PasswordHasher as _;
+use argon2::password_hash::phc::{Output, PasswordHash};
 use argon2::{Algorithm, Argon2, Params, Version};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
 use super::Token;
@@ -92,6 +96,9 @@ fn argon2() -> Argon2<'static> {
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
 }
 
+/// What somebody who typed a password can compute, and somebody who read the database cannot: its Argon2id output.
+pub(super) struct Proof(pub(super) [u8; 32]);
+
 /// Hashes and checks passwords, so many at once.
 #[derive(Debug, Clone)]
 pub(super) struct Hasher {
@@ -112,13 +119,13 @@ impl Default for Hasher {
 }
 
 impl Hasher {
-    /// A password as it is kept: a PHC string with its own salt.
+    /// A password as it is stored: a PHC string with its own salt, whose hash part is the SHA-256 of the Argon2id output.
     pub(super) async fn hash(&self, password: Password) -> Result<String, Problem> {
         self.work(move || hashed(password.reveal())).await?
     }
 
-    /// Whether a password is the one that is kept; never of none, and that takes as long.
-    pub(super) async fn verify(&self, password: Password, kept: Option<String>) -> Result<bool, Problem> {
+    /// The proof that a password is the stored one; None: it is not. It takes as long when none is stored.
+    pub(super) async fn prove(&self, password: Password, stored: Option<String>) -> Result<Option<Proof>, Problem> {
         let nobodys = Arc::clone(&self.nobodys);
         self.work(move || {
             let dummy = match nobodys.get() {
@@ -128,12 +135,11 @@ impl Hasher {
                     nobodys.get_or_init(|| made)
                 }
             };
-            let against = PasswordHash::new(kept.as_deref().unwrap_or(dummy)).map_err(|error| {
-                tracing::error!(%error, "a password's hash can't be read");
+            let (proof, same) = output(password.reveal(), stored.as_deref().unwrap_or(dummy)).map_err(|error| {
+                tracing::error!(%error, "a stored password hash is invalid");
                 Problem::internal()
             })?;
-            let same = argon2().verify_password(password.reveal().as_bytes(), &against).is_ok();
-            Ok(same && kept.is_some())
+            Ok((same && stored.is_some()).then_some(proof))
         })
         .await?
     }
@@ -153,11 +159,30 @@ impl Hasher {
 }
 
 fn hashed(password: &str) -> Result<String, Problem> {
-    let hash = argon2().hash_password(password.as_bytes()).map_err(|error| {
+    let hash = || {
+        let mut hash = argon2().hash_password(password.as_bytes())?;
+        let output = hash.hash.ok_or(argon2::password_hash::Error::Internal)?;
+        hash.hash = Some(Output::new(&Sha256::digest(output.as_bytes()))?);
+        Ok::<_, argon2::password_hash::Error>(hash.to_string())
+    };
+    hash().map_err(|error| {
         tracing::error!(%error, "a password can't be hashed");
         Problem::internal()
-    })?;
-    Ok(hash.to_string())
+    })
+}
+
+/// The Argon2id output of a password with the salt and the costs of a stored one, and whether it is the same.
+fn output(password: &str, stored: &str) -> Result<(Proof, bool), argon2::password_hash::Error> {
+    let stored = PasswordHash::new(stored)?;
+    let (Some(salt), Some(expected)) = (&stored.salt, &stored.hash) else {
+        return Err(argon2::password_hash::Error::Internal);
+    };
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::try_from(&stored)?);
+    let mut proof = [0; 32];
+    argon2.hash_password_into(password.as_bytes(), salt.as_ref(), &mut proof)?;
+    // Output compares in constant time.
+    let same = Output::new(&Sha256::digest(proof))? == *expected;
+    Ok((Proof(proof), same))
 }
 
 #[cfg(test)]
@@ -204,7 +229,7 @@ mod tests {
         assert!(kept.starts_with("$argon2id$v=19$m=32768,t=3,p=1$"), "{kept}");
         assert_ne!(hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash"), kept, "salted");
         let is = async |text: &str, kept: Option<&String>| {
-            hasher.verify(Password::typed(text), kept.cloned()).await.expect("an answer")
+            hasher.prove(Password::typed(text), kept.cloned()).await.expect("an answer").is_some()
         };
         assert!(is("vague otter lamp", Some(&kept)).await);
         assert!(!is("vague otter lamb", Some(&kept)).await);

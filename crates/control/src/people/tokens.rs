@@ -47,7 +47,7 @@ impl People {
         if found.note_due {
             api_tokens::note_use(self.store.pool(), found.id).await.map_err(failed)?;
         }
-        Ok(Some(Actor::of_bearer(found)))
+        Ok(Some(Actor::of_bearer(found, Token(token.to_owned()))))
     }
 
     /// Makes a token: for oneself, or, as an admin, for a service account.

@@ -26,8 +26,8 @@ async fn approved(house: &House) -> SubmissionId {
     id
 }
 
-async fn app(house: &House, sql: &str) {
-    sqlx::query(AssertSqlSafe(sql)).execute(house.database.app()).await.unwrap();
+async fn owner(house: &House, sql: &str) {
+    sqlx::query(AssertSqlSafe(sql)).execute(house.database.owner()).await.unwrap();
 }
 
 async fn audited(house: &House, action: &str) -> i64 {
@@ -60,7 +60,7 @@ async fn a_program_does_not_review() {
     let permissions = [Permission::Operator, Permission::Reviewer].into();
     let robot = NewPerson { name: "robot".into(), kind: PersonKind::Service, permissions };
     house.people.create_person(None, &robot).await.unwrap();
-    let robot = house.people.actor_by_name("robot").await.unwrap();
+    let robot = house.people.sign_in_as_owner("robot").await.unwrap();
     let refused = house.control.judge(&robot, id, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "not_a_reviewer"));
     assert_eq!(house.commit(&robot, id).await.unwrap_err().code, "not_approved");
@@ -72,7 +72,7 @@ async fn a_refused_commit_is_audited_whoever_tries() {
     let house = House::new().await;
     let id = approved(&house).await;
     house.people.create_person(None, &NewPerson::human("eve", [Permission::Admin])).await.unwrap();
-    let eve = house.people.actor_by_name("eve").await.unwrap();
+    let eve = house.people.sign_in_as_owner("eve").await.unwrap();
     assert_eq!(house.commit(&eve, id).await.unwrap_err().code, "forbidden");
     assert_eq!(audited(&house, "submission.commit.refused").await, 1);
     assert_eq!(house.targets().await, 1);
@@ -83,7 +83,7 @@ async fn what_is_refused_again_and_again_is_audited_once() {
     let house = House::new().await;
     let id = approved(&house).await;
     house.people.create_person(None, &NewPerson::human("eve", [])).await.unwrap();
-    let eve = house.people.actor_by_name("eve").await.unwrap();
+    let eve = house.people.sign_in_as_owner("eve").await.unwrap();
     let tries = async |who: &Actor, id: SubmissionId| {
         for _ in 0..3 {
             house.commit(who, id).await.unwrap_err();
@@ -128,22 +128,22 @@ async fn edits_that_slip_in_without_a_version_change_nothing_that_was_approved()
     let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
     let id = house.control.submit(&house.ada, proposal, version, "without the wipe".into()).await.unwrap();
     house.approve(&house.bo, id).await;
-    app(&house, "UPDATE edit SET undone = false").await;
+    owner(&house, "UPDATE edit SET undone = false").await;
     let refused = house.commit(&house.ada, id).await.unwrap_err();
     assert_eq!(refused.code, "edit_refused", "{refused:?}");
-    app(&house, "UPDATE edit SET undone = seq = 1").await;
+    owner(&house, "UPDATE edit SET undone = seq = 1").await;
     assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "edit_refused");
     assert_eq!((house.targets().await, house.steps().await.len()), (1, 0));
-    app(&house, "UPDATE edit SET undone = seq = 2").await;
+    owner(&house, "UPDATE edit SET undone = seq = 2").await;
     house.commit(&house.ada, id).await.unwrap();
 }
 
-/// The same once more, at the next version, by the application's own connection, with no risk named: one approval would do for it.
+/// The same once more, at the next version, by SQL, with no risk named: one approval would do for it.
 async fn played_down(house: &House, honest: SubmissionId) -> SubmissionId {
     let SubmissionId(honest) = honest;
     let next = "UPDATE proposal SET version = version + 1 WHERE id = (SELECT proposal_id FROM submission WHERE id =";
-    app(house, &format!("{next} {honest})")).await;
-    let mut tx = house.database.app().begin().await.unwrap();
+    owner(house, &format!("{next} {honest})")).await;
+    let mut tx = house.database.owner().begin().await.unwrap();
     let forged: i64 = sqlx::query_scalar(
         "INSERT INTO submission (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, epoch,
                                  root_hash, summary, risk, created_by)
@@ -384,9 +384,9 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
     running::ensure_worker(pool, &hello, std::time::Duration::from_secs(600)).await.unwrap();
     running::confirm_worker(pool, hello.id).await.unwrap();
     running::set_node_alive(pool, house.node(1).await, true).await.unwrap();
-    app(&house, "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'")
+    owner(&house, "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'")
         .await;
-    app(&house, "UPDATE step SET state = 'todo', pending = 0 WHERE jig = 'script'").await;
+    owner(&house, "UPDATE step SET state = 'todo', pending = 0 WHERE jig = 'script'").await;
     let claimed = running::claim_runs(pool, Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     assert_eq!(scripts_of(&house, claimed.runs[0]).await, [right.as_bytes()]);

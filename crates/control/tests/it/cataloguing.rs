@@ -96,7 +96,7 @@ async fn foreseeing_takes_what_editing_takes() {
     assert_eq!(house.traces().await, traces, "nothing of it is kept");
 
     house.people.create_person(None, &NewPerson::human("vi", [Permission::Viewer])).await.unwrap();
-    let viewer = house.people.actor_by_name("vi").await.unwrap();
+    let viewer = house.people.sign_in_as_owner("vi").await.unwrap();
     let refused = house.control.foresee(&viewer, proposal.id, again(1)).await.unwrap_err();
     assert_eq!(refused.status, 403, "{refused:?}");
 }

@@ -151,7 +151,7 @@ async fn an_objection_stands_whoever_commits_and_is_named() {
     for name in ["dan", "eve"] {
         let person = NewPerson::human(name, [Permission::Operator, Permission::Reviewer]);
         house.people.create_person(None, &person).await.unwrap();
-        others.push(house.people.actor_by_name(name).await.unwrap());
+        others.push(house.people.sign_in_as_owner(name).await.unwrap());
     }
     let [dan, eve] = &others[..] else { panic!("two more") };
     let edit = house.bind("web", 1, "app").await;

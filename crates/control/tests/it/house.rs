@@ -51,7 +51,8 @@ impl House {
         // As a server has it: what a dropped request leaves open is no other one's.
         let how = Connecting { connections: 12, wait: Duration::from_secs(30), ..Connecting::to(database.app_url()) };
         let store = Store::open(&how).unwrap();
-        let (control, people) = (Control::new(store.clone()), People::over(store));
+        let owner = Store::over(database.owner().clone());
+        let (control, people) = (Control::new(store.clone()), People::over(store).with_owner(owner));
         let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
         control.import_barclamps(None, &files).await.unwrap();
         let roles = ["app", "runtime", "wipe", "lonely", "still"].map(role).to_vec();
@@ -67,7 +68,7 @@ impl House {
         for name in ["ada", "bo", "cy"] {
             let new = NewPerson::human(name, [Permission::Operator, Permission::Reviewer]);
             people.create_person(None, &new).await.unwrap();
-            actors.push(people.actor_by_name(name).await.unwrap());
+            actors.push(people.sign_in_as_owner(name).await.unwrap());
         }
         let [ada, bo, cy] = actors.try_into().unwrap();
         Self { database, control, people, ada, bo, cy }

@@ -38,12 +38,12 @@ pub async fn machine(house: &House, name: &str) -> NodeId {
 async fn admin(house: &House) -> Actor {
     let new = NewPerson::human("root", [Permission::Operator, Permission::Admin]);
     house.people.create_person(None, &new).await.unwrap();
-    house.people.actor_by_name("root").await.unwrap()
+    house.people.sign_in_as_owner("root").await.unwrap()
 }
 
 async fn viewer(house: &House) -> Actor {
     house.people.create_person(None, &NewPerson::human("eve", [Permission::Viewer])).await.unwrap();
-    house.people.actor_by_name("eve").await.unwrap()
+    house.people.sign_in_as_owner("eve").await.unwrap()
 }
 
 async fn one<T>(house: &House, sql: &'static str) -> T
@@ -54,7 +54,7 @@ where
 }
 
 async fn sql(house: &House, sql: &str) {
-    sqlx::query(AssertSqlSafe(sql)).execute(house.database.app()).await.unwrap();
+    sqlx::query(AssertSqlSafe(sql)).execute(house.database.owner()).await.unwrap();
 }
 
 fn way(way: WayChange) -> NodeChange {

@@ -17,7 +17,7 @@ fn grant(permission: &str, deployment: &str) -> Grant {
 impl House {
     async fn admin(&self) -> Actor {
         self.people.create_person(None, &NewPerson::human("root", [Permission::Admin])).await.unwrap();
-        self.people.actor_by_name("root").await.unwrap()
+        self.people.sign_in_as_owner("root").await.unwrap()
     }
 
     /// Somebody new, as they come in by their first link.
@@ -271,7 +271,7 @@ async fn who_may_nothing_any_more_looks_no_further() {
     assert_eq!(looks().await, [true, true, false], "that token may operate at most, and nowhere any more");
     house.people.change_grants(&root, dan.person, &[]).await.unwrap();
     assert_eq!(looks().await, [false; 3], "signed in, with a token that holds, and without a permission");
-    let now = house.people.actor_by_name("dan").await.unwrap();
+    let now = house.people.sign_in_as_owner("dan").await.unwrap();
     let frame = house.control.frame(&now).await.unwrap();
     assert_eq!(
         (frame.me.name.as_str(), frame.execution, frame.cursor),
@@ -285,7 +285,7 @@ async fn who_may_nothing_any_more_looks_no_further() {
 }
 
 async fn root_in_person(house: &House) -> Actor {
-    house.people.actor_by_name("root").await.unwrap()
+    house.people.sign_in_as_owner("root").await.unwrap()
 }
 
 #[tokio::test]
@@ -523,7 +523,7 @@ async fn who_is_worth_more_comes_in_anew_and_the_last_admin_stays() {
     assert_eq!(last.detail, "root is the last admin. Make somebody else an admin first.");
     assert_eq!(code(house.people.set_disabled(&root, root.person, true).await), "own_account");
     house.people.change_grants(&root, dan.person, &[grant("admin", "")]).await.unwrap();
-    let dan = house.people.actor_by_name("dan").await.unwrap();
+    let dan = house.people.sign_in_as_owner("dan").await.unwrap();
     let (one, two) = tokio::join!(
         house.people.set_disabled(&dan, root.person, true),
         house.people.set_disabled(&root, dan.person, true)

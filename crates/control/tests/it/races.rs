@@ -92,7 +92,7 @@ async fn who_loses_the_right_during_a_commit_does_not_commit() {
     let id = approved(&house).await;
     let shrink = async {
         let sql = "UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'";
-        sqlx::query(sql).execute(house.database.app()).await.unwrap();
+        sqlx::query(sql).execute(house.database.owner()).await.unwrap();
     };
     assert_eq!(refused_while(&house, id, shrink).await, (403, "forbidden".into()));
     let disable = async { house.people.disable(None, house.cy.person).await.unwrap() };
@@ -171,7 +171,7 @@ async fn a_base_that_moves_during_a_commit_voids_it() {
     )
     .bind(web.0)
     .bind(house.cy.person.0)
-    .fetch_one(house.database.app())
+    .fetch_one(house.database.owner())
     .await
     .unwrap();
     let other = engine::ids::ProposalId(other);

@@ -476,7 +476,7 @@ async fn a_policy_that_nobody_could_meet_is_neither_submitted_nor_committed() {
     // Who may review is looked at again: at the page, and at the commit.
     let admin = NewPerson::human("root", [Permission::Admin]);
     house.people.create_person(None, &admin).await.unwrap();
-    let admin = house.people.actor_by_name("root").await.unwrap();
+    let admin = house.people.sign_in_as_owner("root").await.unwrap();
     house.people.disable(Some(&admin), house.cy.person).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     let told = review.checks.iter().map(|finding| finding.what.as_str()).collect::<Vec<_>>();

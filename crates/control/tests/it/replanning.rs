@@ -21,7 +21,7 @@ impl House {
     pub async fn submitted_beside(&self, deployment: &str, edits: Vec<Edit>) -> SubmissionId {
         let sql = "INSERT INTO proposal (deployment_id, kind, created_by) VALUES ($1, 'autopilot', $2) RETURNING id";
         let query = sqlx::query_scalar(sql).bind(self.id(deployment).await.0).bind(self.cy.person.0);
-        let other = ProposalId(query.fetch_one(self.database.app()).await.unwrap());
+        let other = ProposalId(query.fetch_one(self.database.owner()).await.unwrap());
         let version = self.control.edit(&self.cy, other, 0, edits).await.unwrap();
         let id = self.control.submit(&self.cy, other, version, "another change".into()).await.unwrap();
         self.approve(&self.bo, id).await;

@@ -154,7 +154,7 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
         ("gus", Permission::Reviewer),
     ] {
         house.people.create_person(None, &NewPerson::human(name, [permission])).await.unwrap();
-        others.push(house.people.actor_by_name(name).await.unwrap());
+        others.push(house.people.sign_in_as_owner(name).await.unwrap());
     }
     let [dan, eve, _, gus] = &others[..] else { panic!("four more") };
     let wipe = house.bind("web", 1, "wipe").await;

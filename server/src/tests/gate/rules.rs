@@ -75,12 +75,14 @@ impl Approved {
         self.gate().await.broken().map(|state| state.rule).collect()
     }
 
-    /// What the database says to the target alone, by the application's role. It is rolled back.
+    /// What the database says to the target alone, by the application's role and with ada's session. It is rolled back.
     async fn by_hand(&self) -> Option<String> {
         let sql = "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
                    SELECT h.number + 1, h.number, 'change', s.root_hash, s.id, h.enabled, h.epoch, $2 FROM head h, submission s
                    WHERE s.id = $1";
         let mut transaction = self.house.db.app().begin().await.expect("a transaction");
+        let session = self.ada.split_once('=').expect("a cookie").1;
+        sqlx::query("SELECT act_as($1)").bind(session).execute(&mut *transaction).await.expect("an answer");
         let done = sqlx::query(sql).bind(self.id).bind(self.house.ada.0).execute(&mut *transaction).await;
         let refused = done.err()?;
         let state = refused.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned());

@@ -1,0 +1,347 @@
+//! The server's role without anybody's session: what it cannot write in their names.
+
+#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+
+mod world;
+
+use migrations::Refusal;
+use sqlx::{AssertSqlSafe, Executor as _};
+use uuid::Uuid;
+use world::{World, assert_refused, state};
+
+const DENIED: &str = "42501";
+/// Argon2id output of the password that `with_password` gives to bo, as SQL.
+const PROOF: &str = "sha256('the output')";
+
+impl World {
+    /// One statement after `act_as` with this credential, valid or not.
+    async fn app_with(&self, credential: &str, sql: &str) -> Result<u64, sqlx::Error> {
+        let mut tx = self.db.app().begin().await?;
+        sqlx::query("SELECT act_as($1)").bind(credential).execute(&mut *tx).await?;
+        let done = tx.execute(AssertSqlSafe(sql)).await?.rows_affected();
+        tx.commit().await?;
+        Ok(done)
+    }
+
+    async fn submitted(&self) -> i64 {
+        let planned = self.plan(self.web, self.ada).await;
+        self.submit(&planned).await.unwrap()
+    }
+
+    /// Gives eve an API token with these scopes; its text is "token".
+    async fn token(&self, scopes: &str) {
+        let sql = format!(
+            "INSERT INTO token (kind, hash, name, person_id, scopes, expires_at)
+             VALUES ('api', sha256('token'), 'x', '{}', '{scopes}', now() + interval '1 day')",
+            self.eve
+        );
+        self.owner(&sql).await.unwrap();
+    }
+
+    async fn with_password(&self) {
+        let sql = format!(
+            "INSERT INTO account (person_id, password_hash)
+             VALUES ('{}', '$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$' || rtrim(encode(sha256({PROOF}), 'base64'), '='))",
+            self.bo
+        );
+        self.owner(&sql).await.unwrap();
+    }
+
+    async fn count(&self, what: &str) -> i64 {
+        let sql = format!("SELECT count(*) FROM {what}");
+        sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(self.db.owner()).await.unwrap()
+    }
+}
+
+fn approval(submission: i64, person: Uuid) -> String {
+    format!("INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')")
+}
+
+#[tokio::test]
+async fn verdict_without_the_reviewers_session_is_refused() {
+    let world = World::new().await;
+    let submission = world.submitted().await;
+    let approve = approval(submission, world.bo);
+    assert_refused("nobody is there", world.app(&approve).await, Refusal::NotThatPerson);
+    assert_refused("another reviewer is", world.app_as(world.cy, &approve).await, Refusal::NotThatPerson);
+    assert_refused("a guess", world.app_with("guess", &approve).await, Refusal::NotThatPerson);
+    world.session(world.bo).await;
+    for ended in ["expires_at = now(), idle_expires_at = now()", "idle_expires_at = now()"] {
+        world.owner(&format!("UPDATE session SET {ended} WHERE person_id = '{}'", world.bo)).await.unwrap();
+        let refused = world.app_with(&world.bo.to_string(), &approve).await;
+        assert_refused(ended, refused, Refusal::NotThatPerson);
+        world.owner("DELETE FROM session").await.unwrap();
+        world.session(world.bo).await;
+    }
+    assert_eq!(world.app_as(world.bo, &approve).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn verdict_with_an_api_token_is_refused() {
+    let world = World::new().await;
+    let submission = world.submitted().await;
+    world.token("{operator}").await;
+    world.owner("UPDATE person SET permissions = '{reviewer}' WHERE name = 'eve'").await.unwrap();
+    let refused = world.app_with("token", &approval(submission, world.eve)).await;
+    assert_refused("eve's token", refused, Refusal::NotByToken);
+}
+
+#[tokio::test]
+async fn disabled_persons_session_does_not_act() {
+    let world = World::new().await;
+    world.session(world.ada).await;
+    world.owner("UPDATE person SET disabled = true WHERE name = 'ada'").await.unwrap();
+    let sql = format!("INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{}')", world.web, world.ada);
+    assert_refused("disabled", world.app_with(&world.ada.to_string(), &sql).await, Refusal::NotThatPerson);
+}
+
+#[tokio::test]
+async fn credential_of_an_ended_transaction_does_not_act() {
+    let world = World::new().await;
+    let mut connection = world.db.app().acquire().await.unwrap();
+    world.session(world.ada).await;
+    for ends in ["COMMIT", "ROLLBACK"] {
+        connection.execute("BEGIN").await.unwrap();
+        sqlx::query("SELECT act_as($1)").bind(world.ada.to_string()).execute(&mut *connection).await.unwrap();
+        connection.execute(ends).await.unwrap();
+        let sql = format!("INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{}')", world.web, world.ada);
+        let refused = connection.execute(AssertSqlSafe(sql)).await;
+        assert_refused(ends, refused, Refusal::NotThatPerson);
+    }
+}
+
+#[tokio::test]
+async fn acting_table_is_out_of_reach() {
+    let world = World::new().await;
+    for sql in [
+        format!("INSERT INTO acting (xid, person_id) VALUES (pg_current_xact_id(), '{}')", world.ada),
+        format!("UPDATE acting SET person_id = '{}'", world.ada),
+        "DELETE FROM acting".to_owned(),
+        "SELECT * FROM acting".to_owned(),
+    ] {
+        assert_eq!(state(world.app_as(world.eve, &sql).await), DENIED, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn proposals_edits_and_comments_take_their_person() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    let (ada, eve) = (world.ada, world.eve);
+    let edit = format!(
+        "INSERT INTO edit (proposal_id, seq, actor, body)
+         SELECT proposal_id, 9, '{ada}', '{{\"edit\": \"any\"}}' FROM submission WHERE id = {submission}"
+    );
+    let undo = "UPDATE edit SET undone = true, touched_by = touched_by || ";
+    for sql in [
+        format!("INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{ada}')", world.storage),
+        edit,
+        format!("{undo} '{ada}'::uuid"),
+        format!("INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{ada}', 'x')"),
+        format!(
+            "INSERT INTO look (person_id, proposal_id, submission_id) SELECT '{ada}', proposal_id, id FROM submission"
+        ),
+    ] {
+        assert_refused(&sql, world.app(&sql).await, Refusal::NotThatPerson);
+        assert_refused(&sql, world.app_as(eve, &sql).await, Refusal::NotThatPerson);
+        assert!(world.app_as(ada, &sql).await.unwrap() > 0, "{sql}");
+    }
+    let resolve = format!("UPDATE comment SET resolved_by = '{ada}'");
+    assert_refused("resolved", world.app_as(eve, &resolve).await, Refusal::NotThatPerson);
+    world.app_as(ada, &resolve).await.unwrap();
+    let version = world.edit(planned.proposal, eve).await.unwrap();
+    let mut tx = world.begin_as(eve).await;
+    let sql = format!(
+        "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
+                                 epoch, root_hash, risk, created_by)
+         SELECT {}, {version}, root, root, 1, 1, 1, root, '{{}}', '{ada}' FROM target WHERE number = 1",
+        planned.proposal
+    );
+    tx.execute(AssertSqlSafe(sql)).await.unwrap();
+    assert_refused("submitted for ada", tx.commit().await, Refusal::NotThatPerson);
+}
+
+#[tokio::test]
+async fn commit_and_switch_take_their_person() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let root = world::hex(&world.root_with(&planned).await);
+    let commit = format!(
+        "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
+         SELECT number + 1, number, 'change', '\\x{root}', {submission}, enabled, epoch, '{}' FROM head",
+        world.ada
+    );
+    let switch = format!(
+        "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
+         SELECT t.number + 1, t.number, 'switch', t.root, NOT t.enabled, h.epoch, '{}'
+         FROM head h JOIN target t ON t.number = h.number",
+        world.ada
+    );
+    for sql in [commit, switch.clone()] {
+        assert_refused(&sql, world.app(&sql).await, Refusal::NotThatPerson);
+        assert_refused(&sql, world.app_as(world.eve, &sql).await, Refusal::NotThatPerson);
+    }
+    world.token("{viewer}").await;
+    let by_eve = switch.replace(&world.ada.to_string(), &world.eve.to_string());
+    assert_refused("a viewer's token", world.app_with("token", &by_eve).await, Refusal::NotByToken);
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn holds_take_an_operator_of_the_place() {
+    let world = World::new().await;
+    let (ada, web) = (world.ada, world.web);
+    let hold = format!("UPDATE deployment SET held_by = '{ada}', held_at = now() WHERE id = '{web}'");
+    let release = format!("UPDATE deployment SET held_by = NULL, held_at = NULL WHERE id = '{web}'");
+    let out = format!(
+        "UPDATE node SET available = false, unavailable_by = '{ada}', unavailable_at = now(), unavailable_reason = 'x'
+         WHERE id = '{}'",
+        world.n1
+    );
+    let back = format!(
+        "UPDATE node SET available = true, unavailable_by = NULL, unavailable_at = NULL, unavailable_reason = NULL
+         WHERE id = '{}'",
+        world.n1
+    );
+    for sql in [&hold, &out] {
+        assert_refused(sql, world.app(sql).await, Refusal::NotThatPerson);
+        assert_refused(sql, world.app_as(world.eve, sql).await, Refusal::NotThatPerson);
+        world.app_as(ada, sql).await.unwrap();
+    }
+    for sql in [&release, &back] {
+        assert_refused(sql, world.app(sql).await, Refusal::NotThatPerson);
+        assert_refused(sql, world.app_as(world.bo, sql).await, Refusal::MayNotCommit);
+        world.app_as(world.eve, sql).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn session_by_hand_is_refused() {
+    let world = World::new().await;
+    world.session(world.bo).await;
+    for sql in [
+        format!(
+            "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at)
+             VALUES (sha256('mine'), '{}', now() + interval '1 hour', now() + interval '1 hour')",
+            world.bo
+        ),
+        "UPDATE session SET token_hash = sha256('mine')".to_owned(),
+        "UPDATE session SET expires_at = now() + interval '1 year'".to_owned(),
+        "UPDATE session SET by_link = true, fresh_at = now()".to_owned(),
+        format!("UPDATE account SET password_hash = '$argon2id$x' WHERE person_id = '{}'", world.bo),
+        format!("INSERT INTO account (person_id, password_hash) VALUES ('{}', '$argon2id$x')", world.bo),
+    ] {
+        assert_eq!(state(world.app(&sql).await), DENIED, "{sql}");
+    }
+    let longer = "UPDATE session SET idle_expires_at = now() + interval '13 hours'";
+    assert_refused("beyond a visit", world.app(longer).await, Refusal::SessionExtended);
+    world.owner("UPDATE session SET idle_expires_at = now()").await.unwrap();
+    let revived = "UPDATE session SET idle_expires_at = now() + interval '1 hour'";
+    assert_refused("after its end", world.app(revived).await, Refusal::SessionExtended);
+}
+
+#[tokio::test]
+async fn session_takes_the_link_or_the_password() {
+    let world = World::new().await;
+    world.with_password().await;
+    let link = format!(
+        "INSERT INTO token (kind, hash, person_id, expires_at)
+         VALUES ('sign_in', sha256('link'), '{}', now() + interval '1 hour')",
+        world.bo
+    );
+    world.owner(&link).await.unwrap();
+    let by_link = |link: &str| {
+        format!(
+            "SELECT FROM begin_session_by_link('{link}', sha256(gen_random_uuid()::text::bytea), '1h', '1 year', '', '')"
+        )
+    };
+    let by_password = |person: Uuid, proof: &str| {
+        format!(
+            "SELECT begin_session_by_password('{person}', {proof}, sha256(gen_random_uuid()::text::bytea), '1h', '1h', '', '')"
+        )
+    };
+    world.app(&by_link("another")).await.unwrap();
+    let stored = "(SELECT decode(split_part(password_hash, '$', 6) || '=', 'base64') FROM account)";
+    for sql in [by_password(world.bo, "'guess'"), by_password(world.bo, stored), by_password(world.cy, PROOF)] {
+        world.app(&sql).await.unwrap();
+    }
+    assert_eq!(world.count("session").await, 0);
+    for kept_out in ["disabled = true", "kind = 'service'"] {
+        world.owner(&format!("UPDATE person SET {kept_out} WHERE name = 'bo'")).await.unwrap();
+        world.app(&by_link("link")).await.unwrap();
+        world.app(&by_password(world.bo, PROOF)).await.unwrap();
+        world.owner("UPDATE person SET disabled = false, kind = 'human' WHERE name = 'bo'").await.unwrap();
+    }
+    assert_eq!(world.count("session").await, 0);
+    world.app(&by_password(world.bo, PROOF)).await.unwrap();
+    world.app(&by_link("link")).await.unwrap();
+    world.app(&by_link("link")).await.unwrap();
+    assert_eq!(world.count("session WHERE expires_at <= now() + interval '7 days'").await, 2);
+}
+
+#[tokio::test]
+async fn password_takes_the_old_one_or_a_link() {
+    let world = World::new().await;
+    world.with_password().await;
+    world.session(world.bo).await;
+    world.owner("UPDATE session SET by_link = false").await.unwrap();
+    let set = |old: &str| {
+        format!("SELECT set_password((SELECT password_hash FROM account), '$argon2id$new', {old}, sha256('next'))")
+    };
+    assert_refused("nobody", world.app(&set(PROOF)).await, Refusal::NotByToken);
+    assert_refused("a guess", world.app_as(world.bo, &set("'guess'")).await, Refusal::NotAnAdmin);
+    assert_refused("none", world.app_as(world.bo, &set("NULL")).await, Refusal::NotAnAdmin);
+    world.owner("UPDATE session SET by_link = true, fresh_at = now() - interval '61 minutes'").await.unwrap();
+    assert_refused("an old link", world.app_as(world.bo, &set("NULL")).await, Refusal::NotAnAdmin);
+    assert_eq!(world.count("account WHERE password_hash = '$argon2id$new'").await, 0);
+    world.app_as(world.bo, &set(PROOF)).await.unwrap();
+    assert_eq!(world.count("account WHERE password_hash = '$argon2id$new'").await, 1);
+    assert_eq!(world.count("session WHERE token_hash = sha256('next') AND NOT by_link").await, 1);
+}
+
+#[tokio::test]
+async fn people_and_links_take_an_admin() {
+    let world = World::new().await;
+    let (cy, web) = (world.cy, world.web);
+    world.owner("UPDATE person SET permissions = '{admin}' WHERE name = 'bo'").await.unwrap();
+    let token = |kind: &str, person: Uuid, by: Uuid| {
+        format!(
+            "INSERT INTO token (kind, hash, name, person_id, created_by, scopes, expires_at)
+             VALUES ('{kind}', sha256(gen_random_uuid()::text::bytea), 'x', '{person}', '{by}', '{{viewer}}', now() + interval '1 day')"
+        )
+    };
+    for sql in [
+        "INSERT INTO person (name, permissions) VALUES ('mallory', '{reviewer}')".to_owned(),
+        "UPDATE person SET permissions = '{reviewer}' WHERE name = 'eve'".to_owned(),
+        "UPDATE person SET disabled = true WHERE name = 'eve'".to_owned(),
+        format!("INSERT INTO scoped_grant VALUES ('{cy}', 'operator', '{web}')"),
+        "DELETE FROM scoped_grant".to_owned(),
+        token("sign_in", cy, world.bo),
+    ] {
+        assert_refused(&sql, world.app(&sql).await, Refusal::NotAnAdmin);
+        assert_refused(&sql, world.app_as(cy, &sql).await, Refusal::NotAnAdmin);
+        assert!(world.app_as(world.bo, &sql).await.unwrap() > 0, "{sql}");
+    }
+    let of_cy = token("api", cy, cy);
+    assert_refused("nobody", world.app(&of_cy).await, Refusal::NotThatPerson);
+    assert_refused("an admin", world.app_as(world.bo, &of_cy).await, Refusal::NotThatPerson);
+    assert_refused("for cy", world.app_as(world.bo, &token("api", cy, world.bo)).await, Refusal::NotAnAdmin);
+    assert_refused("for robot", world.app_as(cy, &token("api", world.robot, cy)).await, Refusal::NotAnAdmin);
+    world.app_as(cy, &of_cy).await.unwrap();
+    world.app_as(world.bo, &token("api", world.robot, world.bo)).await.unwrap();
+    for change in ["expires_at = now() + interval '2 years'", "hash = sha256('mine')", "scopes = '{admin}'"] {
+        assert_eq!(state(world.app(&format!("UPDATE token SET {change}")).await), DENIED, "{change}");
+    }
+}
+
+#[tokio::test]
+async fn admins_token_changes_no_people() {
+    let world = World::new().await;
+    world.owner("UPDATE person SET permissions = '{admin}' WHERE name = 'eve'").await.unwrap();
+    world.token("{admin}").await;
+    let sql = "UPDATE person SET permissions = '{reviewer}' WHERE name = 'robot'";
+    assert_refused("by token", world.app_with("token", sql).await, Refusal::NotAnAdmin);
+}
