@@ -60,6 +60,7 @@ BEGIN
     'INSERT, DELETE ON scoped_grant',
     'INSERT, UPDATE ON account',
     'INSERT, UPDATE, DELETE ON session',
+    'UPDATE (dismissed_at) ON access_change',
     'INSERT, UPDATE (at) ON visit',
     'INSERT, UPDATE, DELETE ON token'
   ] LOOP

@@ -48,6 +48,9 @@
 //! | GY024 | nobody would be left who may decide about people |
 //! | GY025 | a permission is given in a part of the tree that is none |
 //! | GY026 | a person gets the name under which Gantry itself is told of |
+//! | GY040 | approvals do not count, because an author gave those people access |
+//! | GY041 | access is confirmed by an admin who may not confirm it |
+//! | GY042 | a session is given another admin than the one whose link began it |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -93,6 +96,7 @@ mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
 mod m0035_visits;
 mod m0036_acting;
+mod m0040_access_changes;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -117,7 +121,7 @@ pub const IMPORT_LOCK: i64 = 7;
 
 /// Functions and triggers, one file per topic, then the grants. Applied in this order; later files may use functions of earlier ones.
 const GUARDS: &str =
-    concat!(include_str!("guards.sql"), "\n", include_str!("guards/acting.sql"), "\n", include_str!("grants.sql"),);
+    concat!(include_str!("guards.sql"), "\n", include_str!("guards/acting.sql"), "\n", include_str!("guards/people.sql"), "\n", include_str!("grants.sql"),);
 
 /// Why the schema couldn't be brought up to date.
 #[derive(Debug, thiserror::Error)]
@@ -191,6 +195,7 @@ migrations! {
     m0034_no_table_of_secrets,
     m0035_visits,
     m0036_acting,
+    m0040_access_changes,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

@@ -55,11 +55,17 @@ pub enum Refusal {
     NoPartOfTheTree,
     /// GY026: a person gets the name under which Gantry itself is told of.
     OwnName,
+    /// GY040: approvals do not count, because an author gave those people access.
+    ApprovalBarred,
+    /// GY041: access is confirmed by an admin who may not confirm it.
+    MayNotConfirm,
+    /// GY042: a session is given another admin than the one whose link began it.
+    LinkOfSession,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 26] = [
+    pub const ALL: [(&'static str, Self); 29] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -86,6 +92,9 @@ impl Refusal {
         ("GY024", Self::LastAdmin),
         ("GY025", Self::NoPartOfTheTree),
         ("GY026", Self::OwnName),
+        ("GY040", Self::ApprovalBarred),
+        ("GY041", Self::MayNotConfirm),
+        ("GY042", Self::LinkOfSession),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

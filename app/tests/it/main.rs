@@ -179,7 +179,7 @@ async fn who_may_only_look_reads_why_a_node_can_not_be_proposed_on() {
 
 #[tokio::test]
 async fn another_policy_is_a_card_like_every_other() {
-    let policy = |approvals| Policy { approvals, by_risk: Default::default() };
+    let policy = |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
     let fake = Fake::new(move |world| {
         let sides = Sides { old: policy(1), new: policy(2) };
         world.review.difference.policy = Some(sides);
@@ -351,7 +351,7 @@ async fn a_deployment_is_restored_without_scripts_too() {
         world.comparison.from.target = Some(TargetNo(3));
         world.comparison.to.target = Some(TargetNo(1));
         world.comparison.deployment = Some(fake::deployment("web"));
-        let policy = |approvals| Policy { approvals, by_risk: Default::default() };
+        let policy = |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
         world.comparison.difference.policy = Some(Sides { old: policy(2), new: policy(1) });
         world.comparison.difference.nodes.clear();
         world.comparison.difference.deployments[0].name = fake::deployment("system");

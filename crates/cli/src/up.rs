@@ -365,7 +365,7 @@ async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &Pe
         }
     }
     let demo = if arguments.no_demo { Demo::default() } else { demo(data)? };
-    let policy = Policy { approvals: 1, by_risk: Default::default() };
+    let policy = Policy { approvals: 1, by_risk: Default::default(), ..Policy::default() };
     if control.ensure_genesis(&policy, &demo).await.context("the first target can't be made")? && !arguments.no_demo {
         let ada = people.actor_by_name("ada").await?;
         let binds = [(role("app")?, node("n5")?), (role("metrics")?, node("n5")?)];

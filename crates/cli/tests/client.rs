@@ -58,7 +58,7 @@ impl House {
         };
         let demo =
             Demo { deployments: vec![deployment("web"), deployment("edge")], nodes: (1..=3).map(node).collect() };
-        let policy = Policy { approvals: 1, by_risk: Default::default() };
+        let policy = Policy { approvals: 1, by_risk: Default::default(), ..Policy::default() };
         control.ensure_genesis(&policy, &demo).await.unwrap();
         let people = People::over(control.store().clone());
         let may = [Permission::Viewer, Permission::Operator, Permission::Reviewer];

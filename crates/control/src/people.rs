@@ -20,6 +20,7 @@
 //! * signing in and out is in the audit, in the same transaction. Refused sign-ins are not: anybody can cause those, so they are
 //!   logged and counted for the [`throttle`] instead.
 
+mod access;
 mod accounts;
 mod actor;
 mod passwords;
@@ -48,6 +49,7 @@ use crate::problems;
 use passwords::Hasher;
 use throttle::{MINUTE, MOST_BY_SESSION, MOST_BY_TOKEN, MOST_FAILURES, Throttle, WINDOW, network};
 
+pub(crate) use access::notices;
 pub use accounts::{LINK_HOLDS, LINK_SETS_PASSWORD, SeenPerson};
 pub use actor::{Actor, Bearer, Permission, Session};
 
@@ -236,6 +238,9 @@ impl People {
         check_name(&new.name)?;
         let words: Vec<&str> = new.permissions.iter().map(|permission| permission.as_str()).collect();
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        if let Some(by) = by {
+            store::access::given_by(&mut transaction, by.person).await.map_err(failed)?;
+        }
         let person = people::insert_person(&mut transaction, &new.name, new.kind.as_str(), &words)
             .await
             .map_err(failed)?
@@ -296,6 +301,9 @@ impl People {
         let row = row.ok_or_else(|| nobody(person))?;
         let token = Token::random()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        if let Some(by) = by {
+            store::access::given_by(&mut transaction, by.person).await.map_err(failed)?;
+        }
         people::insert_sign_in(&mut transaction, person, &token.hash(), holds, asks).await.map_err(failed)?;
         let detail = json!({"name": row.name, "holds_seconds": holds.as_secs()});
         people::append_audit(&mut transaction, id_of(by), "sign_in.offer", &person.to_string(), &detail)
@@ -406,7 +414,8 @@ impl People {
         let hash = hash_of(token);
         let row = people::session(self.store.pool(), &hash, TIMES).await.map_err(failed)?;
         Ok(row.map(|row| {
-            let session = Session { hash, id: row.id, fresh_for: row.fresh_for, by_link: row.by_link };
+            let (id, fresh_for, by_link, link_by) = (row.id, row.fresh_for, row.by_link, row.link_by);
+            let session = Session { hash, id, fresh_for, by_link, link_by };
             (Actor::of(row.person, Some(session)), row.note_due)
         }))
     }

@@ -583,7 +583,7 @@ fn edit() -> impl Strategy<Value = Drawn> {
         active,
     });
     let policy =
-        (0..4u32).prop_map(|approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } });
+        (0..4u32).prop_map(|approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } });
     let again = (some_node(), 0..ROLES).prop_map(|(n, r)| Edit::Rerun {
         node: node(n),
         noderole: key(r),

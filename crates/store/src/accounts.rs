@@ -269,12 +269,13 @@ pub async fn end_session_named(on: &mut PgConnection, person: PersonId, session:
     Ok(done.rows_affected() == 1)
 }
 
-/// Gives a session another token, so that the one before lets nobody in; it counts as begun anew by a password.
+/// Gives a session another token, so that the one before lets nobody in; it counts as begun anew by a password. If an admin's link began
+/// it, the database records a reset.
 ///
 /// # Errors
 /// When the database does not answer.
 pub async fn rotate_session(on: &mut PgConnection, before: &TokenHash, after: &TokenHash) -> Result<bool, StoreError> {
-    let sql = "UPDATE session SET token_hash = $2, fresh_at = now(), by_link = false WHERE token_hash = $1";
+    let sql = "UPDATE session SET token_hash = $2, fresh_at = now(), by_link = false, link_by = NULL WHERE token_hash = $1";
     let done = sqlx::query(sql).bind(before.as_slice()).bind(after.as_slice()).execute(on).await?;
     Ok(done.rows_affected() == 1)
 }

@@ -101,7 +101,7 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
             let n = read(&typed.read()).ok()?;
             asked.extend(n.map(|n| (risk, n)));
         }
-        Some(Policy { approvals, by_risk: asked })
+        Some(Policy { approvals, by_risk: asked, ..Policy::default() })
     };
     let wish = Wish::new(desk.pen(), move || {
         let policy = policy().filter(|policy| desk.board().read().policy.as_ref() != Some(policy));

@@ -78,7 +78,7 @@ impl World {
             roles: ROLES.iter().map(|role| RoleName::parse(role).unwrap()).collect(),
         };
         let demo = Demo { deployments: DEPLOYMENTS.iter().map(deployment).collect(), nodes: Vec::new() };
-        let policy = Policy { approvals: 1, by_risk: BTreeMap::new() };
+        let policy = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
         control.ensure_genesis(&policy, &demo).await.unwrap();
         let people = People::over(store.clone());
         let people = [session(&people, "ada").await, session(&people, "bo").await];

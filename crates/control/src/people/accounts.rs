@@ -127,6 +127,8 @@ impl People {
             token: actor.token.as_ref().map(|token| token.id),
             asks_old: person.password && !sets_by_link(actor),
             sessions: self.sessions(actor).await?,
+            notices: self.notices_of(actor).await?,
+            password_needed: actor.needs_password(),
             person,
         })
     }
@@ -144,6 +146,7 @@ impl People {
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
         let given = self.given(&mut transaction, &wish.grants, wish.kind).await?;
+        store::access::given_by(&mut transaction, actor.person).await.map_err(failed)?;
         let made =
             people::insert_person(&mut transaction, &wish.name, wish.kind.as_str(), &[]).await.map_err(failed)?;
         let taken = || Problem::conflict("name_taken", format!("There is a person {} already.", wish.name));
@@ -253,7 +256,7 @@ impl People {
     }
 
     /// Takes both rows, and asks whether the actor still decides about people and whether the other is as they were seen.
-    async fn to_change(
+    pub(super) async fn to_change(
         &self,
         actor: &Actor,
         SeenPerson { person: id, version }: SeenPerson,
@@ -265,6 +268,7 @@ impl People {
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
         let row = accounts::account(&mut transaction, id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+        store::access::given_by(&mut transaction, actor.person).await.map_err(failed)?;
         if version.is_some_and(|seen| seen != row.grants_version) {
             return Err(changed_meanwhile(&row.name));
         }
@@ -395,7 +399,7 @@ impl People {
     /// # Errors
     /// When the old one is wrong or missing, the new one is none, or the actor came by a token.
     pub async fn set_password(&self, actor: &Actor, wish: &PasswordWish) -> Result<Token, Problem> {
-        actor.require_in_person()?;
+        actor.require_human()?;
         let session = actor.session.as_ref().ok_or_else(Problem::signed_out)?.hash;
         passwords::check(&wish.new, &actor.name)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
@@ -420,7 +424,11 @@ impl People {
             return Err(Problem::signed_out());
         }
         let action = if kept.is_some() { "password.change" } else { "password.set" };
-        let detail = json!({"sessions_ended": ended});
+        let link_by = actor.session.as_ref().and_then(|session| session.link_by);
+        let mut detail = json!({"sessions_ended": ended});
+        if let (Some(by), Some(detail)) = (link_by, detail.as_object_mut()) {
+            detail.insert("link_by".into(), json!(by));
+        }
         append_audit(&mut transaction, Some(actor.person), action, &actor.person.to_string(), &detail)
             .await
             .map_err(failed)?;
@@ -543,7 +551,7 @@ async fn offer(on: &mut PgConnection, by: &Actor, person: PersonId, name: &str) 
     people::insert_sign_in(on, person, &token.hash(), LINK_HOLDS, &[ASKS_PASSWORD]).await.map_err(failed)?;
     let detail = json!({"name": name, "holds_seconds": LINK_HOLDS.as_secs()});
     append_audit(on, Some(by.person), "sign_in.offer", &person.to_string(), &detail).await.map_err(failed)?;
-    Ok(LinkMade { link: format!("/sign-in?token={}", token.reveal()), minutes: LINK_HOLDS.as_secs() / 60 })
+    Ok(LinkMade { link: format!("/sign-in#token={}", token.reveal()), minutes: LINK_HOLDS.as_secs() / 60 })
 }
 
 async fn write(on: &mut PgConnection, id: PersonId, given: &Given) -> Result<(), Problem> {
