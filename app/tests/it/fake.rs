@@ -1189,7 +1189,7 @@ impl Console for Fake {
             permissions: world.permissions.clone(),
             session: Some(Uuid::from_u128(7)),
         };
-        let frame = Frame { me, reviews_waiting: world.waiting, execution: Some(true), cursor: Some(900) };
+        let frame = Frame { me, reviews_waiting: world.waiting, execution: Some(true), cursor: Some(900), reset: None };
         Ok(world.signed_in.then_some(frame))
     }
     async fn policy(&self) -> Result<PolicyView, Problem> {

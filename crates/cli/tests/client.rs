@@ -76,7 +76,7 @@ impl House {
     /// A context of that name, by a one-time link on the standard input.
     async fn comes_in(&self, name: &str, person: PersonId) {
         let link = self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.unwrap();
-        let given = format!("{}/sign-in?token={}\n", self.server, link.reveal());
+        let given = format!("{}/sign-in#token={}\n", self.server, link.reveal());
         let said = self.told(&["context", "add", name, "--server", &self.server], &given);
         assert!(said.ok().contains(&format!("as {name}")), "{said:?}");
         assert!(!said.out.contains(link.reveal()) && !said.err.contains(link.reveal()));
@@ -204,7 +204,7 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     house.gantry(&["context", "add", "ada", "--server", &house.server]).no(2, "--replace");
     house.gantry(&["context", "add", "far", "--server", "http://gantry.example.com"]).no(2, "--insecure-http");
     let link = house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
-    let of_another = format!("http://127.0.0.1:1/sign-in?token={}", link.reveal());
+    let of_another = format!("http://127.0.0.1:1/sign-in#token={}", link.reveal());
     house.told(&["context", "add", "other", "--server", &house.server], &of_another).no(2, "not sent");
     house.told(&["context", "add", "other", "--server", &house.server], link.reveal()).ok();
     house.gantry(&["context", "use", "ada"]).ok();

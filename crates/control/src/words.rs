@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{At, Problem};
 use engine::Hash;
 use engine::cluster::phantom;
-use engine::gate::Policy;
+use engine::gate::{COOLING_HOURS, Policy};
 use engine::ids::{DeploymentId, Fqdn, NodeId};
 use engine::plan::Edit;
 use engine::plan::clash::Over;
@@ -231,6 +231,9 @@ pub(crate) fn wait(n: usize) -> String {
 pub(crate) fn policy(policy: &Policy) -> String {
     let mut asks = vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
     asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} for {}", risk.change())));
+    if policy.cooling_hours != COOLING_HOURS {
+        asks.push(format!("a cooling period of {}", count(policy.cooling_hours as usize, "hour")));
+    }
     format!("Sets the policy for all changes after this one, in every deployment: {}.", asks.join(", "))
 }
 

@@ -146,7 +146,7 @@ impl House {
         let person = people.actor_by_name(name).await.unwrap().person;
         let link = people.one_time_sign_in(None, person, Duration::from_secs(600)).await.unwrap();
         let words = ["context", "add", name, "--replace", "--server", &self.address];
-        self.told(&words, &format!("{}/sign-in?token={}\n", self.address, link.reveal())).ok();
+        self.told(&words, &format!("{}/sign-in#token={}\n", self.address, link.reveal())).ok();
     }
 
     fn program(&self, words: &[&str]) -> Command {
