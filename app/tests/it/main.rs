@@ -38,6 +38,10 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
         "name=\"token\"",
         "value=\"/runs?state=failed\"",
     ]);
+    sign_in.says(&["id=\"by-password\"", "#token="]);
+    let in_query = get(&fake, "/sign-in?token=abcdef").await;
+    in_query.says(&["Links of this form are not accepted"]);
+    in_query.says_not(&["abcdef"]);
     get(&fake, "/sign-in?next=https://example.com").await.says_not(&["example.com"]);
 
     let cookie = [("cookie", "gantry_name=ada")];

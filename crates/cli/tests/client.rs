@@ -234,6 +234,31 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn second_admin_confirms_with_the_command_line() {
+    let house = House::new().await;
+    for name in ["root", "second"] {
+        let person = house.people.create_person(None, &NewPerson::human(name, [Permission::Admin])).await.unwrap();
+        house.comes_in(name, person).await;
+    }
+    let link = house.gantry(&["person", "link", "bo", "--context", "root"]).ok();
+    assert!(link.contains("/sign-in#token="), "{link}");
+    let shown = house.gantry(&["person", "show", "bo", "--context", "second", "--json"]).json();
+    assert_eq!(shown["approvals_limited"][0]["admin"], "root", "{shown}");
+    house.gantry(&["person", "confirm", "bo", "--context", "root"]).no(6, "did not give it");
+    house.gantry(&["person", "confirm", "bo", "--context", "second"]).ok();
+    let shown = house.gantry(&["person", "show", "bo", "--context", "second", "--json"]).json();
+    assert_eq!((&shown["approvals_limited"], &shown["access_changes"][0]["confirmed_by"]), (&json!([]), &json!("second")));
+
+    // The session that the link begins sets a password, and then it is one like any other.
+    let added = house.told(&["context", "add", "again", "--server", &house.server], link.trim());
+    assert!(added.ok().contains("as bo"), "{added:?}");
+    house.gantry(&["node", "list", "--context", "again"]).no(6, "set a password first");
+    house.told(&["session", "password", "--context", "again"], "vague otter lamp\n").ok();
+    house.gantry(&["node", "list", "--context", "again"]).ok();
+    house.gantry(&["session", "dismiss-notices", "--context", "again"]).ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     let house = House::new().await;
     let file =

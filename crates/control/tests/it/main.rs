@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
 mod abuse;
+mod access;
 mod bad_input;
 mod beside;
 mod blueprints;
