@@ -10,9 +10,9 @@ use uuid::Uuid;
 use world::{World, assert_refused, state};
 
 impl World {
-    /// One statement as the application role, in a transaction of an admin.
+    /// One statement in a transaction of an admin. The owner is nobody else, and may act for anybody.
     async fn by(&self, admin: Uuid, sql: &str) -> Result<(), sqlx::Error> {
-        let mut tx = self.db.app().begin().await?;
+        let mut tx = self.db.owner().begin().await?;
         sqlx::query("SELECT set_config('gantry.by', $1, true)").bind(admin.to_string()).execute(&mut *tx).await?;
         sqlx::query(AssertSqlSafe(sql)).execute(&mut *tx).await?;
         tx.commit().await
@@ -47,7 +47,7 @@ impl World {
     }
 
     async fn admins(&self) {
-        self.app("UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')").await.unwrap();
+        self.owner("UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')").await.unwrap();
     }
 
     /// The change as it is approved by a person, and whether it commits then.
@@ -219,8 +219,8 @@ async fn verdict_before_disabling_stays_void() {
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.app("UPDATE person SET disabled = true WHERE name = 'bo'").await.unwrap();
-    world.app("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
+    world.owner("UPDATE person SET disabled = true WHERE name = 'bo'").await.unwrap();
+    world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
     assert_refused("void", world.commit(&planned, submission).await, Refusal::NotApproved);
     world.verdict(submission, world.bo, "approve").await.unwrap();
     world.commit(&planned, submission).await.unwrap();
@@ -236,13 +236,13 @@ async fn session_of_an_admins_link_records_a_reset() {
          VALUES (sha256('s'), '{}', now() + interval '1 hour', now() + interval '1 hour')",
         world.bo
     );
-    sqlx::raw_sql(AssertSqlSafe(begin)).execute(world.db.app()).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(begin)).execute(world.db.owner()).await.unwrap();
     let by: Option<Uuid> = sqlx::query_scalar("SELECT link_by FROM session").fetch_one(world.db.app()).await.unwrap();
     assert_eq!(by, Some(world.ada));
     let other = format!("UPDATE session SET link_by = '{}'", world.cy);
-    assert_refused("another", world.app(&other).await, Refusal::LinkOfSession);
+    assert_refused("another", world.owner(&other).await, Refusal::LinkOfSession);
     world.later("24 hours").await;
     world.approved_by(world.bo).await.unwrap();
-    world.app("UPDATE session SET link_by = NULL").await.unwrap();
+    world.owner("UPDATE session SET token_hash = sha256('t')").await.unwrap();
     assert_refused("reset", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
 }

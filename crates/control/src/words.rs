@@ -159,8 +159,12 @@ impl<'a> Names<'a> {
             Edit::SetPolicy { policy } => {
                 let by_risk = policy.by_risk.iter().map(|(risk, n)| format!(", {n} for {}", risk.change()));
                 let by_risk: String = by_risk.collect();
+                let cooling = match policy.cooling_hours {
+                    COOLING_HOURS => String::new(),
+                    hours => format!(", with a cooling period of {}", count(hours as usize, "hour")),
+                };
                 format!(
-                    "let the changes of every deployment need {}{by_risk} from now on",
+                    "let the changes of every deployment need {}{by_risk}{cooling} from now on",
                     count(policy.approvals as usize, "approval")
                 )
             }

@@ -275,7 +275,7 @@ pub async fn end_session_named(on: &mut PgConnection, person: PersonId, session:
 /// # Errors
 /// When the database does not answer.
 pub async fn rotate_session(on: &mut PgConnection, before: &TokenHash, after: &TokenHash) -> Result<bool, StoreError> {
-    let sql = "UPDATE session SET token_hash = $2, fresh_at = now(), by_link = false, link_by = NULL WHERE token_hash = $1";
+    let sql = "UPDATE session SET token_hash = $2, fresh_at = now(), by_link = false WHERE token_hash = $1";
     let done = sqlx::query(sql).bind(before.as_slice()).bind(after.as_slice()).execute(on).await?;
     Ok(done.rows_affected() == 1)
 }

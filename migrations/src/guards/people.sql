@@ -131,14 +131,16 @@ BEGIN
     -- The link was spent in this same transaction.
     NEW.link_by := (SELECT t.created_by FROM token t WHERE t.person_id = NEW.person_id AND t.kind = 'sign_in' AND t.used_at = now()
                     AND t.created_by IS NOT NULL LIMIT 1);
-  ELSIF NEW.link_by IS NULL AND OLD.link_by IS NOT NULL THEN
+  ELSIF OLD.link_by IS NOT NULL AND (NEW.link_by IS NULL OR NEW.token_hash <> OLD.token_hash) THEN
+    -- A session gets another token when its person sets a password.
+    NEW.link_by := NULL;
     INSERT INTO access_change (person_id, kind, by) VALUES (NEW.person_id, 'reset', OLD.link_by);
   ELSIF NEW.link_by IS DISTINCT FROM OLD.link_by THEN
     RAISE EXCEPTION 'a session keeps the admin whose link began it' USING ERRCODE = 'GY042', HINT = 'Set a password in that session.';
   END IF;
   RETURN NEW;
 END $$;
-CREATE TRIGGER guard_link_session BEFORE INSERT OR UPDATE OF link_by ON session
+CREATE TRIGGER guard_link_session BEFORE INSERT OR UPDATE OF link_by, token_hash ON session
   FOR EACH ROW EXECUTE FUNCTION guard_link_session();
 
 -- Verdicts given before an account was disabled stay void. The sequence also covers verdicts of open transactions.

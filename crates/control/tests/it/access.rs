@@ -12,9 +12,14 @@ impl House {
     /// ada and cy as admins, too.
     async fn admins(&mut self) {
         let sql = "UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')";
-        sqlx::query(sql).execute(self.database.app()).await.unwrap();
-        self.ada = self.people.actor_by_name("ada").await.unwrap();
-        self.cy = self.people.actor_by_name("cy").await.unwrap();
+        sqlx::query(sql).execute(self.database.owner()).await.unwrap();
+        self.ada = self.again("ada").await;
+        self.cy = self.again("cy").await;
+    }
+
+    /// A person as they are now.
+    async fn again(&self, name: &str) -> Actor {
+        self.people.actor_by_name(name).await.unwrap()
     }
 
     /// The session that a link begins, before a password is set in it.
@@ -177,7 +182,7 @@ async fn verdict_before_disabling_stays_void() {
     assert!(!house.control.review(&house.cy, id).await.unwrap().verdicts[0].counts);
     let text = house.approvals(id).await;
     assert!(text.contains("bo approved it before the account was disabled"), "{text}");
-    let bo = house.people.actor_by_name("bo").await.unwrap();
+    let bo = house.again("bo").await;
     house.approve(&bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
 }
