@@ -120,8 +120,15 @@ pub const ADMIN_LOCK: i64 = 6;
 pub const IMPORT_LOCK: i64 = 7;
 
 /// Functions and triggers, one file per topic, then the grants. Applied in this order; later files may use functions of earlier ones.
-const GUARDS: &str =
-    concat!(include_str!("guards.sql"), "\n", include_str!("guards/acting.sql"), "\n", include_str!("guards/people.sql"), "\n", include_str!("grants.sql"),);
+const GUARDS: &str = concat!(
+    include_str!("guards.sql"),
+    "\n",
+    include_str!("guards/acting.sql"),
+    "\n",
+    include_str!("guards/people.sql"),
+    "\n",
+    include_str!("grants.sql"),
+);
 
 /// Why the schema couldn't be brought up to date.
 #[derive(Debug, thiserror::Error)]

@@ -19,7 +19,9 @@ impl World {
     }
 
     async fn add(&self, by: Uuid, name: &str, permissions: &str) -> Uuid {
-        self.by(by, &format!("INSERT INTO person (name, permissions) VALUES ('{name}', '{permissions}')")).await.unwrap();
+        self.by(by, &format!("INSERT INTO person (name, permissions) VALUES ('{name}', '{permissions}')"))
+            .await
+            .unwrap();
         sqlx::query_scalar("SELECT id FROM person WHERE name = $1").bind(name).fetch_one(self.db.app()).await.unwrap()
     }
 
@@ -47,7 +49,9 @@ impl World {
     }
 
     async fn admins(&self) {
-        self.owner("UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')").await.unwrap();
+        self.owner("UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')")
+            .await
+            .unwrap();
     }
 
     /// The change as it is approved by a person, and whether it commits then.

@@ -2,8 +2,8 @@
 
 use api::Problem;
 use api::people::{
-    Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish,
-    TokenMade, TokenView, TokenWish,
+    Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView,
+    PersonWish, TokenMade, TokenView, TokenWish,
 };
 use app::accounts::Accounts;
 use async_trait::async_trait;

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use api::Problem;
 use api::people::{
-    Ended, GrantsWish, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView,
-    PersonWish, SessionPage, SessionsWanted, TokenMade, TokenPage, TokenWish, TokensWanted,
+    Ended, GrantsWish, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage,
+    PersonView, PersonWish, SessionPage, SessionsWanted, TokenMade, TokenPage, TokenWish, TokensWanted,
 };
 use control::people::{Permission, SeenPerson};
 use engine::ids::PersonId;

@@ -5,8 +5,8 @@
 )]
 
 use api::people::{
-    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView,
-    TokenMade, TokenView,
+    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PeopleWanted, PersonDetails, PersonMade, PersonPage,
+    PersonView, TokenMade, TokenView,
 };
 #[cfg(feature = "ssr")]
 use api::people::{PasswordWish, PersonWish, TokenWish};

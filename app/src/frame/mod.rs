@@ -92,7 +92,9 @@ pub fn Frame() -> impl IntoView {
 /// The right end of the top bar; for who is not signed in, the way to the sign-in.
 fn top(state: FrameState, first: Option<FrameView>) -> AnyView {
     match first {
-        Some(first) => view! { <Top state me=first.me from=first.cursor execution=first.execution reset=first.reset/> }.into_any(),
+        Some(first) => {
+            view! { <Top state me=first.me from=first.cursor execution=first.execution reset=first.reset/> }.into_any()
+        }
         None => view! { <SignedOut/> }.into_any(),
     }
 }

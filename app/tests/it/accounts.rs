@@ -1,8 +1,8 @@
 //! The settings' accounts in memory. They are read there, and of everything else it says that there is no such thing.
 
 use api::people::{
-    AccessChangeView, AccessLimitView, AccountKind, Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage,
-    PersonView, PersonWish, TokenMade, TokenView, TokenWish,
+    AccessChangeView, AccessLimitView, AccountKind, Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted,
+    PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, TokenMade, TokenView, TokenWish,
 };
 use api::{At, Problem};
 use app::accounts::Accounts;
@@ -53,7 +53,8 @@ impl Accounts for Fake {
         })
     }
     async fn one(&self, id: PersonId) -> Result<(PersonDetails, Vec<TokenView>), Problem> {
-        let person = self.read(|world| world.people.iter().find(|person| person.id == id).cloned())?.ok_or_else(none)?;
+        let person =
+            self.read(|world| world.people.iter().find(|person| person.id == id).cloned())?.ok_or_else(none)?;
         let change = |kind: &str, by: Option<&str>| AccessChangeView {
             kind: kind.into(),
             permission: None,

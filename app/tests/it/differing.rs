@@ -120,8 +120,11 @@ async fn what_comes_says_what_it_waits_for() {
 
 #[tokio::test]
 async fn a_change_of_the_policy_is_a_difference_with_both_sides() {
-    let policy =
-        |approvals, destructive| Policy { approvals, by_risk: BTreeMap::from([(Risk::Destructive, destructive)]), ..Policy::default() };
+    let policy = |approvals, destructive| Policy {
+        approvals,
+        by_risk: BTreeMap::from([(Risk::Destructive, destructive)]),
+        ..Policy::default()
+    };
     let fake = Fake::new(|world| {
         world.review.difference =
             Difference { policy: Some(Sides { old: policy(1, 3), new: policy(2, 1) }), ..Difference::default() };

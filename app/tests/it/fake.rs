@@ -1074,7 +1074,13 @@ fn catalog() -> Vec<BarclampVersion> {
 fn policy() -> PolicyView {
     let by_risk = [(Risk::Destructive, 2), (Risk::Move, 1)].into();
     let (number, target) = (PolicyNo(3), TargetNo(40));
-    PolicyView { number, policy: Policy { approvals: 1, by_risk, ..Policy::default() }, since: ago(3600), by: Some("bo".into()), target }
+    PolicyView {
+        number,
+        policy: Policy { approvals: 1, by_risk, ..Policy::default() },
+        since: ago(3600),
+        by: Some("bo".into()),
+        target,
+    }
 }
 
 fn comparison() -> Comparison {

@@ -364,13 +364,7 @@ async fn demo_nodes(store: &Store, data: &Path) -> Result<Vec<LocalNode>> {
 }
 
 /// The barclamps that are shipped, the first target, people, and a change to look at. Whatever is there already stays.
-async fn seed(
-    arguments: &Arguments,
-    data: &Path,
-    control: &Control,
-    people: &People,
-    demo_people: bool,
-) -> Result<()> {
+async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &People, demo_people: bool) -> Result<()> {
     if let Err(problem) = control.import_barclamps(None, &shipped::files()).await {
         // Another build's content under the same version: what was imported first stays in use.
         if problem.code != "other_content" {

@@ -247,7 +247,10 @@ async fn second_admin_confirms_with_the_command_line() {
     house.gantry(&["person", "confirm", "bo", "--context", "root"]).no(6, "did not give it");
     house.gantry(&["person", "confirm", "bo", "--context", "second"]).ok();
     let shown = house.gantry(&["person", "show", "bo", "--context", "second", "--json"]).json();
-    assert_eq!((&shown["approvals_limited"], &shown["access_changes"][0]["confirmed_by"]), (&json!([]), &json!("second")));
+    assert_eq!(
+        (&shown["approvals_limited"], &shown["access_changes"][0]["confirmed_by"]),
+        (&json!([]), &json!("second"))
+    );
 
     // The session that the link begins sets a password, and then it is one like any other.
     let added = house.told(&["context", "add", "again", "--server", &house.server], link.trim());

@@ -127,9 +127,11 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         _ => "refused",
     };
     match refusal {
-        Refusal::AuthorsVerdict | Refusal::NotAReviewer | Refusal::NoVoice | Refusal::MayNotCommit | Refusal::MayNotConfirm => {
-            Problem { code: code.into(), ..Problem::forbidden(text) }
-        }
+        Refusal::AuthorsVerdict
+        | Refusal::NotAReviewer
+        | Refusal::NoVoice
+        | Refusal::MayNotCommit
+        | Refusal::MayNotConfirm => Problem { code: code.into(), ..Problem::forbidden(text) },
         _ => Problem::conflict(code, text),
     }
 }

@@ -9,9 +9,9 @@ use api::{Problem, limits};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::{Difference, DocumentChange, difference};
 use engine::cluster::Blueprint;
+use engine::gate::access::Access;
 use engine::gate::standing::Standing;
 use engine::gate::who::{Helpers, may_judge_or_who};
-use engine::gate::access::Access;
 use engine::gate::{
     Facts, GateState, NoVerdict, Policy, Reviewer, Risk, Verdict, VerdictKind, asks_for_name, evaluate, may_judge,
 };

@@ -174,7 +174,8 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
     assert_eq!((&me["asks_old"], &me["notices"][0]["by"]), (&json!(true), &json!("root")));
     let page = house.visit("/settings/account", &rotated).await;
     assert!(page.text().contains("A password was set with a sign-in link that"), "{}", page.text());
-    let dismissed = house.bare(Method::DELETE, "/api/v1/me/notices", &[("cookie", &rotated), ("x-gantry", "1")], json!({}));
+    let dismissed =
+        house.bare(Method::DELETE, "/api/v1/me/notices", &[("cookie", &rotated), ("x-gantry", "1")], json!({}));
     assert_eq!(dismissed.await.status, StatusCode::OK);
     assert_eq!(house.ask_get("/api/v1/people/me", &rotated).await.json()["notices"], json!([]));
 
@@ -212,7 +213,8 @@ async fn second_admin_confirms_access_over_rest_and_page() {
     let seen = house.ask_get(&place, &root).await.json();
     assert_eq!(seen["approvals_limited"][0]["admin"], "root", "{seen}");
     assert!(seen["approvals_limited"][0]["until"].is_i64() || seen["approvals_limited"][0]["until"].is_string());
-    let kinds: Vec<&Value> = seen["access_changes"].as_array().expect("a list").iter().map(|one| &one["kind"]).collect();
+    let kinds: Vec<&Value> =
+        seen["access_changes"].as_array().expect("a list").iter().map(|one| &one["kind"]).collect();
     assert_eq!(kinds, ["link", "granted", "created"]);
     let page = house.visit(&format!("/settings/people/{id}"), &second).await;
     assert!(page.text().contains("Confirm access"), "{}", page.text());
@@ -222,9 +224,16 @@ async fn second_admin_confirms_access_over_rest_and_page() {
     let by_token = house.bare(Method::POST, &confirm, &[("authorization", &bearer)], json!({})).await;
     assert_eq!(code(&by_token), (403, "in_person".into()));
     let by_page = house.form("/call/confirm-person", &second, &format!("person={id}")).await;
-    assert!(by_page.status.is_redirection() && !by_page.header(header::LOCATION).contains("__err"), "{}", by_page.text());
+    assert!(
+        by_page.status.is_redirection() && !by_page.header(header::LOCATION).contains("__err"),
+        "{}",
+        by_page.text()
+    );
     let seen = house.tell(&confirm, &second, json!({})).await.json();
-    assert_eq!((&seen["approvals_limited"], &seen["access_changes"][0]["confirmed_by"]), (&json!([]), &json!("second")));
+    assert_eq!(
+        (&seen["approvals_limited"], &seen["access_changes"][0]["confirmed_by"]),
+        (&json!([]), &json!("second"))
+    );
 }
 
 #[tokio::test]

@@ -736,8 +736,7 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
         });
         let of = if change.part == PolicyPart::Cooling { "" } else { "approvals for " };
         let about = view! { {of} <b>{change.about()}</b> {weaker} };
-        let talk =
-            names.talk(Anchor::Policy(Some(change.pointer())), &format!("the policy, {of}{}", change.about()));
+        let talk = names.talk(Anchor::Policy(Some(change.pointer())), &format!("the policy, {of}{}", change.about()));
         row(Mark::Changed, about, sides_view(Some(change.old), Some(change.new)), talk)
     });
     let table = view! {

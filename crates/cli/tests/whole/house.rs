@@ -112,7 +112,10 @@ impl House {
             (Fqdn::parse(&format!("n{n}.house.example.com")).unwrap(), self.root(n).to_string_lossy().into_owned())
         };
         let demo = Demo { deployments: vec![web], nodes: (1..=2).map(node).collect() };
-        control.ensure_genesis(&Policy { approvals: 1, by_risk: Default::default(), ..Policy::default() }, &demo).await.unwrap();
+        control
+            .ensure_genesis(&Policy { approvals: 1, by_risk: Default::default(), ..Policy::default() }, &demo)
+            .await
+            .unwrap();
         let people = People::over(store.clone());
         for name in ["ada", "bo"] {
             let may = [Permission::Operator, Permission::Reviewer, Permission::Admin];

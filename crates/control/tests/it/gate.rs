@@ -197,7 +197,8 @@ async fn an_objection_ends_with_the_right_to_review_and_that_is_said() {
 
 #[tokio::test]
 async fn riskier_changes_need_what_the_policy_asks() {
-    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
+    let house =
+        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
     let edit = house.bind("web", 1, "wipe").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     let review = house.control.review(&house.ada, id).await.unwrap();

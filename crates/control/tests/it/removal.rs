@@ -460,7 +460,8 @@ async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
 #[tokio::test]
 async fn a_policy_that_nobody_could_meet_is_neither_submitted_nor_committed() {
     let house = House::new().await;
-    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
+    let policy =
+        |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
     let (proposal, version) = house.propose(&house.ada, "web", vec![policy(3)]).await;
     let refused = house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap_err();
     assert_eq!(refused.code, "lint");

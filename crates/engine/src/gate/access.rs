@@ -92,7 +92,9 @@ pub(super) struct Bar<'a> {
 
 impl Access {
     fn active<'a>(&'a self, person: PersonId, at: i64) -> impl Iterator<Item = &'a AccessChange> {
-        self.changes.iter().filter(move |c| c.person == person && c.at <= at && self.until(c).is_none_or(|end| at < end))
+        self.changes
+            .iter()
+            .filter(move |c| c.person == person && c.at <= at && self.until(c).is_none_or(|end| at < end))
     }
 
     /// When a change stops to matter; None: never.
@@ -146,13 +148,18 @@ fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
     let Some(Bar { change, until }) = access.bar(reviewer.id, at, &facts.authors) else {
         let voided = facts.verdicts.iter().rev().find(|verdict| verdict.person == reviewer.id && verdict.void);
         let lost = voided.is_some_and(|verdict| verdict.kind == VerdictKind::Approve) && approval.is_none();
-        return lost.then(|| format!("{name} approved it before the account was disabled, so {name} has to approve again"));
+        return lost
+            .then(|| format!("{name} approved it before the account was disabled, so {name} has to approve again"));
     };
     let did = change.kind.did(&change.by_name, name);
     Some(match until {
         None => format!("Approvals by {name} never count here: {did} after this was submitted"),
         Some(until) => {
-            let again = if approval.is_some() && until <= access.now { format!(". {name} has to approve again") } else { String::new() };
+            let again = if approval.is_some() && until <= access.now {
+                format!(". {name} has to approve again")
+            } else {
+                String::new()
+            };
             format!(
                 "Approvals by {name} count from {}, or when another admin confirms the access of {name}: {did} at {}{again}",
                 utc(until),
@@ -186,14 +193,22 @@ mod tests {
     const HOUR: i64 = 3_600_000_000;
 
     fn change(of: u128, by: u128, kind: AccessKind, hour: i64) -> AccessChange {
-        AccessChange { person: person(of), by: person(by), by_name: "ada".into(), kind, at: hour * HOUR, confirmed: false }
+        AccessChange {
+            person: person(of),
+            by: person(by),
+            by_name: "ada".into(),
+            kind,
+            at: hour * HOUR,
+            confirmed: false,
+        }
     }
 
     /// By 1 (ada), submitted at hour 100, approved by 2 (bo) at an hour.
     fn approved(hour: i64, changes: Vec<AccessChange>) -> Facts {
         let mut facts = facts();
         facts.verdicts = vec![Verdict { person: person(2), kind: VerdictKind::Approve, at: hour * HOUR, void: false }];
-        facts.access = Access { cooling_hours: 24, submitted: 100 * HOUR, now: hour * HOUR, changes: Arc::new(changes) };
+        facts.access =
+            Access { cooling_hours: 24, submitted: 100 * HOUR, now: hour * HOUR, changes: Arc::new(changes) };
         facts
     }
 

@@ -747,8 +747,11 @@ mod tests {
 
     #[test]
     fn every_part_in_which_a_policy_differs_is_said_and_every_weaker_one_found() {
-        let policy =
-            |approvals, by_risk: &[(Risk, u32)]| Policy { approvals, by_risk: by_risk.iter().copied().collect(), ..Policy::default() };
+        let policy = |approvals, by_risk: &[(Risk, u32)]| Policy {
+            approvals,
+            by_risk: by_risk.iter().copied().collect(),
+            ..Policy::default()
+        };
         let told = |old: &Policy, new: &Policy| old.changes(new).iter().map(ToString::to_string).collect::<Vec<_>>();
         let old = policy(1, &[(Risk::Destructive, 3), (Risk::Move, 2)]);
         assert!(old.changes(&old).is_empty());
@@ -833,7 +836,11 @@ mod tests {
 
     #[test]
     fn policies_without_review_are_refused() {
-        let policy = |approvals, destructive| Policy { approvals, by_risk: [(Risk::Destructive, destructive)].into(), ..Policy::default() };
+        let policy = |approvals, destructive| Policy {
+            approvals,
+            by_risk: [(Risk::Destructive, destructive)].into(),
+            ..Policy::default()
+        };
         assert!(policy(0, 1).check().is_err());
         assert!(policy(1, 0).check().is_err());
         assert!(policy(1, 2).check().is_ok());

@@ -73,7 +73,9 @@ pub fn turn(facts: &Facts, gate: &GateState, person: PersonId, may_commit: bool)
         last.is_some_and(|verdict| verdict.kind != VerdictKind::Approve || approves(facts, person))
     };
     match Standing::of(gate) {
-        Standing::Unreviewed if may_judge(facts, person).is_ok() && facts.may_count(person) && !said() => Some(Turn::Judge),
+        Standing::Unreviewed if may_judge(facts, person).is_ok() && facts.may_count(person) && !said() => {
+            Some(Turn::Judge)
+        }
         Standing::Open if may_commit => Some(Turn::Commit),
         _ => None,
     }
@@ -81,8 +83,8 @@ pub fn turn(facts: &Facts, gate: &GateState, person: PersonId, may_commit: bool)
 
 #[cfg(test)]
 mod tests {
-    use super::super::who::Helpers;
     use super::super::access::Access;
+    use super::super::who::Helpers;
     use super::super::{Reviewer, Verdict, evaluate};
     use super::*;
     use crate::ids::{PolicyNo, SubmissionId};
