@@ -8,8 +8,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Facts, Reviewer, VerdictKind};
+use super::{Facts, MAX_COOLING_HOURS, Reviewer, VerdictKind};
 use crate::ids::PersonId;
+
+/// Microseconds.
+const HOUR: i64 = 3_600_000_000;
 
 /// How one person gave another access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,7 +106,7 @@ impl Access {
         match (made_later, change.confirmed) {
             (true, _) => None,
             (false, true) => Some(change.at),
-            (false, false) => Some(change.at.saturating_add(i64::from(self.cooling_hours) * 3_600_000_000)),
+            (false, false) => Some(change.at.saturating_add(i64::from(self.cooling_hours) * HOUR)),
         }
     }
 
@@ -139,6 +142,19 @@ pub(super) fn approves(facts: &Facts, person: PersonId) -> bool {
 pub(super) fn explained(facts: &Facts, reviewers: &[&Reviewer]) -> Vec<String> {
     let of = |reviewer: &&Reviewer| explain(facts, reviewer);
     reviewers.iter().filter_map(of).collect()
+}
+
+/// One sentence for each approving reviewer whom an author gave access within the longest cooling period before the approval: it counts,
+/// and readers of the review know.
+pub(super) fn noted(facts: &Facts, approving: &[&Reviewer]) -> Vec<String> {
+    let of = |reviewer: &&Reviewer| {
+        let given = facts.last_word(reviewer.id)?.at;
+        let since = given.saturating_sub(i64::from(MAX_COOLING_HOURS) * HOUR);
+        let by_author = |c: &&AccessChange| c.person == reviewer.id && facts.authors.contains(&c.by);
+        let change = facts.access.changes.iter().rfind(|c| by_author(c) && (since..=given).contains(&c.at))?;
+        Some(format!("{} at {}", change.kind.did(&change.by_name, &reviewer.name), utc(change.at)))
+    };
+    approving.iter().filter_map(of).collect()
 }
 
 fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
@@ -189,8 +205,6 @@ mod tests {
     use super::super::tests::{facts, person};
     use super::super::{Rule, Verdict, evaluate};
     use super::*;
-
-    const HOUR: i64 = 3_600_000_000;
 
     fn change(of: u128, by: u128, kind: AccessKind, hour: i64) -> AccessChange {
         AccessChange {
@@ -289,6 +303,14 @@ mod tests {
         let facts = approved(103, vec![change(2, 1, AccessKind::Granted, 102)]);
         assert!(text(&facts).ends_with("never count here: ada gave bo a permission after this was submitted"));
         assert_eq!(evaluate(&facts).can_approve, ["cy"]);
+    }
+
+    #[test]
+    fn reset_by_an_author_shows_beside_an_approval_that_counts() {
+        let facts = approved(200, vec![change(2, 1, AccessKind::Reset, 99)]);
+        let noted = "1 of 1 approval. bo set a password with a sign-in link of ada at 1970-01-05 03:00 UTC";
+        assert_eq!((evaluate(&facts).is_open(), text(&facts).as_str()), (true, noted));
+        assert_eq!(text(&approved(900, vec![change(2, 1, AccessKind::Reset, 99)])), "1 of 1 approval");
     }
 
     #[test]

@@ -535,7 +535,7 @@ pub fn evaluate(facts: &Facts) -> GateState {
         epoch(facts),
         policy(facts),
         objections(facts),
-        enough(facts, (approvals, needed), &can_approve, &others),
+        enough(facts, (approvals, needed), &can_approve, (&approving, &others)),
         threads(facts),
     ];
     GateState { rules, approvals, needed, can_approve }
@@ -594,7 +594,12 @@ fn policy(facts: &Facts) -> RuleState {
     state(Rule::Policy, broken, &format!("Policy {now}"))
 }
 
-fn enough(facts: &Facts, (approvals, needed): (u32, u32), can_approve: &[String], others: &[&Reviewer]) -> RuleState {
+fn enough(
+    facts: &Facts,
+    (approvals, needed): (u32, u32),
+    can_approve: &[String],
+    (approving, others): (&[&Reviewer], &[&Reviewer]),
+) -> RuleState {
     let counted = format!("{approvals} of {}", many(needed, "approval"));
     let broken = (approvals < needed).then(|| {
         let more = needed - approvals;
@@ -615,7 +620,8 @@ fn enough(facts: &Facts, (approvals, needed): (u32, u32), can_approve: &[String]
         let said = [counted.clone(), who].into_iter().chain(barred.into_iter().take(NAMED));
         said.collect::<Vec<_>>().join(". ")
     });
-    state(Rule::Approvals, broken, &counted)
+    let holds: Vec<String> = [counted].into_iter().chain(access::noted(facts, approving)).collect();
+    state(Rule::Approvals, broken, &holds.join(". "))
 }
 
 fn objections(facts: &Facts) -> RuleState {
