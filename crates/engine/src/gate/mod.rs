@@ -535,7 +535,7 @@ pub fn evaluate(facts: &Facts) -> GateState {
         epoch(facts),
         policy(facts),
         objections(facts),
-        enough(facts, (approvals, needed), &can_approve, (&approving, &others)),
+        enough(facts, (approvals, needed), &can_approve, (approving.as_slice(), others.as_slice())),
         threads(facts),
     ];
     GateState { rules, approvals, needed, can_approve }
