@@ -2,8 +2,8 @@
 
 use api::Problem;
 use api::people::{
-    Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView, PersonWish,
-    TokenMade, TokenView, TokenWish,
+    Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView,
+    PersonWish, TokenMade, TokenView, TokenWish,
 };
 use async_trait::async_trait;
 use engine::ids::PersonId;
@@ -16,14 +16,18 @@ pub trait Accounts: Send + Sync {
     async fn mine(&self) -> Result<(MyAccount, Vec<TokenView>), Problem>;
     /// A page of the list of people.
     async fn list(&self, wanted: PeopleWanted) -> Result<PersonPage, Problem>;
-    /// One person, with their tokens.
-    async fn one(&self, id: PersonId) -> Result<(PersonView, Vec<TokenView>), Problem>;
+    /// One person, with the changes of their access and their tokens.
+    async fn one(&self, id: PersonId) -> Result<(PersonDetails, Vec<TokenView>), Problem>;
     /// Adds a person or a service account.
     async fn add(&self, wish: PersonWish) -> Result<PersonMade, Problem>;
     /// Says what somebody may from now on, who looked at this version of it.
     async fn change_grants(&self, id: PersonId, version: i32, grants: Vec<Grant>) -> Result<PersonView, Problem>;
     /// Keeps somebody out, or lets them in again.
     async fn set_disabled(&self, id: PersonId, disabled: bool) -> Result<(), Problem>;
+    /// Confirms a person's access as a second admin.
+    async fn confirm(&self, id: PersonId) -> Result<PersonDetails, Problem>;
+    /// Dismisses one's notices of resets.
+    async fn dismiss_notices(&self) -> Result<(), Problem>;
     /// Makes a link by which somebody comes in once and sets a password.
     async fn new_link(&self, id: PersonId) -> Result<LinkMade, Problem>;
     /// Sets one's own password; this session goes on, by another cookie.

@@ -63,6 +63,7 @@ pub fn shell(options: LeptosOptions) -> impl IntoView {
                 <link rel="preload" href="/fonts/inter-latin-wght-normal.woff2" r#as="font" r#type="font/woff2" crossorigin="anonymous"/>
                 <link rel="stylesheet" href=format!("/{}/gantry.css", options.site_pkg_dir)/>
                 <HydrationScripts options/>
+                {pages::sign_in::script()}
                 <MetaTags/>
             </head>
             <body>

@@ -59,6 +59,7 @@ BEGIN
     'UPDATE (name, display, disabled, permissions) ON person',
     'INSERT, DELETE ON scoped_grant',
     'UPDATE (last_seen_at, idle_expires_at), DELETE ON session',
+    'UPDATE (dismissed_at) ON access_change',
     'INSERT, UPDATE (at) ON visit',
     'INSERT, UPDATE (last_used_at, revoked_at), DELETE ON token'
   ] LOOP

@@ -454,17 +454,25 @@ BEGIN
   PERFORM FROM person WHERE id IN (SELECT person_id FROM verdict WHERE submission_id = s.id) ORDER BY id FOR SHARE;
   places := places_of(s.id);
   WITH last AS (
-    SELECT DISTINCT ON (v.person_id) v.person_id, v.kind FROM verdict v
-    WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.person_id, v.id DESC),
+    SELECT DISTINCT ON (v.person_id) v.person_id, v.kind, v.at FROM verdict v JOIN person w ON w.id = v.person_id
+    WHERE v.submission_id = s.id AND v.id > w.verdicts_void_to ORDER BY v.person_id, v.id DESC),
   counted AS (
-    SELECT l.kind, who.name FROM last l JOIN person who ON who.id = l.person_id
+    SELECT l.kind, who.name, l.kind = 'approve' AND approval_barred(who.id, s.id, l.at) AS barred
+    FROM last l JOIN person who ON who.id = l.person_id
     WHERE may_review(who, places) AND NOT EXISTS (
       SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = l.person_id))
-  SELECT count(*) FILTER (WHERE c.kind = 'approve'), string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.kind <> 'approve')
-  INTO approving, named FROM counted c;
+  SELECT count(*) FILTER (WHERE c.kind = 'approve' AND NOT c.barred),
+         string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.kind <> 'approve'),
+         string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.barred)
+  INTO approving, named, others FROM counted c;
   IF named IS NOT NULL THEN
     RAISE EXCEPTION '% asked for changes to submission % or rejected it', named, s.id
       USING ERRCODE = 'GY007', HINT = 'Change it, or let them decide again.';
+  END IF;
+  IF approving < s.approvals_needed AND others IS NOT NULL THEN
+    RAISE EXCEPTION 'submission % has % of % approvals; an author gave access to %, so theirs do not count', s.id, approving,
+      s.approvals_needed, others
+      USING ERRCODE = 'GY040', HINT = 'Another reviewer has to approve it, or another admin confirms that access.';
   END IF;
   IF approving < s.approvals_needed THEN
     RAISE EXCEPTION 'submission % has % of % approvals', s.id, approving, s.approvals_needed
@@ -790,11 +798,12 @@ BEGIN
   SELECT * INTO s FROM submission WHERE id = NEW.submission_id;
   SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
   SELECT * INTO h FROM head;
-  NEW.at := now();
   IF NEW.person_id IS NULL THEN
     RAISE EXCEPTION 'no policy pre-approves anything' USING ERRCODE = 'GY012', HINT = 'A person has to review it.';
   END IF;
-  SELECT * INTO who FROM person WHERE id = NEW.person_id;
+  -- Whoever disables them or gives them access waits, or has done so before this moment.
+  SELECT * INTO who FROM person WHERE id = NEW.person_id FOR SHARE;
+  NEW.at := clock_timestamp();
   IF s.xid = pg_current_xact_id() THEN
     RAISE EXCEPTION 'nobody has seen submission % yet', s.id
       USING ERRCODE = 'GY013', HINT = 'It is judged once it is made.';

@@ -53,6 +53,9 @@
 //! | GY037 | people, links or passwords are changed without an admin's session or the old password |
 //! | GY038 | a session is extended beyond its limits |
 //! | GY056 | the version of a barclamp is invalid, or another spelling of a stored one |
+//! | GY040 | approvals do not count, because an author gave those people access |
+//! | GY041 | access is confirmed by an admin who may not confirm it |
+//! | GY042 | a session is given another admin than the one whose link began it |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -98,6 +101,7 @@ mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
 mod m0035_visits;
 mod m0036_acting;
+mod m0040_access_changes;
 mod m0043_credentials;
 mod m0044_probes;
 mod refusal;
@@ -131,6 +135,7 @@ const GUARDS: &str = concat!(
     include_str!("guards/catalog.sql"),
     "\n",
     include_str!("guards/probes.sql"),
+    include_str!("guards/people.sql"),
     "\n",
     include_str!("grants.sql"),
 );
@@ -207,6 +212,7 @@ migrations! {
     m0034_no_table_of_secrets,
     m0035_visits,
     m0036_acting,
+    m0040_access_changes,
     m0043_credentials,
     m0044_probes,
 }

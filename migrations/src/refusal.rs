@@ -65,11 +65,17 @@ pub enum Refusal {
     SessionExtended,
     /// GY056: the version of a barclamp is invalid, or another spelling of a stored one.
     BarclampVersion,
+    /// GY040: approvals do not count, because an author gave those people access.
+    ApprovalBarred,
+    /// GY041: access is confirmed by an admin who may not confirm it.
+    MayNotConfirm,
+    /// GY042: a session is given another admin than the one whose link began it.
+    LinkOfSession,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 31] = [
+    pub const ALL: [(&'static str, Self); 34] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -101,6 +107,9 @@ impl Refusal {
         ("GY037", Self::NotAnAdmin),
         ("GY038", Self::SessionExtended),
         ("GY056", Self::BarclampVersion),
+        ("GY040", Self::ApprovalBarred),
+        ("GY041", Self::MayNotConfirm),
+        ("GY042", Self::LinkOfSession),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

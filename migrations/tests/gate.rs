@@ -84,6 +84,8 @@ async fn approvals_count_only_while_their_givers_may_review() {
     world.owner("UPDATE person SET permissions = '{reviewer}', disabled = true WHERE name = 'bo'").await.unwrap();
     assert_refused("disabled", world.commit(&planned, submission).await, Refusal::NotApproved);
     world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
+    assert_refused("void since", world.commit(&planned, submission).await, Refusal::NotApproved);
+    world.verdict(submission, world.bo, "approve").await.unwrap();
     world.commit(&planned, submission).await.unwrap();
 }
 

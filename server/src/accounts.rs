@@ -2,8 +2,8 @@
 
 use api::Problem;
 use api::people::{
-    Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView, PersonWish,
-    TokenMade, TokenView, TokenWish,
+    Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView,
+    PersonWish, TokenMade, TokenView, TokenWish,
 };
 use app::accounts::Accounts;
 use async_trait::async_trait;
@@ -26,11 +26,11 @@ impl Accounts for Bound {
         self.people.list(self.actor()?, &wanted).await
     }
 
-    async fn one(&self, id: PersonId) -> Result<(PersonView, Vec<TokenView>), Problem> {
+    async fn one(&self, id: PersonId) -> Result<(PersonDetails, Vec<TokenView>), Problem> {
         let actor = self.actor()?;
         // Its page decides about people, also where it is about who asks.
         actor.require(Permission::Admin)?;
-        let person = self.people.one(actor, id).await?;
+        let person = self.people.details(actor, id).await?;
         Ok((person, self.people.tokens(actor, Some(id)).await?))
     }
 
@@ -45,6 +45,14 @@ impl Accounts for Bound {
 
     async fn set_disabled(&self, id: PersonId, disabled: bool) -> Result<(), Problem> {
         self.people.set_disabled(self.actor()?, id, disabled).await
+    }
+
+    async fn confirm(&self, id: PersonId) -> Result<PersonDetails, Problem> {
+        self.people.confirm(self.actor()?, id).await
+    }
+
+    async fn dismiss_notices(&self) -> Result<(), Problem> {
+        self.people.dismiss_notices(self.actor()?).await
     }
 
     async fn new_link(&self, id: PersonId) -> Result<LinkMade, Problem> {

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use api::Problem;
 use api::people::{
-    Ended, GrantsWish, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView, PersonWish,
-    SessionPage, SessionsWanted, TokenMade, TokenPage, TokenWish, TokensWanted,
+    Ended, GrantsWish, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage,
+    PersonView, PersonWish, SessionPage, SessionsWanted, TokenMade, TokenPage, TokenWish, TokensWanted,
 };
 use control::people::{Permission, SeenPerson};
 use engine::ids::PersonId;
@@ -26,7 +26,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/people", people, op("listPeople", "People and service accounts, by name"))
         .post("/people", add, op("addPerson", "Add a person, who gets a one-time link, or a service account").secret())
         .get("/people/me", me, op("getMe", "Who asks: permissions, session, token"))
-        .get("/people/{id}", person, op("getPerson", "A person or service account"))
+        .get("/people/{id}", person, op("getPerson", "A person or service account, with the changes of their access"))
         .patch(
             "/people/{id}/grants",
             change_grants,
@@ -39,6 +39,16 @@ pub(crate) fn operations(all: Operations) -> Operations {
         )
         .post("/people/{id}/enable", enable, op("enablePerson", "Let somebody in again").on_version())
         .post("/people/{id}/link", link, op("makeLink", "Make a one-time link for somebody").on_version().secret())
+        .post(
+            "/people/{id}/confirm",
+            confirm,
+            op("confirmPerson", "Confirm a person's access as a second admin").about(
+                "Approvals by a person do not count on changes of the admin who gave the person access, until the policy's cooling \
+                 period is over or another admin confirms that access. An admin confirms neither access that they gave nor access \
+                 given by the admin who gave them theirs within that period.",
+            ),
+        )
+        .delete("/me/notices", dismiss_notices, op("dismissNotices", "Dismiss the notices of resets of your sign-in"))
         .get("/me/sessions", sessions, op("listSessions", "Where one is signed in").about(
             "Newest first or as asked. There are at most 100 sessions of a person: beyond that a sign-in ends the one that was not used \
              for the longest time.",
@@ -75,9 +85,9 @@ async fn person(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<PersonId>,
-) -> Result<Versioned<PersonView>, Refusal> {
-    let person = state.people.one(&actor, id).await?;
-    Ok(Versioned(person.version.into(), person))
+) -> Result<Versioned<PersonDetails>, Refusal> {
+    let found = state.people.details(&actor, id).await?;
+    Ok(Versioned(found.person.version.into(), found))
 }
 
 async fn change_grants(
@@ -119,6 +129,19 @@ async fn enable(
     headers: HeaderMap,
 ) -> Answer<Done> {
     state.people.set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, false).await?;
+    Ok(Json(Done {}))
+}
+
+async fn confirm(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+) -> Answer<PersonDetails> {
+    Ok(Json(state.people.confirm(&actor, person).await?))
+}
+
+async fn dismiss_notices(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Done> {
+    state.people.dismiss_notices(&actor).await?;
     Ok(Json(Done {}))
 }
 

@@ -101,10 +101,37 @@ pub(crate) async fn actor_of(state: &AppState, headers: &HeaderMap) -> Result<Op
     }
 }
 
+/// What a session may ask for that has to set a password first.
+const BEFORE_PASSWORD: [&str; 7] = [
+    "/api/v1/people/me",
+    "/api/v1/me/password",
+    "/call/account",
+    "/call/frame",
+    "/call/set-password",
+    "/call/sign-out",
+    "/sign-out",
+];
+
+/// Refuses everything else to a session that has to set a password first; a browser is sent to do that.
+fn before_password(request: &Request, actor: Option<&Actor>) -> Option<Response> {
+    let refused = actor?.require_password().err()?;
+    let path = request.uri().path();
+    if path == places::ACCOUNT || BEFORE_PASSWORD.contains(&path) {
+        return None;
+    }
+    Some(match wants_page(request) {
+        true => Redirect::to(places::SET_PASSWORD).into_response(),
+        false => Refusal(refused).into_response(),
+    })
+}
+
 /// Puts [`Who`] into every request of a page.
 pub(crate) async fn look_up(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     match actor_of(&state, request.headers()).await {
         Ok(actor) => {
+            if let Some(refused) = before_password(&request, actor.as_ref()) {
+                return refused;
+            }
             request.extensions_mut().insert(Who(actor));
             next.run(request).await
         }
@@ -122,6 +149,9 @@ pub(crate) async fn look_up_any(State(state): State<AppState>, mut request: Requ
         Ok(actor) => actor,
         Err(problem) => return Refusal(problem).into_response(),
     };
+    if let Some(refused) = before_password(&request, actor.as_ref()) {
+        return refused;
+    }
     let token = actor.as_ref().and_then(|actor| actor.token.as_ref()).map(|token| token.id);
     request.extensions_mut().insert(Who(actor));
     match token {

@@ -1,7 +1,8 @@
 //! Coming in and going out.
 //!
-//! A one-time sign-in is a link to a page with one button. Following the link spends nothing: mail scanners, chats and browsers fetch
-//! links ahead, and one of those would have used it up. The button posts the token, and that spends it.
+//! A one-time sign-in is a link to a page with one button. Its token is in the fragment, so no request, log or Referer has it; the page's
+//! script puts it into the form. Following the link spends nothing: mail scanners, chats and browsers fetch links ahead, and one of those
+//! would have used it up. The button posts the token, and that spends it.
 //!
 //! The same address takes a name and a password instead. Either way the browser gets a session of its own: the one that it had ends.
 
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_pasted_link_will_do() {
-        for text in ["abc", " abc\n", "http://127.0.0.1:7780/sign-in?token=abc", "/sign-in/abc"] {
+        for text in ["abc", " abc\n", "http://127.0.0.1:7780/sign-in#token=abc", "/sign-in#token=abc", "/sign-in/abc"] {
             assert_eq!(token_in(text), "abc", "{text:?}");
         }
     }

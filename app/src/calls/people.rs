@@ -5,8 +5,8 @@
 )]
 
 use api::people::{
-    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PeopleWanted, PersonMade, PersonPage, PersonView,
-    TokenMade, TokenView,
+    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PeopleWanted, PersonDetails, PersonMade, PersonPage,
+    PersonView, TokenMade, TokenView,
 };
 #[cfg(feature = "ssr")]
 use api::people::{PasswordWish, PersonWish, TokenWish};
@@ -80,9 +80,9 @@ pub async fn people(wanted: PeopleWanted) -> Answer<PersonPage> {
     answer(accounts()?.list(wanted).await)
 }
 
-/// One person, with their tokens.
+/// One person, with the changes of their access and their tokens.
 #[server(name = ReadPerson, prefix = "/call", endpoint = "person", input = AsJson, output = AsJson)]
-pub async fn person(id: PersonId) -> Answer<(PersonView, Vec<TokenView>)> {
+pub async fn person(id: PersonId) -> Answer<(PersonDetails, Vec<TokenView>)> {
     answer(accounts()?.one(id).await)
 }
 
@@ -123,6 +123,18 @@ pub async fn change_grants(
 #[server(name = SetDisabled, prefix = "/call", endpoint = "set-disabled", output = AsJson)]
 pub async fn set_disabled(person: PersonId, disabled: bool) -> Answer<()> {
     answer(accounts()?.set_disabled(person, disabled).await)
+}
+
+/// Confirms a person's access as a second admin.
+#[server(name = ConfirmPerson, prefix = "/call", endpoint = "confirm-person", output = AsJson)]
+pub async fn confirm_person(person: PersonId) -> Answer<PersonDetails> {
+    answer(accounts()?.confirm(person).await)
+}
+
+/// Dismisses one's notices of resets.
+#[server(name = DismissNotices, prefix = "/call", endpoint = "dismiss-notices", output = AsJson)]
+pub async fn dismiss_notices() -> Answer<()> {
+    answer(accounts()?.dismiss_notices().await)
 }
 
 /// Makes a link by which somebody comes in once.

@@ -1,6 +1,7 @@
 //! Who one is, what one may, and the way out.
 
 use api::console::Me;
+use api::people::AccessNotice;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
@@ -8,13 +9,18 @@ use super::theme::ThemeChoice;
 use crate::calls::SignOut;
 use crate::parts::act::problem_of;
 use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
+use crate::places;
 
 #[component]
-pub(super) fn Account(me: Me) -> impl IntoView {
+pub(super) fn Account(me: Me, reset: Option<AccessNotice>) -> impl IntoView {
     let sign_out = ServerAction::<SignOut>::new();
     let session = me.session;
     let may = if me.permissions.is_empty() { "nothing, not even look".to_owned() } else { me.permissions.join(", ") };
+    let reset = reset.map(|notice| {
+        view! { <a class="pill" data-state="warn" href=places::ACCOUNT>{icon(Icon::Warn)} {notice.by} " reset your sign-in"</a> }
+    });
     view! {
+        {reset}
         <div class="account">
             <button type="button" popovertarget="account-menu" aria-label=format!("Account of {}", me.name)>
                 {icon(Icon::Person)}

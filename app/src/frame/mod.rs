@@ -7,6 +7,7 @@ pub mod theme;
 
 use api::console::{Frame as FrameView, Me};
 use api::live::Topic;
+use api::people::AccessNotice;
 use api::reviews::Waiting;
 use leptos::html;
 use leptos::prelude::*;
@@ -91,13 +92,21 @@ pub fn Frame() -> impl IntoView {
 /// The right end of the top bar; for who is not signed in, the way to the sign-in.
 fn top(state: FrameState, first: Option<FrameView>) -> AnyView {
     match first {
-        Some(first) => view! { <Top state me=first.me from=first.cursor execution=first.execution/> }.into_any(),
+        Some(first) => {
+            view! { <Top state me=first.me from=first.cursor execution=first.execution reset=first.reset/> }.into_any()
+        }
         None => view! { <SignedOut/> }.into_any(),
     }
 }
 
 #[component]
-fn Top(state: FrameState, me: Me, from: Option<i64>, execution: Option<bool>) -> impl IntoView {
+fn Top(
+    state: FrameState,
+    me: Me,
+    from: Option<i64>,
+    execution: Option<bool>,
+    reset: Option<AccessNotice>,
+) -> impl IntoView {
     if let Some(from) = from {
         use_live().hear(vec![Topic::Reviews, Topic::Targets], from, move |_| state.0.soon());
     }
@@ -110,7 +119,7 @@ fn Top(state: FrameState, me: Me, from: Option<i64>, execution: Option<bool>) ->
         <palette::Palette/>
         <LiveMark/>
         {execution}
-        <account::Account me/>
+        <account::Account me reset/>
     }
     .into_any()
 }

@@ -22,20 +22,45 @@ fn typed_before(_: bool) -> Option<String> {
     None
 }
 
-/// Takes a name and a password, or a one-time sign-in. The forms are plain ones; the server owns where they go. Whoever follows a link
-/// finds its form first.
+/// Moves a link's token from the address into its field. The token is in the fragment, which no browser sends to a server, so it is in no
+/// log and in no Referer. Following a link spends nothing, because programs follow links ahead: the button does.
+#[cfg(feature = "ssr")]
+const TAKE_TOKEN: &str = "addEventListener('DOMContentLoaded',()=>{const take=()=>{\
+const found=/^#token=([A-Za-z0-9_-]+)$/.exec(location.hash);if(!found)return;\
+history.replaceState(history.state,'',location.pathname+location.search);\
+const field=document.getElementById('token');if(!field)return;field.value=found[1];\
+document.getElementById('by-password')?.setAttribute('hidden','');\
+const button=field.form.querySelector('button');button.classList.add('primary');button.focus()};\
+take();addEventListener('hashchange',take)})";
+
+/// The script of this page, for the head of its document.
+#[cfg(feature = "ssr")]
+pub(crate) fn script() -> Option<AnyView> {
+    let request = use_context::<http::request::Parts>()?;
+    let nonce = leptos::nonce::use_nonce();
+    let is_asked = request.uri.path() == crate::places::SIGN_IN;
+    is_asked.then(|| view! { <script nonce=nonce inner_html=TAKE_TOKEN></script> }.into_any())
+}
+
+/// The server renders documents.
+#[cfg(not(feature = "ssr"))]
+pub(crate) fn script() -> Option<AnyView> {
+    None
+}
+
+/// Takes a name and a password, or a one-time sign-in. The forms are plain ones; the server owns where they go. Of a browser with scripts,
+/// a link hides the form for passwords.
 #[component]
 pub fn SignIn() -> impl IntoView {
     let query = use_query_map();
-    // Following a link spends nothing, since programs follow links ahead: the button does.
-    let token = query.read_untracked().get("token").unwrap_or_default();
     let next = move || query.read().get("next").filter(|next| is_ours(next));
-    let problem = query.read_untracked().get("problem");
+    // A token in the query was sent to the server, and may be in its log: it is not taken from there.
+    let in_query = query.read_untracked().get("token").map(|_| "query".to_owned());
+    let problem = query.read_untracked().get("problem").or(in_query);
     #[cfg(feature = "ssr")]
     if problem.is_some() {
         crate::respond::status(403);
     }
-    let by_link = !token.is_empty();
     let name = typed_before(problem.is_some());
     let has_name = name.is_some();
     let notice = problem.map(|word| {
@@ -53,7 +78,7 @@ pub fn SignIn() -> impl IntoView {
             <div class="brand-line">{drawn(Icon::Gantry, "icon large")} <b>"Gantry"</b></div>
             <h1>"Sign in"</h1>
             {notice}
-            {(!by_link).then(|| view! {
+            <div id="by-password">
                 <form class="form" method="post" action="/sign-in">
                     <div class="field">
                         <label for="name">"Name"</label>
@@ -66,19 +91,19 @@ pub fn SignIn() -> impl IntoView {
                     {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
                     <button class="button primary wide" type="submit">"Sign in"</button>
                 </form>
-                <h2>"Or by a link"</h2>
-            })}
+                <h2>"Or with a link"</h2>
+            </div>
             <p class="muted">
                 "A one-time link comes from an admin, or from " <code>"gantry up"</code> ", which prints some when it starts. Each works once; every start prints new ones."
             </p>
             <form class="form" method="post" action="/sign-in">
                 <div class="field">
                     <label for="token">"Link or token"</label>
-                    <input class="input mono" id="token" name="token" value=token required autocomplete="off" spellcheck="false" autofocus=by_link/>
-                    <span class="hint">"The link fills it in. Or paste the whole link here."</span>
+                    <input class="input mono" id="token" name="token" required autocomplete="off" spellcheck="false"/>
+                    <span class="hint">"A link fills it in. Or paste the whole link here."</span>
                 </div>
                 {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
-                <button class="button wide" class:primary=by_link type="submit">"Sign in by the link"</button>
+                <button class="button wide" type="submit">"Sign in with the link"</button>
             </form>
         </main>
     }
@@ -100,6 +125,10 @@ fn explained(word: &str) -> (&'static str, &'static str) {
         "slow" => (
             "Too many attempts",
             "Wait a few minutes, then try again. If it was one name's password that was wrong too often, a one-time link still works.",
+        ),
+        "query" => (
+            "Links of this form are not accepted",
+            "The address holds the token after ?, so it may be in logs. Ask an administrator for a new link, or start Gantry again.",
         ),
         "busy" => ("Many people sign in at this moment", "Try again in a few seconds."),
         _ => (

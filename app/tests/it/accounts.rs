@@ -1,8 +1,8 @@
 //! The settings' accounts in memory. They are read there, and of everything else it says that there is no such thing.
 
 use api::people::{
-    AccountKind, Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonMade, PersonPage, PersonView,
-    PersonWish, TokenMade, TokenView, TokenWish,
+    AccessChangeView, AccessLimitView, AccountKind, Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted,
+    PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, TokenMade, TokenView, TokenWish,
 };
 use api::{At, Problem};
 use app::accounts::Accounts;
@@ -52,9 +52,25 @@ impl Accounts for Fake {
             PersonPage { people: world.people.iter().filter(fits).cloned().collect(), next: None }
         })
     }
-    async fn one(&self, id: PersonId) -> Result<(PersonView, Vec<TokenView>), Problem> {
-        let found = self.read(|world| world.people.iter().find(|person| person.id == id).cloned())?;
-        found.map(|person| (person, Vec::new())).ok_or_else(none)
+    async fn one(&self, id: PersonId) -> Result<(PersonDetails, Vec<TokenView>), Problem> {
+        let person =
+            self.read(|world| world.people.iter().find(|person| person.id == id).cloned())?.ok_or_else(none)?;
+        let change = |kind: &str, by: Option<&str>| AccessChangeView {
+            kind: kind.into(),
+            permission: None,
+            deployment: None,
+            by: by.map(str::to_owned),
+            at: At(1_795_248_902_000),
+            confirmed_by: None,
+            confirmed_at: None,
+        };
+        let limited = AccessLimitView { admin: "root".into(), until: At(1_795_335_302_000) };
+        let details = PersonDetails {
+            person,
+            access_changes: vec![change("reset", Some("root")), change("created", None)],
+            approvals_limited: if id == PersonId(Uuid::from_u128(1)) { vec![limited] } else { Vec::new() },
+        };
+        Ok((details, Vec::new()))
     }
     async fn add(&self, _: PersonWish) -> Result<PersonMade, Problem> {
         Err(none())
@@ -63,6 +79,12 @@ impl Accounts for Fake {
         Err(none())
     }
     async fn set_disabled(&self, _: PersonId, _: bool) -> Result<(), Problem> {
+        Err(none())
+    }
+    async fn confirm(&self, _: PersonId) -> Result<PersonDetails, Problem> {
+        Err(none())
+    }
+    async fn dismiss_notices(&self) -> Result<(), Problem> {
         Err(none())
     }
     async fn new_link(&self, _: PersonId) -> Result<LinkMade, Problem> {
@@ -100,6 +122,16 @@ async fn people_and_programs_are_two_lists_of_one_kind_each() {
     out.says_not(&[&ada]);
     let fresh = Fake::new(|world| world.people.clear());
     get(&fresh, "/settings/services").await.says(&["Nobody yet", "Add a service account"]);
+}
+
+#[tokio::test]
+async fn limited_approvals_offer_a_confirmation() {
+    let fake = Fake::new(|_| {});
+    let [ada, bo] = [1, 2].map(|n| app::places::person(PersonId(Uuid::from_u128(n))));
+    let limited = get(&fake, &ada).await;
+    limited.says(&["Approvals do not count on changes of", "<b>root</b>", "Confirm access"]);
+    limited.says(&["password set with a sign-in link", "the owner of the installation"]);
+    get(&fake, &bo).await.says_not(&["Confirm access"]);
 }
 
 #[tokio::test]

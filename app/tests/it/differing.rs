@@ -120,8 +120,11 @@ async fn what_comes_says_what_it_waits_for() {
 
 #[tokio::test]
 async fn a_change_of_the_policy_is_a_difference_with_both_sides() {
-    let policy =
-        |approvals, destructive| Policy { approvals, by_risk: BTreeMap::from([(Risk::Destructive, destructive)]) };
+    let policy = |approvals, destructive| Policy {
+        approvals,
+        by_risk: BTreeMap::from([(Risk::Destructive, destructive)]),
+        ..Policy::default()
+    };
     let fake = Fake::new(|world| {
         world.review.difference =
             Difference { policy: Some(Sides { old: policy(1, 3), new: policy(2, 1) }), ..Difference::default() };
@@ -134,7 +137,13 @@ async fn a_change_of_the_policy_is_a_difference_with_both_sides() {
         "fewer than before",
         ">1 (2, as every change)<",
     ]);
-    page.says_not(&["Nothing differs"]);
+    page.says_not(&["Nothing differs", "cooling period"]);
+    let fake = Fake::new(|world| {
+        let (old, new) = (policy(1, 3), Policy { cooling_hours: 1, ..policy(1, 3) });
+        world.review.difference = Difference { policy: Some(Sides { old, new }), ..Difference::default() };
+    });
+    let page = get(&fake, "/reviews/128").await;
+    page.says(&[">cooling period<", "shorter than before", ">24 hours<", ">1 hour<"]);
 }
 
 #[tokio::test]

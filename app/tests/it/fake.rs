@@ -1074,7 +1074,13 @@ fn catalog() -> Vec<BarclampVersion> {
 fn policy() -> PolicyView {
     let by_risk = [(Risk::Destructive, 2), (Risk::Move, 1)].into();
     let (number, target) = (PolicyNo(3), TargetNo(40));
-    PolicyView { number, policy: Policy { approvals: 1, by_risk }, since: ago(3600), by: Some("bo".into()), target }
+    PolicyView {
+        number,
+        policy: Policy { approvals: 1, by_risk, ..Policy::default() },
+        since: ago(3600),
+        by: Some("bo".into()),
+        target,
+    }
 }
 
 fn comparison() -> Comparison {
@@ -1189,7 +1195,7 @@ impl Console for Fake {
             permissions: world.permissions.clone(),
             session: Some(Uuid::from_u128(7)),
         };
-        let frame = Frame { me, reviews_waiting: world.waiting, execution: Some(true), cursor: Some(900) };
+        let frame = Frame { me, reviews_waiting: world.waiting, execution: Some(true), cursor: Some(900), reset: None };
         Ok(world.signed_in.then_some(frame))
     }
     async fn policy(&self) -> Result<PolicyView, Problem> {

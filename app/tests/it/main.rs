@@ -38,6 +38,10 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
         "name=\"token\"",
         "value=\"/runs?state=failed\"",
     ]);
+    sign_in.says(&["id=\"by-password\"", "#token="]);
+    let in_query = get(&fake, "/sign-in?token=abcdef").await;
+    in_query.says(&["Links of this form are not accepted"]);
+    in_query.says_not(&["abcdef"]);
     get(&fake, "/sign-in?next=https://example.com").await.says_not(&["example.com"]);
 
     let cookie = [("cookie", "gantry_name=ada")];
@@ -179,7 +183,7 @@ async fn who_may_only_look_reads_why_a_node_can_not_be_proposed_on() {
 
 #[tokio::test]
 async fn another_policy_is_a_card_like_every_other() {
-    let policy = |approvals| Policy { approvals, by_risk: Default::default() };
+    let policy = |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
     let fake = Fake::new(move |world| {
         let sides = Sides { old: policy(1), new: policy(2) };
         world.review.difference.policy = Some(sides);
@@ -351,7 +355,7 @@ async fn a_deployment_is_restored_without_scripts_too() {
         world.comparison.from.target = Some(TargetNo(3));
         world.comparison.to.target = Some(TargetNo(1));
         world.comparison.deployment = Some(fake::deployment("web"));
-        let policy = |approvals| Policy { approvals, by_risk: Default::default() };
+        let policy = |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
         world.comparison.difference.policy = Some(Sides { old: policy(2), new: policy(1) });
         world.comparison.difference.nodes.clear();
         world.comparison.difference.deployments[0].name = fake::deployment("system");

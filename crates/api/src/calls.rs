@@ -28,8 +28,8 @@ pub use machines::{
     take_out_node,
 };
 pub use people::{
-    add_person, change_grants, disable_person, enable_person, end_other_sessions, end_session, make_link, make_token,
-    revoke_token, set_password,
+    add_person, change_grants, confirm_person, disable_person, dismiss_notices, enable_person, end_other_sessions,
+    end_session, make_link, make_token, revoke_token, set_password,
 };
 pub use samples::samples;
 pub use work::{

@@ -59,6 +59,9 @@ pub struct Frame {
     pub execution: Option<bool>,
     /// The journal's position when this was read: where a live stream begins; None: they may not look.
     pub cursor: Option<i64>,
+    /// The last reset of their sign-in by an admin, until they dismiss it.
+    #[serde(default)]
+    pub reset: Option<crate::people::AccessNotice>,
 }
 
 /// A step's state as people see it. PROPOSED is what a draft would add; it is never stored.

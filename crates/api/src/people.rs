@@ -101,6 +101,59 @@ pub struct PersonView {
     pub created: At,
 }
 
+/// A change of a person's access.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AccessChangeView {
+    /// `created`, `granted`, `enabled`, `link` or `reset`.
+    pub kind: String,
+    /// The permission that was granted.
+    pub permission: Option<String>,
+    /// The deployment where it was granted. Absent: everywhere.
+    pub deployment: Option<String>,
+    /// The admin. Absent: the owner of the installation, with `gantry admin` or `gantry up`.
+    pub by: Option<String>,
+    /// When.
+    pub at: At,
+    /// The second admin who confirmed it.
+    pub confirmed_by: Option<String>,
+    /// When that was.
+    pub confirmed_at: Option<At>,
+}
+
+/// An admin on whose changes a person's approvals do not count yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AccessLimitView {
+    /// The admin, by name.
+    pub admin: String,
+    /// When approvals count again, unless another admin confirms the access before.
+    pub until: At,
+}
+
+/// A person with the changes of their access.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PersonDetails {
+    /// The person.
+    #[serde(flatten)]
+    pub person: PersonView,
+    /// The newest 20 changes of their access, newest first.
+    pub access_changes: Vec<AccessChangeView>,
+    /// Admins on whose changes their approvals do not count yet.
+    pub approvals_limited: Vec<AccessLimitView>,
+}
+
+/// Another person set or reset one's sign-in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AccessNotice {
+    /// The admin whose link was used.
+    pub by: String,
+    /// When a password was set with it.
+    pub at: At,
+}
+
 /// Which people a list should have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -249,6 +302,12 @@ pub struct MyAccount {
     pub asks_old: bool,
     /// Their sessions, newest first.
     pub sessions: Vec<SessionView>,
+    /// Resets of their sign-in by admins that they have not dismissed, newest first.
+    #[serde(default)]
+    pub notices: Vec<AccessNotice>,
+    /// Whether this session may do nothing before a password is set, because it began with an admin's link.
+    #[serde(default)]
+    pub password_needed: bool,
 }
 
 /// A password to be set.
@@ -389,7 +448,7 @@ mod tests {
 
     #[test]
     fn what_lets_somebody_in_is_not_printed() {
-        let link = LinkMade { link: "/sign-in?token=hush".into(), minutes: 15 };
+        let link = LinkMade { link: "/sign-in#token=hush".into(), minutes: 15 };
         let token = TokenMade { id: Uuid::nil(), token: "hush".into(), expires: At(0) };
         let password = PasswordWish { old: Some(Password::typed("hush")), new: Password::typed("hush") };
         let printed = format!("{link:?} {token:?} {password:?}");

@@ -39,7 +39,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     }
     let holds = Duration::from_secs(60 * arguments.minutes);
     let link = people.first_link(admin.person, holds).await.context("the link can't be made")?;
-    let path = format!("/sign-in?token={}", link.reveal());
+    let path = format!("/sign-in#token={}", link.reveal());
     if arguments.json {
         println!("{}", json!({"person": name, "path": path, "minutes": arguments.minutes}));
         return Ok(());

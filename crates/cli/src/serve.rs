@@ -65,7 +65,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let store = database::open(&arguments.database_url).await?;
     let reach = database::reach(&store, arguments.allow_loopback_nodes);
     let control = Control::new(store).reaching(reach);
-    let policy = Policy { approvals: 1, by_risk: Default::default() };
+    let policy = Policy::default();
     control.ensure_genesis(&policy, &Demo::default()).await.context("the first target can't be made")?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.with_context(|| format!("{} can't be listened on", arguments.listen))?;

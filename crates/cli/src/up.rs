@@ -67,6 +67,9 @@ pub struct Arguments {
     /// Start an empty database without the demo's nodes and deployments
     #[arg(long)]
     no_demo: bool,
+    /// Make the demo's people and print their sign-in links although other machines can reach this address
+    #[arg(long, conflicts_with = "no_demo")]
+    demo: bool,
     /// Print what happens as JSON, one object a line
     #[arg(long)]
     json: bool,
@@ -82,6 +85,14 @@ pub struct Arguments {
     /// The same database as its owner role, for migrations
     #[arg(long, env = "GANTRY_OWNER_URL", hide_env_values = true)]
     owner_url: Option<String>,
+}
+
+impl Arguments {
+    /// Whether the demo's people are made and get links: their links in a terminal or log must not sign anybody in from elsewhere.
+    fn has_demo_people(&self, listener: &TcpListener) -> bool {
+        let is_near = self.public_address.is_none() && listener.local_addr().is_ok_and(|at| at.ip().is_loopback());
+        is_near || self.demo
+    }
 }
 
 pub async fn run(arguments: Arguments, configuration: Option<&Path>) -> Result<()> {
@@ -146,7 +157,7 @@ async fn work_on(
     let local_nodes = arguments.allow_loopback_nodes || place.0.local_addr()?.ip().is_loopback();
     let control = Control::new(store.clone()).keeping(data).reaching(database::reach(store, local_nodes));
     let people = People::over(store.clone()).with_owner(owner.clone());
-    seed(arguments, data, &control, &people).await?;
+    seed(arguments, data, &control, &people, arguments.has_demo_people(&place.0)).await?;
     let nodes = demo_nodes(store, data).await?;
     let booted = tokio::select! {
         () = stop.told() => None,
@@ -186,6 +197,7 @@ async fn serve_and_work(
     people: &People,
     stop: Stopping,
 ) -> Result<()> {
+    let demo_people = arguments.has_demo_people(&listener);
     let site = arguments.site.as_ref().map(|site| site.canonicalize().unwrap_or_else(|_| site.clone()));
     let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
     let config = server::Config {
@@ -197,7 +209,11 @@ async fn serve_and_work(
     let server = tokio::spawn(serve::serve(listener, config, control.clone(), async {
         let _ = server_stops.await;
     }));
-    let ended = match announce(arguments.json, &address.to_string(), people, &database.adds_admin()).await {
+    let links = match demo_people {
+        true => Some(sign_ins(&address.to_string(), people).await),
+        false => None,
+    };
+    let ended = match announce(arguments.json, &address.to_string(), links, &database.adds_admin()) {
         Ok(()) => look_after(database, &mut worker, stop, &server).await,
         Err(error) => Err(error),
     };
@@ -374,7 +390,7 @@ async fn demo_nodes(store: &Store, data: &Path) -> Result<Vec<LocalNode>> {
 }
 
 /// The barclamps that are shipped, the first target, people, and a change to look at. Whatever is there already stays.
-async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &People) -> Result<()> {
+async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &People, demo_people: bool) -> Result<()> {
     if let Err(problem) = control.import_barclamps(None, &shipped::files()).await {
         // Another build's content under the same version: what was imported first stays in use.
         if problem.code != "other_content" {
@@ -384,15 +400,17 @@ async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &Pe
     }
     // Two, since nobody approves their own change; one of them decides about people and about machines that are in use.
     let both = [Permission::Operator, Permission::Reviewer];
-    for (name, more) in [("ada", Some(Permission::Admin)), ("bo", None)] {
+    let demo_of_people = [("ada", Some(Permission::Admin)), ("bo", None)];
+    for (name, more) in demo_of_people.into_iter().filter(|_| demo_people) {
         if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
             let new = NewPerson::human(name, both.into_iter().chain(more));
             people.create_person(None, &new).await.context("a person can't be made")?;
         }
     }
-    let demo = if arguments.no_demo { Demo::default() } else { demo(data)? };
-    let policy = Policy { approvals: 1, by_risk: Default::default() };
-    if control.ensure_genesis(&policy, &demo).await.context("the first target can't be made")? && !arguments.no_demo {
+    let with_demo = demo_people && !arguments.no_demo;
+    let demo = if with_demo { demo(data)? } else { Demo::default() };
+    let policy = Policy::default();
+    if control.ensure_genesis(&policy, &demo).await.context("the first target can't be made")? && with_demo {
         let ada = people.sign_in_as_owner("ada").await?;
         let binds = [(role("app")?, node("n5")?), (role("metrics")?, node("n5")?)];
         control.propose_binding(&ada, "edge", "First application on the edge", &binds).await?;
@@ -436,8 +454,11 @@ struct SignIn {
     admin: bool,
 }
 
+/// Those who are let in, and why there is no link for the others.
+type SignIns = (Vec<SignIn>, Vec<(&'static str, String)>);
+
 /// Links for those who are let in, and why there is none for the others: a start goes on without anybody whom an admin keeps out.
-async fn sign_ins(address: &str, people: &People) -> Result<(Vec<SignIn>, Vec<(&'static str, String)>)> {
+async fn sign_ins(address: &str, people: &People) -> Result<SignIns> {
     let (mut let_in, mut kept_out) = (Vec::new(), Vec::new());
     for (name, role) in [("ada", "author"), ("bo", "reviewer")] {
         let actor = match people.actor_by_name(name).await {
@@ -453,15 +474,17 @@ async fn sign_ins(address: &str, people: &People) -> Result<(Vec<SignIn>, Vec<(&
             Err(problem) => return Err(problem).context("a sign-in can't be made"),
         };
         let token = people.one_time_sign_in(None, actor.person, START_SIGN_IN_HOLDS).await?;
-        let url = format!("{address}/sign-in?token={}", token.reveal());
+        let url = format!("{address}/sign-in#token={}", token.reveal());
         let_in.push(SignIn { name, role, url, admin: actor.may(Permission::Admin) });
     }
     Ok((let_in, kept_out))
 }
 
-/// Says where it is and how to come in. `adds_admin` is the command for when nobody who comes in by these links decides about people.
-async fn announce(as_json: bool, address: &str, people: &People, adds_admin: &str) -> Result<()> {
-    let (let_in, kept_out) = sign_ins(address, people).await?;
+/// Says where it is and how to come in. `links`: None if other machines can reach it, so that none are made. `adds_admin` is the command
+/// for when nobody who comes in by these links decides about people.
+fn announce(as_json: bool, address: &str, links: Option<Result<SignIns>>, adds_admin: &str) -> Result<()> {
+    let is_far = links.is_none();
+    let (let_in, kept_out) = links.transpose()?.unwrap_or_default();
     let adds_admin = (!let_in.iter().any(|one| one.admin)).then_some(adds_admin);
     if as_json {
         let sign_in: Vec<_> =
@@ -489,7 +512,11 @@ async fn announce(as_json: bool, address: &str, people: &People, adds_admin: &st
     for (name, why) in &kept_out {
         println!("No link for {name}: {why}");
     }
-    if let Some(command) = adds_admin {
+    if let Some(command) = adds_admin.filter(|_| is_far) {
+        println!("Other machines can reach this address, so no sign-in links are printed (--demo prints them).");
+        println!("This makes an admin, with a sign-in link:\n  {command}");
+    }
+    if let Some(command) = adds_admin.filter(|_| !is_far) {
         println!(
             "\nNone of these decides about people. This adds an admin, under a name that nobody has, with a link:"
         );

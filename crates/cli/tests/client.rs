@@ -58,7 +58,7 @@ impl House {
         };
         let demo =
             Demo { deployments: vec![deployment("web"), deployment("edge")], nodes: (1..=3).map(node).collect() };
-        let policy = Policy { approvals: 1, by_risk: Default::default() };
+        let policy = Policy { approvals: 1, by_risk: Default::default(), ..Policy::default() };
         control.ensure_genesis(&policy, &demo).await.unwrap();
         let owner = Store::over(database.owner().clone());
         let people = People::over(control.store().clone()).with_owner(owner);
@@ -77,7 +77,7 @@ impl House {
     /// A context of that name, by a one-time link on the standard input.
     async fn comes_in(&self, name: &str, person: PersonId) {
         let link = self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.unwrap();
-        let given = format!("{}/sign-in?token={}\n", self.server, link.reveal());
+        let given = format!("{}/sign-in#token={}\n", self.server, link.reveal());
         let said = self.told(&["context", "add", name, "--server", &self.server], &given);
         assert!(said.ok().contains(&format!("as {name}")), "{said:?}");
         assert!(!said.out.contains(link.reveal()) && !said.err.contains(link.reveal()));
@@ -206,7 +206,7 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     house.gantry(&["context", "add", "ada", "--server", &house.server]).no(2, "--replace");
     house.gantry(&["context", "add", "far", "--server", "http://gantry.example.com"]).no(2, "--insecure-http");
     let link = house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
-    let of_another = format!("http://127.0.0.1:1/sign-in?token={}", link.reveal());
+    let of_another = format!("http://127.0.0.1:1/sign-in#token={}", link.reveal());
     house.told(&["context", "add", "other", "--server", &house.server], &of_another).no(2, "not sent");
     house.told(&["context", "add", "other", "--server", &house.server], link.reveal()).ok();
     house.gantry(&["context", "use", "ada"]).ok();
@@ -233,6 +233,34 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     house.gantry(&["me", "--context", "ada"]).ok();
     house.gantry(&["context", "remove", "ada"]).ok();
     house.gantry(&["me", "--context", "ada"]).no(4, "there is no context ada");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn second_admin_confirms_with_the_command_line() {
+    let house = House::new().await;
+    for name in ["root", "second"] {
+        let person = house.people.create_person(None, &NewPerson::human(name, [Permission::Admin])).await.unwrap();
+        house.comes_in(name, person).await;
+    }
+    let link = house.gantry(&["person", "link", "bo", "--context", "root"]).ok();
+    assert!(link.contains("/sign-in#token="), "{link}");
+    let shown = house.gantry(&["person", "show", "bo", "--context", "second", "--json"]).json();
+    assert_eq!(shown["approvals_limited"][0]["admin"], "root", "{shown}");
+    house.gantry(&["person", "confirm", "bo", "--context", "root"]).no(6, "did not give it");
+    house.gantry(&["person", "confirm", "bo", "--context", "second"]).ok();
+    let shown = house.gantry(&["person", "show", "bo", "--context", "second", "--json"]).json();
+    assert_eq!(
+        (&shown["approvals_limited"], &shown["access_changes"][0]["confirmed_by"]),
+        (&json!([]), &json!("second"))
+    );
+
+    // The session that the link begins sets a password, and then it is one like any other.
+    let added = house.told(&["context", "add", "again", "--server", &house.server], link.trim());
+    assert!(added.ok().contains("as bo"), "{added:?}");
+    house.gantry(&["node", "list", "--context", "again"]).no(6, "set a password first");
+    house.told(&["session", "password", "--context", "again"], "vague otter lamp\n").ok();
+    house.gantry(&["node", "list", "--context", "again"]).ok();
+    house.gantry(&["session", "dismiss-notices", "--context", "again"]).ok();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -23,8 +23,12 @@ impl Started {
     }
 
     fn up_with(data: &Path, more: &[&str]) -> Self {
+        Self::up_on(data, "127.0.0.1:0", more)
+    }
+
+    fn up_on(data: &Path, listen: &str, more: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
-        command.args(["up", "--json", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(more);
+        command.args(["up", "--json", "--listen", listen, "--data"]).arg(data).args(more);
         command.env("GANTRY_LOG", "info").env_remove("DATABASE_URL").env_remove("GANTRY_OWNER_URL");
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
@@ -167,6 +171,31 @@ fn people_of(told: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
+async fn reachable_address_makes_no_demo_people() {
+    let data = tempfile::tempdir().unwrap();
+    let data = data.path();
+    let people = async || {
+        let store = Store::open(&Connecting::to(database(data))).unwrap();
+        let names: Vec<String> =
+            sqlx::query_scalar("SELECT name FROM person ORDER BY name").fetch_all(store.pool()).await.unwrap();
+        store.pool().close().await;
+        names
+    };
+    let public = ["--public-address", "https://gantry.example.com"];
+    for (listen, more) in [("0.0.0.0:0", ["--public-address", "http://127.0.0.1:9"]), ("127.0.0.1:0", public)] {
+        let mut gantry = Started::up_on(data, listen, &more);
+        let ready = gantry.ready();
+        assert!(people_of(&ready["sign_in"]).is_empty(), "{listen}: {ready}");
+        assert!(ready["adds_admin"].as_str().unwrap().ends_with("gantry admin NAME"), "{ready}");
+        assert!(people().await.is_empty(), "{listen}");
+        gantry.stop();
+    }
+    let mut gantry = Started::up_on(data, "127.0.0.1:0", &[public[0], public[1], "--demo"]);
+    assert_eq!(people_of(&gantry.ready()["sign_in"]), ["ada", "bo"], "it was asked for");
+    gantry.stop();
+}
+
+#[tokio::test]
 async fn it_starts_without_those_who_are_kept_out() {
     let data = tempfile::tempdir().unwrap();
     let data = data.path();
@@ -182,7 +211,7 @@ async fn it_starts_without_those_who_are_kept_out() {
     assert_eq!((people_of(&ready["sign_in"]), people_of(&ready["kept_out"])), (vec!["ada"], vec!["bo"]));
     assert!(ready["kept_out"][0]["why"].as_str().unwrap().contains("bo is disabled"), "{ready}");
     assert!(ready["adds_admin"].is_null(), "ada is one: {ready}");
-    assert!(admin(data, "cy").unwrap().contains("/sign-in?token="));
+    assert!(admin(data, "cy").unwrap().contains("/sign-in#token="));
     disabled(data, "cy", &["ada"]).await;
     gantry.stop();
 

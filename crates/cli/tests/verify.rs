@@ -36,7 +36,7 @@ async fn rows_that_are_what_the_documents_say_pass_and_others_are_named() {
     assert!(err(&empty).contains("no genesis"), "{}", err(&empty));
 
     let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles: Vec::new() };
-    let policy = Policy { approvals: 1, by_risk: Default::default() };
+    let policy = Policy { approvals: 1, by_risk: Default::default(), ..Policy::default() };
     let demo = Demo { deployments: vec![web], nodes: Vec::new() };
     Control::new(Store::over(database.app().clone())).ensure_genesis(&policy, &demo).await.unwrap();
     let good = verify(database.app_url(), &[]);

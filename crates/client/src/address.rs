@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_server_is_the_same_however_it_is_written() {
         let is_of = |own: &str, other: &str| Address::parse(own, false).unwrap().is_of(&other.parse().unwrap());
-        assert!(is_of("https://gantry.example.com", "https://GANTRY.example.com:443/sign-in?token=x"));
+        assert!(is_of("https://gantry.example.com", "https://GANTRY.example.com:443/sign-in#token=x"));
         assert!(is_of("http://localhost:80", "http://localhost/sign-in"));
         assert!(is_of("http://[::1]:7780", "http://[::1]:7780/sign-in"));
         for other in

@@ -230,21 +230,21 @@ mod tests {
     fn a_link_goes_to_the_server_that_made_it() {
         let here = Address::parse("http://127.0.0.1:7955", false).unwrap();
         let given = |text: &str| link_for(&here, &Secret::new(text)).map(str::to_owned);
-        for own in ["http://127.0.0.1:7955/sign-in?token=abc", "/sign-in?token=abc", "abc"] {
+        for own in ["http://127.0.0.1:7955/sign-in#token=abc", "/sign-in#token=abc", "abc"] {
             assert_eq!(given(own).unwrap(), own);
         }
         for other in [
-            "http://127.0.0.1:9999/sign-in?token=abc",
-            "https://127.0.0.1:7955/sign-in?token=abc",
-            "http://gantry.example.com:7955/sign-in?token=abc",
-            "//127.0.0.1:9999/sign-in?token=abc",
-            "127.0.0.1:9999/sign-in?token=abc",
+            "http://127.0.0.1:9999/sign-in#token=abc",
+            "https://127.0.0.1:7955/sign-in#token=abc",
+            "http://gantry.example.com:7955/sign-in#token=abc",
+            "//127.0.0.1:9999/sign-in#token=abc",
+            "127.0.0.1:9999/sign-in#token=abc",
         ] {
             let refused = given(other).unwrap_err();
             assert_eq!(refused.code(), 2, "{other}");
             assert!(!refused.to_string().contains("abc"), "{refused}");
         }
-        let refused = given("http://127.0.0.1:9999/sign-in?token=abc").unwrap_err().to_string();
+        let refused = given("http://127.0.0.1:9999/sign-in#token=abc").unwrap_err().to_string();
         assert!(refused.contains("127.0.0.1:9999") && refused.contains("not sent"), "{refused}");
     }
 }

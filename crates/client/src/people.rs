@@ -71,6 +71,11 @@ pub(crate) enum Person {
         #[command(flatten)]
         on: OnVersion,
     },
+    /// Confirm somebody's access as a second admin: their approvals count at once
+    Confirm {
+        /// Their name
+        name: String,
+    },
     /// Make a one-time link for somebody
     Link {
         /// Their name
@@ -182,6 +187,10 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         Person::Enable { name, on } => {
             let answer = post(name, "enable", *on)?;
             paper.either(&answer, &format!("{name} can come in. Tokens from before stay taken back."))
+        }
+        Person::Confirm { name } => {
+            let answer: Value = server.post(&format!("{}/confirm", place(name)?), json!({}))?;
+            paper.either(&answer, &format!("The access of {name} is confirmed. Approvals by {name} count from now on."))
         }
         Person::Link { name, on } => {
             let answer = post(name, "link", *on)?;
@@ -323,6 +332,8 @@ pub(crate) enum Session {
     },
     /// Sign out everywhere but here
     EndOthers,
+    /// Dismiss the notices of resets of your sign-in
+    DismissNotices,
     /// Set or change your password; both are read from the standard input, a line each: the old one, where there is one, and the new one
     Password,
 }
@@ -348,6 +359,10 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
         Session::EndOthers => {
             let answer: Value = server.ask(&Method::DELETE, "/me/sessions", &With::default())?.read()?;
             paper.either(&answer, &ended(answer["sessions"].as_u64().unwrap_or_default()))
+        }
+        Session::DismissNotices => {
+            let answer: Value = server.ask(&Method::DELETE, "/me/notices", &With::default())?.read()?;
+            paper.either(&answer, "The notices are dismissed.")
         }
         Session::Password => {
             let mut text = String::new();
@@ -391,8 +406,8 @@ mod tests {
     #[test]
     fn a_link_has_its_server_wherever_an_answer_has_it() {
         let server = Address::parse("https://gantry.example.com", false).unwrap();
-        let whole = "https://gantry.example.com/sign-in?token=x";
-        let link = || json!({"link": "/sign-in?token=x", "minutes": 15});
+        let whole = "https://gantry.example.com/sign-in#token=x";
+        let link = || json!({"link": "/sign-in#token=x", "minutes": 15});
         for (mut answer, at) in [(link(), ""), (json!({"name": "bo", "link": link()}), "/link")] {
             assert_eq!(made_whole(&mut answer, at, &server), whole);
             assert_eq!(answer.pointer(&format!("{at}/link")), Some(&json!(whole)));

@@ -54,7 +54,7 @@ impl House {
         let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles: vec![role(ROLES - 1)] };
         let fqdn = |n: usize| (Fqdn::parse(&format!("n{n}.bench.example.com")).unwrap(), format!("/srv/n{n}"));
         let demo = Demo { deployments: vec![web], nodes: (0..nodes).map(fqdn).collect() };
-        let policy = Policy { approvals: 1, by_risk: BTreeMap::new() };
+        let policy = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
         control.ensure_genesis(&policy, &demo).await.unwrap();
         let mut actors = Vec::new();
         for name in ["ada", "bo"] {

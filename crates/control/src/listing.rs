@@ -14,9 +14,10 @@ use api::Problem;
 use api::console::{PAGE_SIZE, ProposalSummary, ReviewState, ReviewSummary};
 use api::listing::Cursor;
 use api::reviews::{Fate, LONGEST_TEXT, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting, Whose};
+use engine::gate::access::Access;
 use engine::gate::standing::{Turn, turn};
 use engine::gate::who::Helpers;
-use engine::gate::{Facts, Reviewer, Verdict, evaluate};
+use engine::gate::{Facts, Reviewer, evaluate};
 use engine::ids::{DeploymentId, DeploymentName, PersonId, SubmissionId};
 use sqlx::PgConnection;
 use store::intent::{self, Became, FactsRow, Find, FindProposals, Found, Hit, JudgeRow, LineRow};
@@ -43,6 +44,8 @@ struct Reader<'a> {
     actor: &'a Actor,
     /// Everybody who gave a verdict, and the reader, as they are now.
     people: Vec<JudgeRow>,
+    /// Who gave them access.
+    access: Access,
     /// What each submission touches, if that makes a difference for one of them.
     places: BTreeMap<SubmissionId, BTreeSet<DeploymentId>>,
 }
@@ -51,7 +54,7 @@ impl Reader<'_> {
     /// The facts without what only a plan tells. Of people only those are in it who matter to where it stands: a list does not say who
     /// else could act.
     fn facts(&self, ground: &Ground, row: &FactsRow) -> Facts {
-        let judges: BTreeSet<PersonId> = row.verdicts.iter().map(|(person, _)| *person).collect();
+        let judges: BTreeSet<PersonId> = row.verdicts.iter().map(|verdict| verdict.person).collect();
         let matters = |person: &&JudgeRow| person.id == self.actor.person || judges.contains(&person.id);
         let places = self.places(row.id);
         let covers = |p: &JudgeRow| !p.inside.is_empty() && !places.is_empty() && places.is_subset(&p.inside);
@@ -68,8 +71,13 @@ impl Reader<'_> {
             policy: (row.policy, ground.present.head.policy),
             approvals_needed: asked.max(row.approvals.unsigned_abs()),
             authors: row.authors.clone(),
-            verdicts: row.verdicts.iter().map(|(person, kind)| Verdict { person: *person, kind: *kind }).collect(),
+            verdicts: row.verdicts.clone(),
             people: self.people.iter().filter(matters).map(reviewer).collect(),
+            access: Access {
+                cooling_hours: ground.policy.cooling_hours,
+                submitted: row.submitted,
+                ..self.access.clone()
+            },
             open_threads: row.threads.clone(),
             helpers: Helpers::default(),
         }
@@ -94,9 +102,10 @@ impl Control {
         actor: &'a Actor,
         rows: &[FactsRow],
     ) -> Result<Reader<'a>, Problem> {
-        let judges = rows.iter().flat_map(|row| &row.verdicts).map(|(person, _)| *person);
+        let judges = rows.iter().flat_map(|row| &row.verdicts).map(|verdict| verdict.person);
         let people: BTreeSet<PersonId> = judges.chain([actor.person]).collect();
         let people: Vec<PersonId> = people.into_iter().collect();
+        let access = store::access::access_of(on, &people).await.map_err(from_store)?;
         let people = intent::judges(on, &people).await.map_err(from_store)?;
         let asks_where = !actor.is_everywhere() || people.iter().any(|person| !person.inside.is_empty());
         let ids: Vec<SubmissionId> = if asks_where { rows.iter().map(|row| row.id).collect() } else { Vec::new() };
@@ -104,7 +113,7 @@ impl Control {
             true => BTreeMap::new(),
             false => intent::touched_each(on, &ids).await.map_err(from_store)?,
         };
-        Ok(Reader { actor, people, places })
+        Ok(Reader { actor, people, access, places })
     }
 
     /// How many submissions this person could judge or commit now. The caller has no connection.

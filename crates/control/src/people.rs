@@ -20,6 +20,7 @@
 //! * signing in and out is in the audit, in the same transaction. Refused sign-ins are not: anybody can cause those, so they are
 //!   logged and counted for the [`throttle`] instead.
 
+mod access;
 mod accounts;
 mod actor;
 mod passwords;
@@ -48,6 +49,7 @@ use crate::problems;
 use passwords::Hasher;
 use throttle::{MINUTE, MOST_BY_SESSION, MOST_BY_TOKEN, MOST_FAILURES, Throttle, WINDOW, network};
 
+pub(crate) use access::notices;
 pub use accounts::{LINK_HOLDS, LINK_SETS_PASSWORD, SeenPerson};
 pub use actor::{Actor, Bearer, Permission, Session};
 
@@ -426,7 +428,8 @@ impl People {
         let row = people::session(self.store.pool(), &hash, TIMES).await.map_err(failed)?;
         Ok(row.map(|row| {
             let credential = Token(token.to_owned());
-            let session = Session { hash, credential, id: row.id, fresh_for: row.fresh_for, by_link: row.by_link };
+            let (id, fresh_for, by_link, link_by) = (row.id, row.fresh_for, row.by_link, row.link_by);
+            let session = Session { hash, credential, id, fresh_for, by_link, link_by };
             (Actor::of(row.person, Some(session)), row.note_due)
         }))
     }

@@ -100,7 +100,7 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
     let text = error.as_database_error().map(|e| e.message().to_owned()).unwrap_or_default();
     let text = match refusal {
         // What to do instead does not follow from what is wrong.
-        Refusal::LastAdmin => format!("{text}.{}", hint(error)),
+        Refusal::LastAdmin | Refusal::ApprovalBarred | Refusal::MayNotConfirm => format!("{text}.{}", hint(error)),
         _ => text,
     };
     let code = match refusal {
@@ -123,6 +123,8 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::NoPartOfTheTree => "no_part_of_the_tree",
         Refusal::OwnName => "own_name",
         Refusal::NotByToken | Refusal::NotAnAdmin => "forbidden",
+        Refusal::ApprovalBarred => "not_approved",
+        Refusal::MayNotConfirm => "may_not_confirm",
         _ => "refused",
     };
     match refusal {
@@ -131,7 +133,8 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         | Refusal::NoVoice
         | Refusal::MayNotCommit
         | Refusal::NotByToken
-        | Refusal::NotAnAdmin => Problem { code: code.into(), ..Problem::forbidden(text) },
+        | Refusal::NotAnAdmin
+        | Refusal::MayNotConfirm => Problem { code: code.into(), ..Problem::forbidden(text) },
         Refusal::NotThatPerson => Problem::signed_out(),
         _ => Problem::conflict(code, text),
     }

@@ -9,6 +9,7 @@ use api::{Problem, limits};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::{Difference, DocumentChange, difference};
 use engine::cluster::Blueprint;
+use engine::gate::access::Access;
 use engine::gate::standing::Standing;
 use engine::gate::who::{Helpers, may_judge_or_who};
 use engine::gate::{
@@ -20,6 +21,7 @@ use sqlx::PgConnection;
 use store::StoreError;
 use store::intent::{self, PersonRow, ProposalRow, SubmissionRow, VerdictRow};
 use store::reading;
+use time::OffsetDateTime;
 
 use crate::beside::Beside;
 use crate::people::{Actor, Permission};
@@ -63,6 +65,8 @@ impl Control {
         people.extend(intent::people(on, &judges, id, lock).await.map_err(from_store)?);
         people.sort_by(|a, b| a.name.cmp(&b.name));
         let policy = self.policy(on, present).await?;
+        let ids: Vec<PersonId> = people.iter().map(|person| person.id).collect();
+        let access = store::access::access_of(on, &ids).await.map_err(from_store)?;
         let risks = risks_of(&row);
         let facts = Facts {
             submission: id,
@@ -76,8 +80,9 @@ impl Control {
             policy: (row.policy, present.head.policy),
             approvals_needed: policy.approvals_for(&risks).max(row.approvals.unsigned_abs()),
             authors: authors.iter().map(|a| a.id).collect(),
-            verdicts: verdicts.iter().map(|v| Verdict { person: v.person, kind: v.kind }).collect(),
+            verdicts: verdicts.iter().map(verdict_of).collect(),
             people: people.iter().map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer }).collect(),
+            access: Access { cooling_hours: policy.cooling_hours, submitted: micros(row.at), ..access },
             open_threads: intent::open_threads(on, row.proposal).await.map_err(from_store)?,
             helpers: helpers(on, id).await?,
         };
@@ -231,7 +236,8 @@ impl Control {
         }
         // Saying the same again says nothing: a click that is sent twice is one verdict.
         let last = case.verdicts.iter().rfind(|v| v.person == actor.person);
-        if last.is_some_and(|v| v.kind == kind && v.reason == reason) {
+        let counts = kind != VerdictKind::Approve || case.facts.counts(actor.person);
+        if last.is_some_and(|v| v.kind == kind && v.reason == reason && !v.void) && counts {
             return Ok(());
         }
         intent::insert_verdict(&mut transaction, id, actor.person, kind, reason).await.map_err(from_store)?;
@@ -372,6 +378,14 @@ pub(crate) fn moved_documents(present: &Present, documents: &[DocumentChange]) -
         }
     });
     moved.collect()
+}
+
+fn micros(at: OffsetDateTime) -> i64 {
+    i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or_default()
+}
+
+fn verdict_of(row: &VerdictRow) -> Verdict {
+    Verdict { person: row.person, kind: row.kind, at: micros(row.at), void: row.void }
 }
 
 /// A committed change is shown as it passed: that its own target is newer than its base is no news.
@@ -559,11 +573,13 @@ fn sent_back(became: &Option<Replanned>) -> bool {
 }
 
 fn shown_verdicts(case: &Case, reader: PersonId) -> Vec<VerdictView> {
-    let last: BTreeMap<PersonId, usize> = case.verdicts.iter().enumerate().map(|(n, v)| (v.person, n)).collect();
+    let valid = case.verdicts.iter().enumerate().filter(|(_, verdict)| !verdict.void);
+    let last: BTreeMap<PersonId, usize> = valid.map(|(n, v)| (v.person, n)).collect();
     let counts = |n: usize, verdict: &VerdictRow| {
         last.get(&verdict.person) == Some(&n)
             && !case.facts.authors.contains(&verdict.person)
             && case.facts.people.iter().any(|p| p.id == verdict.person && p.eligible)
+            && (verdict.kind != VerdictKind::Approve || case.facts.counts(verdict.person))
     };
     let view = |(n, verdict): (usize, &VerdictRow)| VerdictView {
         person: verdict.name.clone(),

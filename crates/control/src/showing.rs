@@ -72,15 +72,21 @@ impl Control {
             session: actor.session.as_ref().map(|session| session.id),
         };
         if !actor.may(Permission::Viewer) {
-            return Ok(Frame { me, reviews_waiting: Waiting::default(), execution: None, cursor: None });
+            let reviews_waiting = Waiting::default();
+            return Ok(Frame { me, reviews_waiting, execution: None, cursor: None, reset: None });
         }
         let cursor = self.cursor_now().await?;
+        let reset = match &actor.session {
+            Some(_) => crate::people::notices(&mut *self.connection().await?, actor.person).await?.into_iter().next(),
+            None => None,
+        };
         let present = self.present().await?;
         Ok(Frame {
             me,
             reviews_waiting: self.waiting_for(actor, &present).await?,
             execution: Some(present.head.enabled),
             cursor: Some(cursor),
+            reset,
         })
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{At, Problem};
 use engine::Hash;
 use engine::cluster::phantom;
-use engine::gate::Policy;
+use engine::gate::{COOLING_HOURS, Policy};
 use engine::ids::{DeploymentId, Fqdn, NodeId};
 use engine::plan::Edit;
 use engine::plan::clash::Over;
@@ -159,8 +159,12 @@ impl<'a> Names<'a> {
             Edit::SetPolicy { policy } => {
                 let by_risk = policy.by_risk.iter().map(|(risk, n)| format!(", {n} for {}", risk.change()));
                 let by_risk: String = by_risk.collect();
+                let cooling = match policy.cooling_hours {
+                    COOLING_HOURS => String::new(),
+                    hours => format!(", with a cooling period of {}", count(hours as usize, "hour")),
+                };
                 format!(
-                    "let the changes of every deployment need {}{by_risk} from now on",
+                    "let the changes of every deployment need {}{by_risk}{cooling} from now on",
                     count(policy.approvals as usize, "approval")
                 )
             }
@@ -231,6 +235,9 @@ pub(crate) fn wait(n: usize) -> String {
 pub(crate) fn policy(policy: &Policy) -> String {
     let mut asks = vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
     asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} for {}", risk.change())));
+    if policy.cooling_hours != COOLING_HOURS {
+        asks.push(format!("a cooling period of {}", count(policy.cooling_hours as usize, "hour")));
+    }
     format!("Sets the policy for all changes after this one, in every deployment: {}.", asks.join(", "))
 }
 

@@ -639,7 +639,8 @@ fn a_jig_that_is_off_takes_nothing_new() {
 #[test]
 fn a_policy_asks_for_a_review_at_least() {
     let world = tiers();
-    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } };
+    let policy =
+        |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
     assert_eq!(refusal(&world, policy(0)).0, "policy");
     let effects = world.effects(&[policy(1), policy(2)]);
     assert_eq!(effects.policy.map(|p| (p.policy.approvals, p.why.edit())), Some((2, 2)));

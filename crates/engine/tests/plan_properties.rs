@@ -582,8 +582,9 @@ fn edit() -> impl Strategy<Value = Drawn> {
         jig: JigName::parse(if test { "test" } else { "noop" }).unwrap(),
         active,
     });
-    let policy =
-        (0..4u32).prop_map(|approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } });
+    let policy = (0..4u32).prop_map(|approvals| Edit::SetPolicy {
+        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    });
     let again = (some_node(), 0..ROLES).prop_map(|(n, r)| Edit::Rerun {
         node: node(n),
         noderole: key(r),

@@ -10,6 +10,7 @@
 //!   one transaction, `append_` never changes what is there;
 //! * a function that writes progress leaves it consistent or unchanged: state, counts, events and notifications move together.
 
+pub mod access;
 pub mod accounts;
 pub mod api_tokens;
 mod connect;

@@ -101,6 +101,8 @@ pub struct SessionRow {
     pub id: Uuid,
     /// Whether it was begun by a one-time sign-in.
     pub by_link: bool,
+    /// The admin whose link began it, until a password is set in it.
+    pub link_by: Option<PersonId>,
 }
 
 /// What is noted about where a session comes from.
@@ -364,7 +366,7 @@ pub async fn forget_sessions(pool: &PgPool) -> Result<u64, StoreError> {
 pub async fn session(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Result<Option<SessionRow>, StoreError> {
     let sql = format!(
         "SELECT {PERSON}, extract(epoch FROM now() - s.fresh_at)::float8 AS fresh,
-                s.last_seen_at < now() - make_interval(secs => $2) AS note_due, s.id AS session, s.by_link
+                s.last_seen_at < now() - make_interval(secs => $2) AS note_due, s.id AS session, s.by_link, s.link_by
          FROM session s JOIN person p ON p.id = s.person_id
          WHERE s.token_hash = $1 AND s.expires_at > now() AND s.idle_expires_at > now() AND NOT p.disabled"
     );
@@ -379,6 +381,7 @@ pub async fn session(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Re
         note_due: row.note_due,
         id: row.session,
         by_link: row.by_link,
+        link_by: row.link_by.map(PersonId),
     }))
 }
 
@@ -390,6 +393,7 @@ struct RawSession {
     note_due: bool,
     session: Uuid,
     by_link: bool,
+    link_by: Option<Uuid>,
 }
 
 /// A person who is let in, as they are until this transaction ends: nobody changes or disables them meanwhile.

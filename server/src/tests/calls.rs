@@ -99,6 +99,8 @@ const WRITING: &[Row] = &[
     ("take-out-node", Takes::OperateAll, "node=$node"),
     ("add-person", Takes::Admins, "name=someone-new&kind=human&viewer=on"),
     ("change-grants", Takes::Admins, "person=$victim&version=1&viewer=on"),
+    ("confirm-person", Takes::Admins, "person=$victim"),
+    ("dismiss-notices", Takes::InPerson, ""),
     ("set-disabled", Takes::Admins, "person=$victim&disabled=true"),
     ("new-link", Takes::Admins, "person=$victim"),
     ("set-password", Takes::InPerson, "new=short&again=short"),

@@ -188,6 +188,7 @@ async fn no_way_to_commit_passes_what_the_gate_refuses() {
     house.sql("UPDATE person SET permissions = '{reviewer}', disabled = true WHERE name = 'bo'").await;
     house.refuses(&ada, first, &not_approved, "bo is disabled").await;
     house.sql("UPDATE person SET disabled = false WHERE name = 'bo'").await;
+    house.refuses(&ada, first, &not_approved, "what bo approved before stays void").await;
 
     let more = house.data(&ada, "web", 2).await;
     let version = house.append(&ada, proposal, version, more).await;

@@ -268,6 +268,8 @@ fn of_people() -> Vec<Row> {
             &["victim"],
             json!({"grants": [{"permission": "viewer"}]}),
         ),
+        post("/api/v1/people/{id}/confirm", AdminsInPerson, &["victim"], Value::Null),
+        row(delete.clone(), "/api/v1/me/notices", InPerson, &[], Value::Null),
         post("/api/v1/people/{id}/link", AdminsInPerson, &["victim"], Value::Null),
         post("/api/v1/people/{id}/disable", AdminsInPerson, &["victim"], Value::Null),
         post("/api/v1/people/{id}/enable", AdminsInPerson, &["victim"], Value::Null),

@@ -156,14 +156,28 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
     assert_eq!(answer.header(header::LOCATION), "/settings/account?set=1");
     let dee = answer.cookie().split(';').next().expect("a pair").to_owned();
     let page = house.visit("/settings/account?set=1", &dee).await;
-    assert!(page.status.is_success() && page.text().contains("Set a password now"), "{}", page.text());
+    assert!(page.status.is_success() && page.text().contains("Set a password first"), "{}", page.text());
+    // It may do nothing else.
+    for path in ["/api/v1/nodes", "/api/v1/me/sessions", "/events?after=1"] {
+        assert_eq!(code(&house.ask_get(path, &dee).await), (403, "password_needed".into()), "{path}");
+    }
+    assert_eq!(code(&house.tell("/call/nodes", &dee, json!({})).await), (403, "password_needed".into()));
+    let away = house.visit("/nodes", &dee).await;
+    assert_eq!((away.status, away.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/settings/account?set=1"));
     // As a form without scripts sends it.
     let set = house.form("/call/set-password", &dee, "new=vague+otter+lamp&again=vague+otter+lamp").await;
     assert!(set.status.is_success() || set.status.is_redirection(), "{} {}", set.status, set.text());
     let rotated = set.cookie().split(';').next().expect("a pair").to_owned();
     assert!(rotated.starts_with("gantry_session=") && rotated != dee);
     assert_eq!(house.ask_get("/api/v1/people/me", &dee).await.status, StatusCode::UNAUTHORIZED, "the one before");
-    assert_eq!(house.ask_get("/api/v1/people/me", &rotated).await.json()["asks_old"], true);
+    let me = house.ask_get("/api/v1/people/me", &rotated).await.json();
+    assert_eq!((&me["asks_old"], &me["notices"][0]["by"]), (&json!(true), &json!("root")));
+    let page = house.visit("/settings/account", &rotated).await;
+    assert!(page.text().contains("A password was set with a sign-in link that"), "{}", page.text());
+    let dismissed =
+        house.bare(Method::DELETE, "/api/v1/me/notices", &[("cookie", &rotated), ("x-gantry", "1")], json!({}));
+    assert_eq!(dismissed.await.status, StatusCode::OK);
+    assert_eq!(house.ask_get("/api/v1/people/me", &rotated).await.json()["notices"], json!([]));
 
     let wrong = house.form("/sign-in", "", "name=dee&password=nonsense&next=/runs").await;
     assert_eq!(wrong.header(header::LOCATION), "/sign-in?next=%2Fruns&problem=wrong");
@@ -186,6 +200,40 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
     let dee = begun.cookie().split(';').next().expect("a pair").to_owned();
     let sessions = house.ask_get("/api/v1/me/sessions", &dee).await.json();
     assert_eq!((sessions["sessions"].as_array().map(Vec::len), &sessions["next"]), (Some(1), &Value::Null));
+}
+
+#[tokio::test]
+async fn second_admin_confirms_access_over_rest_and_page() {
+    let house = House::new().await;
+    house.furnish().await;
+    let (root, second) = (house.root().await, house.person("second", [Permission::Admin]).await);
+    let wish = json!({"name": "dee", "grants": [{"permission": "reviewer"}]});
+    let id = house.tell("/api/v1/people", &root, wish).await.json()["id"].as_str().expect("an id").to_owned();
+    let place = format!("/api/v1/people/{id}");
+    let seen = house.ask_get(&place, &root).await.json();
+    assert_eq!(seen["approvals_limited"][0]["admin"], "root", "{seen}");
+    assert!(seen["approvals_limited"][0]["until"].is_i64() || seen["approvals_limited"][0]["until"].is_string());
+    let kinds: Vec<&Value> =
+        seen["access_changes"].as_array().expect("a list").iter().map(|one| &one["kind"]).collect();
+    assert_eq!(kinds, ["link", "granted", "created"]);
+    let page = house.visit(&format!("/settings/people/{id}"), &second).await;
+    assert!(page.text().contains("Confirm access"), "{}", page.text());
+    let confirm = format!("{place}/confirm");
+    assert_eq!(code(&house.tell(&confirm, &root, json!({})).await), (403, "may_not_confirm".into()));
+    let bearer = format!("Bearer {}", house.token(&second, &["admin"]).await);
+    let by_token = house.bare(Method::POST, &confirm, &[("authorization", &bearer)], json!({})).await;
+    assert_eq!(code(&by_token), (403, "in_person".into()));
+    let by_page = house.form("/call/confirm-person", &second, &format!("person={id}")).await;
+    assert!(
+        by_page.status.is_redirection() && !by_page.header(header::LOCATION).contains("__err"),
+        "{}",
+        by_page.text()
+    );
+    let seen = house.tell(&confirm, &second, json!({})).await.json();
+    assert_eq!(
+        (&seen["approvals_limited"], &seen["access_changes"][0]["confirmed_by"]),
+        (&json!([]), &json!("second"))
+    );
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ impl House {
             roles: vec![RoleName::parse("app").expect("a name")],
         };
         let node = (Fqdn::parse("n1.house.example.com").expect("a name"), "/srv/n1".to_owned());
-        let policy = Policy { approvals: 1, by_risk: Default::default() };
+        let policy = Policy { approvals: 1, by_risk: Default::default(), ..Policy::default() };
         let demo = Demo { deployments: vec![deployment("web"), deployment("edge")], nodes: vec![node] };
         control.ensure_genesis(&policy, &demo).await.expect("genesis");
         let bo = NewPerson::human("bo", [Permission::Reviewer]);

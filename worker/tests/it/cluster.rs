@@ -106,7 +106,7 @@ impl Cluster {
         let (barclamps, roles) = (BTreeMap::new(), BTreeMap::new());
         let deployment =
             DeploymentDoc { id: system, name, parent: None, phantom, barclamps, roles, inactive_jigs: BTreeSet::new() };
-        let policy = Policy { approvals: 1, by_risk: BTreeMap::new() };
+        let policy = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
         let policy = Object::of(ObjectKind::Policy, &policy).expect("a policy");
         let objects = [
             blueprint.put_node(node).expect("a document"),

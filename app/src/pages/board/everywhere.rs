@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::console::JigView;
 use engine::counting::many;
-use engine::gate::{MAX_APPROVALS, Policy, Risk};
+use engine::gate::{COOLING_HOURS, MAX_APPROVALS, Policy, Risk};
 use engine::ids::JigName;
 use engine::plan::Edit;
 use leptos::prelude::*;
@@ -94,6 +94,7 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let every = RwSignal::new(said(before.as_ref().map(|policy| policy.approvals)));
     let of_risk = |risk: Risk| said(before.as_ref().and_then(|policy| policy.by_risk.get(&risk).copied()));
     let by_risk = RISKS.map(|(risk, words)| (risk, words, RwSignal::new(of_risk(risk))));
+    let cooling = RwSignal::new(said(before.as_ref().map(|policy| policy.cooling_hours)));
     let policy = move || {
         let approvals = read(&every.read()).ok().flatten()?;
         let mut asked = BTreeMap::new();
@@ -101,7 +102,8 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
             let n = read(&typed.read()).ok()?;
             asked.extend(n.map(|n| (risk, n)));
         }
-        Some(Policy { approvals, by_risk: asked })
+        let cooling_hours = read(&cooling.read()).ok()?.unwrap_or(COOLING_HOURS);
+        Some(Policy { approvals, by_risk: asked, cooling_hours })
     };
     let wish = Wish::new(desk.pen(), move || {
         let policy = policy().filter(|policy| desk.board().read().policy.as_ref() != Some(policy));
@@ -125,6 +127,7 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 </p>
                 <Approvals id="policy-every" words="Every change" typed=every placeholder=""/>
                 {fields.collect_view()}
+                <Approvals id="policy-cooling" words="Cooling period after an admin gives a reviewer access, in hours" typed=cooling placeholder="24"/>
                 <Outcome of=wish/>
             </div>
             <div class="foot"><PutIn of=wish/></div>

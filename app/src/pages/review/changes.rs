@@ -14,7 +14,7 @@ use engine::blueprint::text::{Names as Known, Place};
 use engine::cluster::{EdgeKind, NoderoleKey, phantom};
 use engine::counting::{either, many};
 use engine::data::{Change, ChangeKind};
-use engine::gate::Policy;
+use engine::gate::{Policy, PolicyPart};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, SubmissionId};
 use leptos::prelude::*;
 use serde::Serialize;
@@ -731,12 +731,15 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
     let changes = old.changes(new);
     let count = changes.len();
     let rows = changes.into_iter().map(|change| {
+        let (of, less) = match change.part {
+            PolicyPart::Cooling => ("", "shorter than before"),
+            PolicyPart::Every | PolicyPart::Risk(_) => ("approvals for ", "fewer than before"),
+        };
         let weaker = change.is_weaker().then(|| {
-            view! { " " <span class="pill" data-state="warn">{icon(Icon::Warn)} "fewer than before"</span> }
+            view! { " " <span class="pill" data-state="warn">{icon(Icon::Warn)} {less}</span> }
         });
-        let about = view! { "approvals for " <b>{change.about()}</b> {weaker} };
-        let talk = names
-            .talk(Anchor::Policy(Some(change.pointer())), &format!("the policy, approvals for {}", change.about()));
+        let about = view! { {of} <b>{change.about()}</b> {weaker} };
+        let talk = names.talk(Anchor::Policy(Some(change.pointer())), &format!("the policy, {of}{}", change.about()));
         row(Mark::Changed, about, sides_view(Some(change.old), Some(change.new)), talk)
     });
     let table = view! {

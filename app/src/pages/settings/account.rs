@@ -9,7 +9,7 @@ use leptos_router::hooks::use_query_map;
 
 use super::tokens::Tokens;
 use super::{ADMIN, Sections, in_words};
-use crate::calls::people::{self, EndOtherSessions, EndSession, SetPassword};
+use crate::calls::people::{self, DismissNotices, EndOtherSessions, EndSession, SetPassword};
 use crate::clock::Moment;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, anew, icon, load};
@@ -42,6 +42,7 @@ fn Shown(first: Own, asked: bool) -> impl IntoView {
     let person = Memo::new(move |_| own.read().0.person.clone());
     view! {
         <ProblemNotice problem=feed.problem()/>
+        <Notices feed/>
         <section class="card" aria-label="Who I am">
             <header><h2>{move || person.read().name.clone()}</h2></header>
             <div class="inside">
@@ -60,6 +61,39 @@ fn Shown(first: Own, asked: bool) -> impl IntoView {
     .into_any()
 }
 
+/// Resets of the sign-in by admins, until they are dismissed.
+#[component]
+fn Notices(feed: Feed<Own>) -> impl IntoView {
+    let dismiss = ServerAction::<DismissNotices>::new();
+    when_done(dismiss, move |()| feed.now());
+    let own = feed.value();
+    let notices = Memo::new(move |_| own.read().0.notices.clone());
+    let shown = move || {
+        let line = |notice: api::people::AccessNotice| {
+            view! { <p>"A password was set with a sign-in link that " <b>{notice.by}</b> " made, " <Moment at=notice.at/> ". If that was not you, tell another admin."</p> }
+        };
+        let notices = notices.get();
+        (!notices.is_empty()).then(|| {
+            view! {
+                <div class="notice" data-state="warn" role="status">
+                    <div>
+                        {notices.into_iter().map(line).collect_view()}
+                        <ActionForm action=dismiss>
+                            <button class="button small" type="submit" disabled=move || dismiss.pending().get()>"Dismiss"</button>
+                        </ActionForm>
+                        <Same of=move |_: Typed| vec![api::calls::dismiss_notices()]/>
+                    </div>
+                </div>
+            }
+        })
+    };
+    view! {
+        {shown}
+        <ProblemNotice problem=problem_of(dismiss)/>
+    }
+    .into_any()
+}
+
 #[component]
 fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
     let set = ServerAction::<SetPassword>::new();
@@ -71,8 +105,14 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
         set.value().get().and_then(Result::ok)?;
         Some(view! { <div class="notice" role="status"><p>"The password is set. Other sessions have ended."</p></div> })
     };
+    let needed = Memo::new(move |_| own.read().0.password_needed);
+    let first = move || {
+        needed.get().then(|| {
+            view! { <div class="notice" role="status"><p>"Set a password first. An admin made the link that brought you here, so this session may do nothing else before."</p></div> }
+        })
+    };
     let welcome = move || {
-        (asked && !is_set.get()).then(|| {
+        (asked && !is_set.get() && !needed.get()).then(|| {
             view! { <div class="notice" role="status"><p>"You are in. Set a password now: the link that brought you here works only once."</p></div> }
         })
     };
@@ -106,6 +146,7 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
         <section class="card" aria-label="Password" id="password">
             <header><h2>{move || if is_set.get() { "Change the password" } else { "Set a password" }}</h2></header>
             <div class="inside">
+                {first}
                 {welcome}
                 <ActionForm action=set attr:class="form">
                     <input type="hidden" name="username" autocomplete="username" value=move || own.read().0.person.name.clone()/>

@@ -1,6 +1,6 @@
 //! One account, as an admin sees it.
 
-use api::people::{AccountKind, PersonView, TokenView};
+use api::people::{AccessChangeView, AccountKind, PersonDetails, PersonView, TokenView};
 use engine::counting::many;
 use engine::ids::PersonId;
 use leptos::form::ActionForm;
@@ -10,14 +10,14 @@ use leptos_router::hooks::use_params_map;
 
 use super::tokens::Tokens;
 use super::{GrantFields, MAY, Sections, granted, in_words, may_nothing};
-use crate::calls::people::{self, ChangeGrants, NewLink, SetDisabled};
+use crate::calls::people::{self, ChangeGrants, ConfirmPerson, NewLink, SetDisabled};
 use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
 use crate::parts::act::{last_of, problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one};
 use crate::places;
 
-type Found = (PersonView, Vec<TokenView>);
+type Found = (PersonDetails, Vec<TokenView>);
 
 /// The page.
 #[component]
@@ -63,12 +63,12 @@ pub(super) fn link_notice(link: String, minutes: u64) -> impl IntoView {
 
 #[component]
 fn Shown(first: Found) -> impl IntoView {
-    let id = first.0.id;
-    let service = first.0.kind == AccountKind::Service;
-    let name = first.0.name.clone();
+    let id = first.0.person.id;
+    let service = first.0.person.kind == AccountKind::Service;
+    let name = first.0.person.name.clone();
     let feed = Feed::new(first, move || people::person(id));
     let found = feed.value();
-    let person = Memo::new(move |_| found.read().0.clone());
+    let person = Memo::new(move |_| found.read().0.person.clone());
     let tokens = Signal::derive(move || found.read().1.clone());
     let state = move || match person.read().disabled {
         true => view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }.into_any(),
@@ -92,6 +92,7 @@ fn Shown(first: Found) -> impl IntoView {
                 <Ways id service person feed/>
             </div>
         </section>
+        {(!service).then(|| view! { <Access id feed/> })}
         <Grants id service person feed/>
         <Tokens tokens person=Some(id) admin=false makes=service changed=Callback::new(move |()| feed.now())/>
     }
@@ -135,6 +136,78 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
         {made}
     }
     .into_any()
+}
+
+/// Who gave the person access, and the confirmation by a second admin.
+#[component]
+fn Access(id: PersonId, feed: Feed<Found>) -> impl IntoView {
+    let confirm = ServerAction::<ConfirmPerson>::new();
+    when_done(confirm, move |_| feed.now());
+    let found = feed.value();
+    let limits = Memo::new(move |_| found.read().0.approvals_limited.clone());
+    let changes = Memo::new(move |_| found.read().0.access_changes.clone());
+    let limited = move || {
+        let line = |limit: api::people::AccessLimitView| {
+            view! { <li>"Approvals do not count on changes of " <b>{limit.admin}</b> " until " <Moment at=limit.until/> ", unless another admin confirms the access."</li> }
+        };
+        let limits = limits.get();
+        (!limits.is_empty()).then(|| {
+            view! {
+                <ul class="whys">{limits.into_iter().map(line).collect_view()}</ul>
+                <ActionForm action=confirm>
+                    <input type="hidden" name="person" value=id.to_string()/>
+                    <button class="button" type="submit" disabled=move || confirm.pending().get()>"Confirm access"</button>
+                </ActionForm>
+                <Same of=move |_: Typed| vec![api::calls::confirm_person(id)]/>
+            }
+        })
+    };
+    let row = |change: AccessChangeView| {
+        let by = change.by.clone().unwrap_or_else(|| "the owner of the installation".to_owned());
+        let confirmed = change.confirmed_by.clone().map(|by| format!("confirmed by {by}"));
+        view! {
+            <tr>
+                <td>{changed(&change)}</td>
+                <td data-label="By">{by}</td>
+                <td data-label="When"><Moment at=change.at/></td>
+                <td data-label="Confirmation" class="muted">{confirmed}</td>
+            </tr>
+        }
+    };
+    view! {
+        <section class="card" aria-label="Access">
+            <header><h2>"Access"</h2></header>
+            <div class="inside">
+                {limited}
+                <ProblemNotice problem=problem_of(confirm)/>
+            </div>
+            <table class="table folds">
+                <thead>
+                    <tr>
+                        <th scope="col">"Change"</th>
+                        <th scope="col">"By"</th>
+                        <th scope="col">"When"</th>
+                        <th scope="col">"Confirmation"</th>
+                    </tr>
+                </thead>
+                <tbody>{move || changes.get().into_iter().map(row).collect_view()}</tbody>
+            </table>
+        </section>
+    }
+    .into_any()
+}
+
+fn changed(change: &AccessChangeView) -> String {
+    let permission = change.permission.as_deref().unwrap_or_default();
+    match (change.kind.as_str(), change.deployment.as_deref()) {
+        ("created", _) => "account created".to_owned(),
+        ("granted", None) => format!("{permission} granted"),
+        ("granted", Some(deployment)) => format!("{permission} granted in {deployment}"),
+        ("enabled", _) => "account enabled".to_owned(),
+        ("link", _) => "sign-in link made".to_owned(),
+        ("reset", _) => "password set with a sign-in link".to_owned(),
+        (other, _) => other.to_owned(),
+    }
 }
 
 #[component]

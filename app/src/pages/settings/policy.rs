@@ -8,6 +8,7 @@ use api::console::DeploymentPage;
 use api::listing::DeploymentsWanted;
 use api::live::Topic;
 use api::overview::PolicyView;
+use engine::counting::many;
 use engine::gate::Policy;
 use engine::ids::{DeploymentName, by_whom};
 use leptos::form::ActionForm;
@@ -101,7 +102,8 @@ fn lines(policy: &Policy) -> impl IntoView + use<> {
         };
         view! { <tr><td>{words}</td> <td class="number"><small class="muted">{says}</small> " " <b>{needed}</b></td></tr> }
     });
-    view! { {every} {of_risk.collect_view()} }
+    let cooling = view! { <tr><td>"Cooling period after an admin gives a reviewer access"</td> <td class="number"><b>{many(policy.cooling_hours, "hour")}</b></td></tr> };
+    view! { {every} {of_risk.collect_view()} {cooling} }
 }
 
 /// What another policy takes, and the way to it.

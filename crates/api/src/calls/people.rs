@@ -48,6 +48,16 @@ pub fn enable_person(id: PersonId) -> Call {
     Call::post(format!("/people/{id}/enable")).in_person().words(["person", "enable"]).word(id.to_string())
 }
 
+/// Confirms somebody's access as a second admin.
+pub fn confirm_person(id: PersonId) -> Call {
+    Call::post(format!("/people/{id}/confirm")).in_person().words(["person", "confirm"]).word(id.to_string())
+}
+
+/// Dismisses one's own notices of resets.
+pub fn dismiss_notices() -> Call {
+    Call::new(Method::Delete, "/me/notices").in_person().words(["session", "dismiss-notices"])
+}
+
 /// Makes a link by which somebody comes in once.
 pub fn make_link(id: PersonId) -> Call {
     Call::post(format!("/people/{id}/link")).in_person().words(["person", "link"]).word(id.to_string())

@@ -122,6 +122,8 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         change_grants(person, 3, &[]),
         disable_person(person),
         enable_person(person),
+        confirm_person(person),
+        dismiss_notices(),
         make_link(person),
         set_password(),
         end_session(token),

@@ -79,7 +79,7 @@ impl World {
             roles: ROLES.iter().map(|role| RoleName::parse(role).unwrap()).collect(),
         };
         let demo = Demo { deployments: DEPLOYMENTS.iter().map(deployment).collect(), nodes: Vec::new() };
-        let policy = Policy { approvals: 1, by_risk: BTreeMap::new() };
+        let policy = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
         control.ensure_genesis(&policy, &demo).await.unwrap();
         let owner = Store::open(&Connecting::to(postgres.owner_url(DATABASE))).unwrap();
         let people = People::over(owner.clone());

@@ -112,7 +112,7 @@ impl House {
             (Fqdn::parse(&format!("n{n}.house.example.com")).unwrap(), self.root(n).to_string_lossy().into_owned())
         };
         let demo = Demo { deployments: vec![web], nodes: (1..=2).map(node).collect() };
-        control.ensure_genesis(&Policy { approvals: 1, by_risk: Default::default() }, &demo).await.unwrap();
+        control.ensure_genesis(&Policy::default(), &demo).await.unwrap();
         let owner = self.owner_store();
         let people = People::over(owner.clone());
         for name in ["ada", "bo"] {
@@ -155,7 +155,7 @@ impl House {
         let link = people.one_time_sign_in(None, person, Duration::from_secs(600)).await.unwrap();
         owner.pool().close().await;
         let words = ["context", "add", name, "--replace", "--server", &self.address];
-        self.told(&words, &format!("{}/sign-in?token={}\n", self.address, link.reveal())).ok();
+        self.told(&words, &format!("{}/sign-in#token={}\n", self.address, link.reveal())).ok();
     }
 
     fn program(&self, words: &[&str]) -> Command {

@@ -65,7 +65,7 @@ impl House {
         let bo = people.actor_by_name("bo").await.unwrap().person;
         let link = people.one_time_sign_in(None, bo, Duration::from_secs(3600)).await.unwrap();
         owner.pool().close().await;
-        format!("{}/sign-in?token={}\n", self.address, link.reveal())
+        format!("{}/sign-in#token={}\n", self.address, link.reveal())
     }
 
     fn runs_on(&self, node: usize) -> usize {

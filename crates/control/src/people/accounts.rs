@@ -129,6 +129,8 @@ impl People {
             token: actor.token.as_ref().map(|token| token.id),
             asks_old: person.password && !sets_by_link(actor),
             sessions: self.sessions(actor).await?,
+            notices: self.notices_of(actor).await?,
+            password_needed: actor.needs_password(),
             person,
         })
     }
@@ -255,7 +257,7 @@ impl People {
     }
 
     /// Takes both rows, and asks whether the actor still decides about people and whether the other is as they were seen.
-    async fn to_change(
+    pub(super) async fn to_change(
         &self,
         actor: &Actor,
         SeenPerson { person: id, version }: SeenPerson,
@@ -397,7 +399,7 @@ impl People {
     /// # Errors
     /// When the old one is wrong or missing, the new one is none, or the actor came by a token.
     pub async fn set_password(&self, actor: &Actor, wish: &PasswordWish) -> Result<Token, Problem> {
-        actor.require_in_person()?;
+        actor.require_human()?;
         passwords::check(&wish.new, &actor.name)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let kept = accounts::password(&mut connection, actor.person).await.map_err(failed)?;
@@ -422,7 +424,11 @@ impl People {
         let ended =
             people::end_everything_of(&mut transaction, actor.person, Some(&next.hash())).await.map_err(failed)?;
         let action = if kept.is_some() { "password.change" } else { "password.set" };
-        let detail = json!({"sessions_ended": ended});
+        let link_by = actor.session.as_ref().and_then(|session| session.link_by);
+        let mut detail = json!({"sessions_ended": ended});
+        if let (Some(by), Some(detail)) = (link_by, detail.as_object_mut()) {
+            detail.insert("link_by".into(), json!(by));
+        }
         append_audit(&mut transaction, Some(actor.person), action, &actor.person.to_string(), &detail)
             .await
             .map_err(failed)?;
@@ -544,7 +550,7 @@ async fn offer(on: &mut PgConnection, by: &Actor, person: PersonId, name: &str) 
     people::insert_sign_in(on, person, &token.hash(), LINK_HOLDS, &[ASKS_PASSWORD]).await.map_err(failed)?;
     let detail = json!({"name": name, "holds_seconds": LINK_HOLDS.as_secs()});
     append_audit(on, Some(by.person), "sign_in.offer", &person.to_string(), &detail).await.map_err(failed)?;
-    Ok(LinkMade { link: format!("/sign-in?token={}", token.reveal()), minutes: LINK_HOLDS.as_secs() / 60 })
+    Ok(LinkMade { link: format!("/sign-in#token={}", token.reveal()), minutes: LINK_HOLDS.as_secs() / 60 })
 }
 
 async fn write(on: &mut PgConnection, id: PersonId, given: &Given) -> Result<(), Problem> {

@@ -96,6 +96,8 @@ pub struct Session {
     pub fresh_for: Duration,
     /// Whether they did so by a one-time sign-in.
     pub by_link: bool,
+    /// The admin whose link began it, until a password is set: it may do nothing else before.
+    pub link_by: Option<PersonId>,
 }
 
 impl fmt::Debug for Session {
@@ -134,13 +136,23 @@ pub struct Actor {
     pub token: Option<Bearer>,
 }
 
+fn password_needed() -> Problem {
+    Problem {
+        code: "password_needed".into(),
+        ..Problem::forbidden(
+            "This session began with a sign-in link that an admin made: set a password first, in My account or with \
+             PUT /api/v1/me/password. Until then it may do nothing else.",
+        )
+    }
+}
+
 fn known(words: &[String]) -> BTreeSet<Permission> {
     words.iter().filter_map(|word| word.parse().ok()).collect()
 }
 
 impl Actor {
     pub(super) fn of(row: PersonRow, session: Option<Session>) -> Self {
-        Self {
+        let mut actor = Self {
             person: row.id,
             permissions: known(&row.permissions),
             inside: row.inside.iter().map(|(id, words)| (*id, known(words))).collect(),
@@ -148,6 +160,28 @@ impl Actor {
             name: row.name,
             session,
             token: None,
+        };
+        // The admin who made the link may have used it: nothing is permitted before there is a password that only the person knows.
+        if actor.needs_password() {
+            actor.permissions.clear();
+            actor.inside.clear();
+        }
+        actor
+    }
+
+    /// Whether this session may do nothing but set a password, because an admin's link began it.
+    pub fn needs_password(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.link_by.is_some())
+    }
+
+    /// Refuses a session that may only set a password.
+    ///
+    /// # Errors
+    /// `password_needed` (403).
+    pub fn require_password(&self) -> Result<(), Problem> {
+        match self.needs_password() {
+            true => Err(password_needed()),
+            false => Ok(()),
         }
     }
 
@@ -243,6 +277,9 @@ impl Actor {
     }
 
     fn missing(&self, permission: Permission, place: &str) -> Problem {
+        if self.needs_password() {
+            return password_needed();
+        }
         let who = if self.token.is_some() { format!("This token of {}", self.name) } else { self.name.clone() };
         Problem::permission_missing(format!(
             "{who} does not have the permission {permission}{place}; an admin can give it."
@@ -320,6 +357,9 @@ impl Actor {
     }
 
     fn has_none_of(&self, permissions: &[Permission]) -> Problem {
+        if self.needs_password() {
+            return password_needed();
+        }
         let words: Vec<&str> = permissions.iter().map(|permission| permission.as_str()).collect();
         let place = match permissions.iter().any(|permission| self.may_somewhere(*permission)) {
             true => " wherever this does something",
@@ -337,6 +377,12 @@ impl Actor {
     /// # Errors
     /// Forbidden.
     pub fn require_in_person(&self) -> Result<(), Problem> {
+        self.require_password()?;
+        self.require_human()
+    }
+
+    /// The same, also for a session that may only set a password.
+    pub(super) fn require_human(&self) -> Result<(), Problem> {
         match (&self.token, self.kind) {
             (None, PersonKind::Human) => Ok(()),
             _ => Err(Problem {

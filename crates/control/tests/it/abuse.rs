@@ -173,7 +173,8 @@ async fn played_down(house: &House, honest: SubmissionId) -> SubmissionId {
 
 #[tokio::test]
 async fn a_submission_that_plays_its_risks_down_is_not_committed() {
-    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into() }).await;
+    let house =
+        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
     let edit = house.bind("web", 1, "wipe").await;
     let honest = house.submit(&house.ada, "web", vec![edit]).await;
     let forged = played_down(&house, honest).await;
@@ -194,7 +195,8 @@ fn turning(version: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
 
 #[tokio::test]
 async fn a_role_that_turns_destructive_is_a_risk_although_nothing_runs_for_it() {
-    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into() }).await;
+    let house =
+        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
     let web = house.id("web").await;
     let uses = async |files| {
         let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
@@ -271,7 +273,8 @@ async fn a_deployment_made_again_takes_no_approval_along() {
 
 #[tokio::test]
 async fn a_destructive_line_is_not_lost_in_a_crowd() {
-    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into() }).await;
+    let house =
+        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
     let mut edits = Vec::new();
     for n in 1..=4 {
         edits.push(house.bind("web", n, "app").await);

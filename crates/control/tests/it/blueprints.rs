@@ -118,7 +118,8 @@ async fn policies_and_jigs_are_compared_wherever_one_looks() {
         house.approve(&house.cy, id).await;
         house.commit(&house.ada, id).await.unwrap();
     };
-    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } };
+    let policy =
+        |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
     let jig = |active| Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active };
     pass(vec![policy(2)]).await;
     house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();

@@ -146,7 +146,7 @@ async fn refused(house: &House, by: &Actor, id: SubmissionId) -> (String, Vec<St
 
 #[tokio::test]
 async fn an_objection_stands_whoever_commits_and_is_named() {
-    let house = House::under(Policy { approvals: 2, by_risk: Default::default() }).await;
+    let house = House::under(Policy { approvals: 2, by_risk: Default::default(), ..Policy::default() }).await;
     let mut others = Vec::new();
     for name in ["dan", "eve"] {
         let person = NewPerson::human(name, [Permission::Operator, Permission::Reviewer]);
@@ -197,7 +197,8 @@ async fn an_objection_ends_with_the_right_to_review_and_that_is_said() {
 
 #[tokio::test]
 async fn riskier_changes_need_what_the_policy_asks() {
-    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into() }).await;
+    let house =
+        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
     let edit = house.bind("web", 1, "wipe").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     let review = house.control.review(&house.ada, id).await.unwrap();
@@ -213,7 +214,7 @@ async fn riskier_changes_need_what_the_policy_asks() {
 async fn a_policy_without_review_does_not_begin() {
     let database = testdb::TestDatabase::new().await;
     let control = control::Control::new(store::Store::over(database.app().clone()));
-    let policy = Policy { approvals: 0, by_risk: Default::default() };
+    let policy = Policy { approvals: 0, by_risk: Default::default(), ..Policy::default() };
     assert!(control.ensure_genesis(&policy, &control::Demo::default()).await.is_err());
 }
 

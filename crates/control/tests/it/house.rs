@@ -41,7 +41,7 @@ pub struct House {
 
 impl House {
     pub async fn new() -> Self {
-        Self::under(Policy { approvals: 1, by_risk: BTreeMap::new() }).await
+        Self::under(Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() }).await
     }
 
     pub async fn under(policy: Policy) -> Self {

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod acting;
+mod access;
 mod bad_input;
 mod beside;
 mod blueprints;

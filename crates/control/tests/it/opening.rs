@@ -58,7 +58,9 @@ async fn only_what_a_submission_changes_is_marked() {
 #[tokio::test]
 async fn another_policy_is_marked_and_talked_about_like_a_document() {
     let house = House::new().await;
-    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: [(Risk::Removal, 3)].into() } };
+    let policy = |approvals| Edit::SetPolicy {
+        policy: Policy { approvals, by_risk: [(Risk::Removal, 3)].into(), ..Policy::default() },
+    };
     let (proposal, version) = house.propose(&house.ada, "web", vec![policy(1)]).await;
     let first = house.control.submit(&house.ada, proposal, version, "three to remove".into()).await.unwrap();
     let whole = Anchor::Policy(None);

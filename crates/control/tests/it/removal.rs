@@ -357,7 +357,7 @@ async fn a_policy_passes_under_the_one_before_it_and_under_itself() {
     let house = House::new().await;
     let waiting = house.submit(&house.ada, "edge", vec![house.bind("edge", 2, "app").await]).await;
     house.approve(&house.bo, waiting).await;
-    let policy = Policy { approvals: 2, by_risk: BTreeMap::new() };
+    let policy = Policy { approvals: 2, by_risk: BTreeMap::new(), ..Policy::default() };
     let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy }]).await;
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.gate.needed, 2, "it passes under both");
@@ -366,7 +366,7 @@ async fn a_policy_passes_under_the_one_before_it_and_under_itself() {
     assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
     house.approve(&house.cy, id).await;
     house.commit(&house.ada, id).await.unwrap();
-    let weaker = Policy { approvals: 1, by_risk: BTreeMap::new() };
+    let weaker = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
     let back = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: weaker }]).await;
     assert_eq!(house.control.review(&house.bo, back).await.unwrap().gate.needed, 2, "the old one asks for 2");
     let draft = house.board("web").await.proposal.unwrap();
@@ -460,7 +460,8 @@ async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
 #[tokio::test]
 async fn a_policy_that_nobody_could_meet_is_neither_submitted_nor_committed() {
     let house = House::new().await;
-    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } };
+    let policy =
+        |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
     let (proposal, version) = house.propose(&house.ada, "web", vec![policy(3)]).await;
     let refused = house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap_err();
     assert_eq!(refused.code, "lint");

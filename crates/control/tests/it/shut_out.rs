@@ -121,6 +121,7 @@ async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(
         ("change grants", people.change_grants(by, cy, &[grant]).await.map(drop)),
         ("disable", people.set_disabled(by, cy, true).await),
         ("make a link", people.new_link(by, cy).await.map(drop)),
+        ("confirm access", people.confirm(by, cy).await.map(drop)),
     ]
 }
 
@@ -133,6 +134,7 @@ async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<
         ("make a token", people.make_token(by, &token).await.map(drop)),
         ("revoke a token", people.revoke_token(by, Uuid::nil()).await),
         ("set a password", people.set_password(by, &password).await.map(drop)),
+        ("dismiss notices", people.dismiss_notices(by).await),
         ("end a session", people.end_session(by, Uuid::nil()).await),
         ("end other sessions", people.end_other_sessions(by).await.map(drop)),
     ]

@@ -143,7 +143,9 @@ async fn buttons(house: &House, by: &Actor, id: SubmissionId) -> [String; 2] {
 
 #[tokio::test]
 async fn every_button_that_is_off_says_why_and_who_can_act() {
-    let house = House::under(Policy { approvals: 1, by_risk: BTreeMap::from([(Risk::Destructive, 2)]) }).await;
+    let house =
+        House::under(Policy { approvals: 1, by_risk: BTreeMap::from([(Risk::Destructive, 2)]), ..Policy::default() })
+            .await;
     house.bound("web", 3, "runtime").await;
     let (ada, bo, cy) = (&house.ada, &house.bo, &house.cy);
     let mut others = Vec::new();

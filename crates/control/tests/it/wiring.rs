@@ -104,7 +104,11 @@ async fn the_graph_of_a_review_has_the_edges_that_come_and_those_that_go() {
 
 #[tokio::test]
 async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of() {
-    let policy = |destructive| Policy { approvals: 1, by_risk: BTreeMap::from([(Risk::Destructive, destructive)]) };
+    let policy = |destructive| Policy {
+        approvals: 1,
+        by_risk: BTreeMap::from([(Risk::Destructive, destructive)]),
+        ..Policy::default()
+    };
     let house = House::under(policy(2)).await;
     let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: policy(1) }]).await;
     let undo = house.board("web").await.proposal.unwrap().undo.unwrap();
@@ -126,7 +130,8 @@ async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of(
 async fn a_policy_that_is_another_since_somebody_looked_is_told() {
     let house = House::new().await;
     house.people.create_person(None, &NewPerson::human("dee", [Permission::Reviewer])).await.unwrap();
-    let policy = |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new() } };
+    let policy =
+        |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
     let first = house.submit(&house.ada, "web", vec![policy(2)]).await;
     house.control.look(&house.bo, first).await.unwrap();
     let second = house.submit(&house.ada, "web", vec![policy(3)]).await;
@@ -155,7 +160,7 @@ async fn an_edit_says_where_it_takes_effect_unless_that_is_where_the_reader_is()
 
 #[tokio::test]
 async fn what_is_grave_stands_first_however_much_else_a_change_does() {
-    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Halt, 3)].into() }).await;
+    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Halt, 3)].into(), ..Policy::default() }).await;
     house.bound("web", 1, "app").await;
     let web = house.id("web").await;
     let mut edits: Vec<Edit> = (100..150_u128)
@@ -170,7 +175,9 @@ async fn what_is_grave_stands_first_however_much_else_a_change_does() {
         Edit::Unbind { node: house.node(1).await, noderole: NoderoleKey::first(role("app")), with_dependents: false },
         Edit::RemoveRole { deployment: web, role: role("still") },
         Edit::MoveNode { node: house.node(2).await, deployment: web },
-        Edit::SetPolicy { policy: Policy { approvals: 1, by_risk: [(Risk::Halt, 3), (Risk::Rerun, 1)].into() } },
+        Edit::SetPolicy {
+            policy: Policy { approvals: 1, by_risk: [(Risk::Halt, 3), (Risk::Rerun, 1)].into(), ..Policy::default() },
+        },
         Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active: false },
     ]);
     let (proposal, version) = house.propose(&house.ada, "web", edits).await;

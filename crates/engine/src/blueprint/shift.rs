@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_policy_that_stood_for_more_before_is_a_shift() {
-        let policy = |approvals| Policy { approvals, by_risk: Default::default() };
+        let policy = |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
         let sides = |old, new| Difference {
             policy: Some(Sides { old: policy(old), new: policy(new) }),
             ..Difference::default()

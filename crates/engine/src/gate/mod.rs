@@ -15,8 +15,11 @@
 //!   decides again, or another submission takes its place;
 //! * enough people approved it: each person's last verdict counts, authors' never, and only those of people who may review at this
 //!   very moment. So an objection ends, too, when whoever made it may not review any more, and the gate says that it did;
+//! * approvals do not count by people whose access an author gave shortly before ([`access`]), and verdicts given before an account
+//!   was disabled are void;
 //! * no thread of its discussion is open ([`discussion`]).
 
+pub mod access;
 pub mod discussion;
 pub mod standing;
 pub mod who;
@@ -28,10 +31,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::counting::many;
 use crate::ids::{PersonId, PolicyNo, SubmissionId};
-use who::{Helpers, disregarded, named};
+use access::Access;
+use who::{Helpers, NAMED, disregarded, named};
 
 /// Most approvals that a policy may ask for.
 pub const MAX_APPROVALS: u32 = 20;
+/// Longest cooling period that a policy may have, in hours: 30 days.
+pub const MAX_COOLING_HOURS: u32 = 720;
+/// The cooling period of a policy that does not state one, in hours.
+pub const COOLING_HOURS: u32 = 24;
 
 /// What makes a change riskier than others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -87,14 +95,41 @@ pub struct Policy {
     /// Approvals that changes of a risk class need; the highest counts.
     #[serde(default)]
     pub by_risk: BTreeMap<Risk, u32>,
+    /// Hours for which approvals do not count on the changes of the admin who gave the reviewer access; 0 to 720. Absent: 24.
+    #[serde(default = "usual_cooling", skip_serializing_if = "is_usual_cooling")]
+    pub cooling_hours: u32,
+}
+
+fn usual_cooling() -> u32 {
+    COOLING_HOURS
+}
+
+// A policy from before it had the field keeps its hash.
+fn is_usual_cooling(hours: &u32) -> bool {
+    *hours == COOLING_HOURS
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { approvals: 1, by_risk: BTreeMap::new(), cooling_hours: COOLING_HOURS }
+    }
 }
 
 /// A policy that can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a policy asks for 1 to {MAX_APPROVALS} approvals, and this one asks for {found}: review is mandatory")]
-pub struct PolicyError {
-    /// What it asks for.
-    pub found: u32,
+pub enum PolicyError {
+    /// Too few approvals, or too many.
+    #[error("a policy asks for 1 to {MAX_APPROVALS} approvals, and this one asks for {found}: review is mandatory")]
+    Approvals {
+        /// What it asks for.
+        found: u32,
+    },
+    /// Too long a cooling period.
+    #[error("a cooling period has 0 to {MAX_COOLING_HOURS} hours, and this one has {found}")]
+    Cooling {
+        /// Its hours.
+        found: u32,
+    },
 }
 
 impl Policy {
@@ -105,26 +140,33 @@ impl Policy {
     pub fn check(&self) -> Result<(), PolicyError> {
         let asked = std::iter::once(self.approvals).chain(self.by_risk.values().copied());
         match asked.into_iter().find(|n| !(1..=MAX_APPROVALS).contains(n)) {
-            Some(found) => Err(PolicyError { found }),
+            Some(found) => Err(PolicyError::Approvals { found }),
+            None if self.cooling_hours > MAX_COOLING_HOURS => Err(PolicyError::Cooling { found: self.cooling_hours }),
             None => Ok(()),
         }
     }
 
-    /// In what another policy differs from this one: first what it asks of every change, then each risk.
+    /// In what another policy differs from this one: first what it asks of every change, then each risk, then the cooling period.
     pub fn changes(&self, other: &Self) -> Vec<PolicyChange> {
         let every = |policy: &Self| Asks { own: Some(policy.approvals), approvals: policy.approvals };
         let of = |policy: &Self, risk: Risk| Asks {
             own: policy.by_risk.get(&risk).copied(),
             approvals: policy.approvals_for(&[risk].into()),
         };
-        let every = PolicyChange { risk: None, old: every(self), new: every(other) };
+        let every =
+            PolicyChange { part: PolicyPart::Every, old: Demand::Asks(every(self)), new: Demand::Asks(every(other)) };
+        let cooling = PolicyChange {
+            part: PolicyPart::Cooling,
+            old: Demand::Hours(self.cooling_hours),
+            new: Demand::Hours(other.cooling_hours),
+        };
         let risks = self.by_risk.keys().chain(other.by_risk.keys()).collect::<BTreeSet<_>>();
         let risks = risks.into_iter().map(|risk| PolicyChange {
-            risk: Some(*risk),
-            old: of(self, *risk),
-            new: of(other, *risk),
+            part: PolicyPart::Risk(*risk),
+            old: Demand::Asks(of(self, *risk)),
+            new: Demand::Asks(of(other, *risk)),
         });
-        std::iter::once(every).chain(risks).filter(|change| change.old != change.new).collect()
+        std::iter::once(every).chain(risks).chain([cooling]).filter(|change| change.old != change.new).collect()
     }
 
     /// Where another policy asks for less than this one: for what, and how much. None: nowhere.
@@ -162,32 +204,72 @@ impl fmt::Display for Asks {
     }
 }
 
+/// A part of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyPart {
+    /// Approvals of every change.
+    Every,
+    /// Approvals of changes with a risk.
+    Risk(Risk),
+    /// The cooling period.
+    Cooling,
+}
+
+/// What a policy demands in one part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Demand {
+    /// Approvals.
+    Asks(Asks),
+    /// Hours.
+    Hours(u32),
+}
+
+impl fmt::Display for Demand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asks(asks) => asks.fmt(f),
+            Self::Hours(hours) => f.write_str(&many(*hours, "hour")),
+        }
+    }
+}
+
 /// One part in which two policies differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyChange {
-    /// Of changes with this risk; None: of every change.
-    pub risk: Option<Risk>,
+    /// Which part.
+    pub part: PolicyPart,
     /// Before.
-    pub old: Asks,
+    pub old: Demand,
     /// After.
-    pub new: Asks,
+    pub new: Demand,
 }
 
 impl PolicyChange {
     /// Whether less is asked for than before.
     pub fn is_weaker(&self) -> bool {
-        self.new.approvals < self.old.approvals
+        match (self.old, self.new) {
+            (Demand::Asks(old), Demand::Asks(new)) => new.approvals < old.approvals,
+            (Demand::Hours(old), Demand::Hours(new)) => new < old,
+            _ => false,
+        }
     }
 
-    /// Which changes it is about.
+    /// Which changes it is about; or `cooling period`.
     pub fn about(&self) -> &'static str {
-        self.risk.map_or("every change", Risk::as_str)
+        match self.part {
+            PolicyPart::Every => "every change",
+            PolicyPart::Risk(risk) => risk.as_str(),
+            PolicyPart::Cooling => "cooling period",
+        }
     }
 
     /// Where it stands in a policy, as a JSON pointer.
     pub fn pointer(&self) -> String {
-        self.risk.map_or_else(|| "/approvals".to_owned(), |risk| format!("/by_risk/{}", risk.as_str()))
+        match self.part {
+            PolicyPart::Every => "/approvals".to_owned(),
+            PolicyPart::Risk(risk) => format!("/by_risk/{}", risk.as_str()),
+            PolicyPart::Cooling => "/cooling_hours".to_owned(),
+        }
     }
 }
 
@@ -260,6 +342,10 @@ pub struct Verdict {
     pub person: PersonId,
     /// What.
     pub kind: VerdictKind,
+    /// When, in microseconds since 1970.
+    pub at: i64,
+    /// Whether the person's account was disabled after it: it counts for nothing then.
+    pub void: bool,
 }
 
 /// A person as the gate sees them now.
@@ -301,10 +387,34 @@ pub struct Facts {
     pub verdicts: Vec<Verdict>,
     /// Everybody who gave a verdict or could.
     pub people: Vec<Reviewer>,
+    /// Who gave these people access.
+    pub access: Access,
     /// Who opened each thread that is not resolved, on any version of the proposal.
     pub open_threads: Vec<String>,
     /// Who can do something about rules that no verdict mends. Nothing is decided by it.
     pub helpers: Helpers,
+}
+
+impl Facts {
+    /// A person's last verdict that is not void.
+    pub fn last_word(&self, person: PersonId) -> Option<&Verdict> {
+        self.verdicts.iter().rev().find(|verdict| verdict.person == person && !verdict.void)
+    }
+
+    /// Whether this person's last verdict is an approval that counts.
+    pub fn counts(&self, person: PersonId) -> bool {
+        access::approves(self, person)
+    }
+
+    /// Whether an approval by this person would count now, as far as their access decides that.
+    pub fn may_count(&self, person: PersonId) -> bool {
+        self.access.bar(person, self.access.now, &self.authors).is_none()
+    }
+
+    /// Reviewers who wrote nothing of it.
+    fn reviewers(&self) -> impl Iterator<Item = &Reviewer> {
+        self.people.iter().filter(|p| p.eligible && !self.authors.contains(&p.id))
+    }
 }
 
 /// The gate's rules.
@@ -410,18 +520,10 @@ pub fn may_judge(facts: &Facts, person: PersonId) -> Result<(), NoVerdict> {
 
 /// Evaluates every rule on these facts.
 pub fn evaluate(facts: &Facts) -> GateState {
-    let last: BTreeMap<PersonId, VerdictKind> = facts.verdicts.iter().map(|v| (v.person, v.kind)).collect();
-    let counts = |person: &PersonId| {
-        !facts.authors.contains(person) && facts.people.iter().any(|p| p.id == *person && p.eligible)
-    };
-    let by_kind = |kind: VerdictKind| last.iter().filter(move |(_, k)| **k == kind).map(|(person, _)| person);
-    let approving: BTreeSet<PersonId> = by_kind(VerdictKind::Approve).filter(|p| counts(p)).copied().collect();
-    let can_approve: Vec<String> = facts
-        .people
-        .iter()
-        .filter(|p| p.eligible && !facts.authors.contains(&p.id) && !approving.contains(&p.id))
-        .map(|p| p.name.clone())
-        .collect();
+    let (approving, others): (Vec<&Reviewer>, Vec<&Reviewer>) =
+        facts.reviewers().partition(|reviewer| access::approves(facts, reviewer.id));
+    let able = others.iter().filter(|reviewer| facts.may_count(reviewer.id));
+    let can_approve: Vec<String> = able.map(|reviewer| reviewer.name.clone()).collect();
     // At most one approval for each person, so the number fits.
     let approvals = u32::try_from(approving.len()).unwrap_or(u32::MAX);
     let needed = facts.approvals_needed.max(1);
@@ -432,8 +534,8 @@ pub fn evaluate(facts: &Facts) -> GateState {
         base(facts),
         epoch(facts),
         policy(facts),
-        objections(facts, &last),
-        enough(facts, approvals, needed, &can_approve),
+        objections(facts),
+        enough(facts, (approvals, needed), &can_approve, (approving.as_slice(), others.as_slice())),
         threads(facts),
     ];
     GateState { rules, approvals, needed, can_approve }
@@ -492,13 +594,22 @@ fn policy(facts: &Facts) -> RuleState {
     state(Rule::Policy, broken, &format!("Policy {now}"))
 }
 
-fn enough(facts: &Facts, approvals: u32, needed: u32, can_approve: &[String]) -> RuleState {
+fn enough(
+    facts: &Facts,
+    (approvals, needed): (u32, u32),
+    can_approve: &[String],
+    (approving, others): (&[&Reviewer], &[&Reviewer]),
+) -> RuleState {
     let counted = format!("{approvals} of {}", many(needed, "approval"));
     let broken = (approvals < needed).then(|| {
         let more = needed - approvals;
         let able = u32::try_from(can_approve.len()).unwrap_or(u32::MAX);
+        let barred = access::explained(facts, others);
         let who = match able {
-            0 => format!("Nobody who may review is left. {}", facts.helpers.to_permit("reviewer")),
+            0 if barred.is_empty() => {
+                format!("Nobody who may review is left. {}", facts.helpers.to_permit("reviewer"))
+            }
+            0 => format!("{more} more needed"),
             able if able < more => format!(
                 "{more} more are needed and only {} can give one. {}",
                 named(can_approve),
@@ -506,17 +617,16 @@ fn enough(facts: &Facts, approvals: u32, needed: u32, can_approve: &[String]) ->
             ),
             _ => format!("{more} more needed. Can act: {}", named(can_approve)),
         };
-        format!("{counted}. {who}")
+        let said = [counted.clone(), who].into_iter().chain(barred.into_iter().take(NAMED));
+        said.collect::<Vec<_>>().join(". ")
     });
-    state(Rule::Approvals, broken, &counted)
+    let holds: Vec<String> = [counted].into_iter().chain(access::noted(facts, approving)).collect();
+    state(Rule::Approvals, broken, &holds.join(". "))
 }
 
-fn objections(facts: &Facts, last: &BTreeMap<PersonId, VerdictKind>) -> RuleState {
-    let objecting = facts.people.iter().filter(|p| {
-        p.eligible
-            && !facts.authors.contains(&p.id)
-            && last.get(&p.id).is_some_and(|kind| *kind != VerdictKind::Approve)
-    });
+fn objections(facts: &Facts) -> RuleState {
+    let objects = |id| facts.last_word(id).is_some_and(|verdict| verdict.kind != VerdictKind::Approve);
+    let objecting = facts.reviewers().filter(|p| objects(p.id));
     let names: Vec<&str> = objecting.map(|p| p.name.as_str()).collect();
     let broken = (!names.is_empty()).then(|| {
         let names = named(&names);
@@ -556,7 +666,7 @@ mod tests {
     use proptest::prelude::*;
     use uuid::Uuid;
 
-    fn person(n: u128) -> PersonId {
+    pub(in crate::gate) fn person(n: u128) -> PersonId {
         PersonId(Uuid::from_u128(n))
     }
 
@@ -573,7 +683,7 @@ mod tests {
         assert_eq!(check_name(&[Risk::Rerun, Risk::Move].into(), "web", None), Ok(()));
     }
 
-    fn facts() -> Facts {
+    pub(in crate::gate) fn facts() -> Facts {
         let reviewer = |n: u128, name: &str| Reviewer { id: person(n), name: name.into(), eligible: true };
         Facts {
             submission: SubmissionId(41),
@@ -586,8 +696,9 @@ mod tests {
             policy: (PolicyNo(3), PolicyNo(3)),
             approvals_needed: 1,
             authors: [person(1)].into(),
-            verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve }],
+            verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve, at: 0, void: false }],
             people: vec![reviewer(1, "ada"), reviewer(2, "bo"), reviewer(3, "cy")],
+            access: Access::default(),
             open_threads: Vec::new(),
             helpers: Helpers::default(),
         }
@@ -634,7 +745,7 @@ mod tests {
         assert_eq!(changed(&|f| f.people[1].eligible = false), Some(Rule::Approvals));
         assert_eq!(changed(&|f| f.people.clear()), Some(Rule::Approvals));
         assert_eq!(
-            changed(&|f| f.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject })),
+            changed(&|f| f.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject, at: 0, void: false })),
             Some(Rule::Objections)
         );
         assert_eq!(changed(&|f| f.open_threads.push("bo".into())), Some(Rule::Threads));
@@ -642,8 +753,11 @@ mod tests {
 
     #[test]
     fn every_part_in_which_a_policy_differs_is_said_and_every_weaker_one_found() {
-        let policy =
-            |approvals, by_risk: &[(Risk, u32)]| Policy { approvals, by_risk: by_risk.iter().copied().collect() };
+        let policy = |approvals, by_risk: &[(Risk, u32)]| Policy {
+            approvals,
+            by_risk: by_risk.iter().copied().collect(),
+            ..Policy::default()
+        };
         let told = |old: &Policy, new: &Policy| old.changes(new).iter().map(ToString::to_string).collect::<Vec<_>>();
         let old = policy(1, &[(Risk::Destructive, 3), (Risk::Move, 2)]);
         assert!(old.changes(&old).is_empty());
@@ -661,10 +775,23 @@ mod tests {
     }
 
     #[test]
+    fn shorter_cooling_period_is_weaker() {
+        let policy = |cooling_hours| Policy { cooling_hours, ..Policy::default() };
+        assert_eq!(policy(24).weaker_in(&policy(1)).as_deref(), Some("cooling period: 24 hours -> 1 hour"));
+        assert_eq!(policy(1).weaker_in(&policy(24)), None);
+        assert_eq!(policy(1).changes(&policy(24)).len(), 1);
+        assert_eq!(policy(721).check(), Err(PolicyError::Cooling { found: 721 }));
+        assert_eq!((policy(0).check(), policy(720).check()), (Ok(()), Ok(())));
+        let written = serde_json::to_string(&Policy::default()).unwrap();
+        assert_eq!(written, r#"{"approvals":1,"by_risk":{}}"#, "as policies were before they had the field");
+        assert_eq!(serde_json::from_str::<Policy>(&written).unwrap(), Policy::default());
+    }
+
+    #[test]
     fn an_objection_is_named_before_what_else_is_missing() {
         let mut facts = facts();
         facts.approvals_needed = 2;
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::RequestChanges });
+        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::RequestChanges, at: 0, void: false });
         let gate = evaluate(&facts);
         let broken: Vec<Rule> = gate.broken().map(|rule| rule.rule).collect();
         assert_eq!(broken, [Rule::Objections, Rule::Approvals]);
@@ -677,7 +804,7 @@ mod tests {
     #[test]
     fn an_objection_that_counts_no_longer_is_said() {
         let mut facts = facts();
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject });
+        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject, at: 0, void: false });
         assert_eq!(closed_by(&facts), Some(Rule::Objections));
         facts.people[2].eligible = false;
         let gate = evaluate(&facts);
@@ -689,14 +816,14 @@ mod tests {
                 "Nobody who may review objects. Counts no longer, because they may not review any more: what cy said against it"
             )
         );
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Approve });
+        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Approve, at: 0, void: false });
         assert!(disregarded(&facts).is_empty(), "what was taken back before is no objection");
     }
 
     #[test]
     fn an_authors_approval_never_counts() {
         let mut facts = facts();
-        facts.verdicts = vec![Verdict { person: person(1), kind: VerdictKind::Approve }];
+        facts.verdicts = vec![Verdict { person: person(1), kind: VerdictKind::Approve, at: 0, void: false }];
         assert_eq!(closed_by(&facts), Some(Rule::Approvals));
         assert_eq!(may_judge(&facts, person(1)), Err(NoVerdict::Author));
     }
@@ -705,17 +832,21 @@ mod tests {
     fn the_last_word_counts_and_only_once() {
         let mut facts = facts();
         facts.approvals_needed = 2;
-        facts.verdicts.push(Verdict { person: person(2), kind: VerdictKind::Approve });
+        facts.verdicts.push(Verdict { person: person(2), kind: VerdictKind::Approve, at: 0, void: false });
         assert_eq!(closed_by(&facts), Some(Rule::Approvals), "one person approving twice is one approval");
         facts.approvals_needed = 1;
-        facts.verdicts.push(Verdict { person: person(2), kind: VerdictKind::RequestChanges });
+        facts.verdicts.push(Verdict { person: person(2), kind: VerdictKind::RequestChanges, at: 0, void: false });
         let broken: Vec<Rule> = evaluate(&facts).broken().map(|rule| rule.rule).collect();
         assert_eq!(broken, [Rule::Objections, Rule::Approvals], "who takes an approval back no longer approves");
     }
 
     #[test]
     fn policies_without_review_are_refused() {
-        let policy = |approvals, destructive| Policy { approvals, by_risk: [(Risk::Destructive, destructive)].into() };
+        let policy = |approvals, destructive| Policy {
+            approvals,
+            by_risk: [(Risk::Destructive, destructive)].into(),
+            ..Policy::default()
+        };
         assert!(policy(0, 1).check().is_err());
         assert!(policy(1, 0).check().is_err());
         assert!(policy(1, 2).check().is_ok());
@@ -734,7 +865,7 @@ mod tests {
             let mut facts = facts();
             facts.approvals_needed = needed;
             facts.authors = authors.iter().map(|n| person(*n)).collect();
-            facts.verdicts = verdicts.iter().map(|(p, k)| Verdict { person: person(*p), kind: kind(*k) }).collect();
+            facts.verdicts = verdicts.iter().map(|(p, k)| Verdict { person: person(*p), kind: kind(*k), at: 0, void: false }).collect();
             facts.people = eligible
                 .iter()
                 .enumerate()

@@ -7,7 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Facts, GateState, Rule, may_judge};
+use super::access::approves;
+use super::{Facts, GateState, Rule, VerdictKind, may_judge};
 use crate::ids::PersonId;
 
 /// Where a submission stands. What comes earlier here is what is waited for first.
@@ -66,9 +67,15 @@ pub enum Turn {
 
 /// What waits for this person. Whoever has given a verdict has had their turn, whatever it was.
 pub fn turn(facts: &Facts, gate: &GateState, person: PersonId, may_commit: bool) -> Option<Turn> {
-    let said = || facts.verdicts.iter().any(|verdict| verdict.person == person);
+    // An approval that does not count is given again once it would.
+    let said = || {
+        let last = facts.last_word(person);
+        last.is_some_and(|verdict| verdict.kind != VerdictKind::Approve || approves(facts, person))
+    };
     match Standing::of(gate) {
-        Standing::Unreviewed if may_judge(facts, person).is_ok() && !said() => Some(Turn::Judge),
+        Standing::Unreviewed if may_judge(facts, person).is_ok() && facts.may_count(person) && !said() => {
+            Some(Turn::Judge)
+        }
         Standing::Open if may_commit => Some(Turn::Commit),
         _ => None,
     }
@@ -76,8 +83,9 @@ pub fn turn(facts: &Facts, gate: &GateState, person: PersonId, may_commit: bool)
 
 #[cfg(test)]
 mod tests {
+    use super::super::access::Access;
     use super::super::who::Helpers;
-    use super::super::{Reviewer, Verdict, VerdictKind, evaluate};
+    use super::super::{Reviewer, Verdict, evaluate};
     use super::*;
     use crate::ids::{PolicyNo, SubmissionId};
     use uuid::Uuid;
@@ -100,8 +108,9 @@ mod tests {
             policy: (PolicyNo(3), PolicyNo(3)),
             approvals_needed: 1,
             authors: [person(1)].into(),
-            verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve }],
+            verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve, at: 0, void: false }],
             people: (1..4).map(reviewer).collect(),
+            access: Access::default(),
             open_threads: Vec::new(),
             helpers: Helpers::default(),
         }
@@ -121,7 +130,7 @@ mod tests {
         assert_eq!(standing(&facts), Standing::Unreviewed);
         facts.lint.push("the jig is off".into());
         assert_eq!(standing(&facts), Standing::Faulty, "no approval helps that");
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::RequestChanges });
+        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::RequestChanges, at: 0, void: false });
         assert_eq!(standing(&facts), Standing::Objected);
         facts.moved_documents.push("n1".into());
         assert_eq!(standing(&facts), Standing::Stale);

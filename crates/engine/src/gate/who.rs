@@ -3,8 +3,6 @@
 //! A reason without a name sends people searching. Names are for messages only: what a person may is decided where they act. Lists
 //! are bounded, since a message is read.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Facts, NoVerdict, VerdictKind, may_judge};
@@ -63,9 +61,8 @@ pub fn named<T: AsRef<str>>(names: &[T]) -> String {
 
 /// Whose last word is against a submission and does not count, because they may not review any more.
 pub fn disregarded(facts: &Facts) -> Vec<&str> {
-    let last: BTreeMap<PersonId, VerdictKind> = facts.verdicts.iter().map(|v| (v.person, v.kind)).collect();
-    let objects = |id: &PersonId| last.get(id).is_some_and(|kind| *kind != VerdictKind::Approve);
-    let gone = facts.people.iter().filter(|p| !p.eligible && !facts.authors.contains(&p.id) && objects(&p.id));
+    let objects = |id: PersonId| facts.last_word(id).is_some_and(|verdict| verdict.kind != VerdictKind::Approve);
+    let gone = facts.people.iter().filter(|p| !p.eligible && !facts.authors.contains(&p.id) && objects(p.id));
     gone.map(|p| p.name.as_str()).collect()
 }
 

@@ -9,7 +9,7 @@ use crate::blueprint::difference::Mark;
 use crate::catalog::version::order;
 use crate::cluster::Blueprint;
 use crate::counting::many;
-use crate::gate::Risk;
+use crate::gate::{Demand, PolicyPart, Risk};
 use crate::ids::{DeploymentId, NoderoleId};
 use crate::plan::base::is_below;
 
@@ -37,7 +37,7 @@ pub(super) fn policy_weakened(look: &Look<'_>, found: &mut Found) {
     if look.planned().difference.is_empty() {
         return;
     }
-    let what = format!("the policy would ask for fewer approvals ({weaker}) in the same change that it lets pass");
+    let what = format!("the policy would demand less ({weaker}) in the same change that it lets pass");
     found.add("policy", what, "Propose the policy by itself, so that it is judged by itself");
 }
 
@@ -48,14 +48,22 @@ pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
     let Reviewers { all, others } = look.subject.reviewers;
     let carried = risks(look.planned());
     // One that asks for less than before is on its way to what can be met.
-    for change in before.changes(after).iter().filter(|change| change.new.approvals > change.old.approvals) {
-        let (able, who) = match change.risk.is_none_or(|risk| carried.contains(&risk)) {
+    for change in before.changes(after) {
+        let (Demand::Asks(old), Demand::Asks(new)) = (change.old, change.new) else { continue };
+        if new.approvals <= old.approvals {
+            continue;
+        }
+        let risk = match change.part {
+            PolicyPart::Risk(risk) => Some(risk),
+            PolicyPart::Every | PolicyPart::Cooling => None,
+        };
+        let (able, who) = match risk.is_none_or(|risk| carried.contains(&risk)) {
             true => (others, " without having written this change"),
             false => (all, ""),
         };
-        let asks = usize::try_from(change.new.approvals).unwrap_or(usize::MAX);
+        let asks = usize::try_from(new.approvals).unwrap_or(usize::MAX);
         if asks > able {
-            let about = change.risk.map_or("every change", Risk::change);
+            let about = risk.map_or("every change", Risk::change);
             let people = if able == 1 { "person may" } else { "people may" };
             let never = if asks > all { "no such change could ever" } else { "this change could never" };
             let asks = many(asks, "approval");
@@ -71,7 +79,7 @@ pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
 pub(super) fn policy_weaker(look: &Look<'_>, found: &mut Found) {
     let Some((before, after)) = look.subject.policy else { return };
     let Some(weaker) = before.weaker_in(after) else { return };
-    let what = format!("changes would need fewer approvals from then on ({weaker})");
+    let what = format!("the policy would demand less of later changes ({weaker})");
     found.add("policy", what, "Approve it only if that is meant: it holds for every deployment");
 }
 

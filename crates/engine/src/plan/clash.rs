@@ -643,7 +643,7 @@ mod tests {
         };
         let inherit = Edit::InheritBarclamp { deployment: WEB, barclamp: BarclampName::parse("house").unwrap() };
         let policy =
-            |approvals| Edit::SetPolicy { policy: crate::gate::Policy { approvals, by_risk: BTreeMap::new() } };
+            |approvals| Edit::SetPolicy { policy: crate::gate::Policy { approvals, ..crate::gate::Policy::default() } };
         for (one, other) in [
             (to(1), to(2)),
             (jig(true), jig(false)),

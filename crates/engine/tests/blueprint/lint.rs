@@ -309,7 +309,11 @@ fn many_keys_of_many_noderoles_are_told_as_far_as_the_bound() {
 fn policies_weakened_in_what_they_let_pass() {
     let world = World::of(vec![role("app", &[])]);
     let changed = world.change(&[bind(WEB, 1, "app")]);
-    let policy = |approvals, destructive| Policy { approvals, by_risk: [(Risk::Destructive, destructive)].into() };
+    let policy = |approvals, destructive| Policy {
+        approvals,
+        by_risk: [(Risk::Destructive, destructive)].into(),
+        ..Policy::default()
+    };
     let weaker = findings_with(&world, &changed, &[], Some((&policy(1, 2), &policy(1, 1))));
     let checks: Vec<Check> = weaker.iter().map(|finding| finding.check).collect();
     assert_eq!(checks, [Check::PolicyWeakened, Check::PolicyWeaker]);
@@ -328,7 +332,11 @@ fn policies_weakened_in_what_they_let_pass() {
 fn policies_that_nobody_can_meet() {
     let world = World::of(vec![role("app", &[]), flagged(role("wipe", &[]), |f| f.destructive = true)]);
     let alone = world.to(world.blueprint.clone());
-    let policy = |approvals, destructive| Policy { approvals, by_risk: [(Risk::Destructive, destructive)].into() };
+    let policy = |approvals, destructive| Policy {
+        approvals,
+        by_risk: [(Risk::Destructive, destructive)].into(),
+        ..Policy::default()
+    };
     let found_in = |changed: &Changed, before: &Policy, after: &Policy, all, others| {
         let among = Reviewers { all, others };
         let all = findings_among(&world, changed, &[], Some((before, after)), among).into_iter();

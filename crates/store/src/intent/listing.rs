@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use api::console::PAGE_SIZE;
 use api::listing::{Key, Order, ProposalSort, ReviewSort};
-use engine::gate::VerdictKind;
+use engine::gate::{Verdict, VerdictKind};
 use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, ProposalId, SubmissionId, TargetNo};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -42,7 +42,9 @@ pub struct FactsRow {
     /// Everybody who edited it.
     pub authors: BTreeSet<PersonId>,
     /// All verdicts of people, oldest first.
-    pub verdicts: Vec<(PersonId, VerdictKind)>,
+    pub verdicts: Vec<Verdict>,
+    /// When it was made, in microseconds since 1970.
+    pub submitted: i64,
     /// Who opened each thread that is not resolved.
     pub threads: Vec<String>,
     /// Deployments of its base that changed since, and by which target.
@@ -62,6 +64,9 @@ struct Facts {
     authors: Vec<Uuid>,
     judges: Vec<Uuid>,
     verdicts: Vec<String>,
+    judged: Vec<i64>,
+    void: Vec<bool>,
+    submitted: i64,
     threads: Vec<String>,
     moved: Vec<String>,
     moved_by: Vec<i64>,
@@ -72,6 +77,11 @@ const FACTS: &str = "SELECT s.id, p.state = 'open' AND p.version = s.version AS 
     ARRAY(SELECT a.person_id FROM submission_author a WHERE a.submission_id = s.id) AS authors, \
     ARRAY(SELECT v.person_id FROM verdict v WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judges, \
     ARRAY(SELECT v.kind FROM verdict v WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS verdicts, \
+    ARRAY(SELECT (extract(epoch FROM v.at) * 1000000)::bigint FROM verdict v \
+          WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judged, \
+    ARRAY(SELECT v.id <= w.verdicts_void_to FROM verdict v JOIN person w ON w.id = v.person_id \
+          WHERE v.submission_id = s.id ORDER BY v.id) AS void, \
+    (extract(epoch FROM s.created_at) * 1000000)::bigint AS submitted, \
     ARRAY(SELECT w.name FROM submission o JOIN comment c ON c.submission_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
           JOIN person w ON w.id = c.person_id WHERE o.proposal_id = p.id AND p.state = 'open' ORDER BY c.id LIMIT $2) AS threads, \
     ARRAY(SELECT coalesce(d.name, b.deployment_id::text) FROM submission_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
@@ -85,6 +95,8 @@ fn to_facts(row: Facts) -> Result<FactsRow, StoreError> {
         all.into_iter().find(|k| k.as_str() == word).ok_or_else(|| StoreError::corrupt("verdict.kind", word))
     };
     let kinds: Vec<VerdictKind> = row.verdicts.iter().map(kind).collect::<Result<_, _>>()?;
+    let given = row.judges.into_iter().zip(kinds).zip(row.judged).zip(row.void);
+    let verdict = |(((person, kind), at), void)| Verdict { person: PersonId(person), kind, at, void };
     Ok(FactsRow {
         id: SubmissionId(row.id),
         newest: row.newest,
@@ -95,7 +107,8 @@ fn to_facts(row: Facts) -> Result<FactsRow, StoreError> {
         approvals: row.approvals_needed,
         risks: row.risk,
         authors: row.authors.into_iter().map(PersonId).collect(),
-        verdicts: row.judges.into_iter().map(PersonId).zip(kinds).collect(),
+        verdicts: given.map(verdict).collect(),
+        submitted: row.submitted,
         threads: row.threads,
         moved_base: row.moved.into_iter().zip(row.moved_by).collect(),
     })

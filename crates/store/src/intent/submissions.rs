@@ -417,22 +417,24 @@ pub struct VerdictRow {
     pub reason: String,
     /// When.
     pub at: OffsetDateTime,
+    /// Whether the account was disabled after it.
+    pub void: bool,
 }
 
 /// All verdicts of people, oldest first.
 pub async fn verdicts(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<VerdictRow>, StoreError> {
-    let rows: Vec<(Uuid, String, String, String, OffsetDateTime)> = sqlx::query_as(
-        "SELECT v.person_id, p.name, v.kind, v.reason, v.at FROM verdict v JOIN person p ON p.id = v.person_id \
+    let rows: Vec<(Uuid, String, String, String, OffsetDateTime, bool)> = sqlx::query_as(
+        "SELECT v.person_id, p.name, v.kind, v.reason, v.at, v.id <= p.verdicts_void_to FROM verdict v JOIN person p ON p.id = v.person_id \
          WHERE v.submission_id = $1 ORDER BY v.id",
     )
     .bind(id.0)
     .fetch_all(on)
     .await?;
-    let row = |(person, name, kind, reason, at): (Uuid, String, String, String, OffsetDateTime)| {
+    let row = |(person, name, kind, reason, at, void): (Uuid, String, String, String, OffsetDateTime, bool)| {
         let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
         let known = all.into_iter().find(|k| k.as_str() == kind);
         let kind = known.ok_or_else(|| StoreError::corrupt("verdict.kind", kind))?;
-        Ok(VerdictRow { person: PersonId(person), name, kind, reason, at })
+        Ok(VerdictRow { person: PersonId(person), name, kind, reason, at, void })
     };
     rows.into_iter().map(row).collect()
 }

@@ -35,7 +35,7 @@ pub struct TargetRow {
     pub deployment: Option<String>,
     /// Who shaped it.
     pub authors: Vec<String>,
-    /// Whose last verdict on it approves.
+    /// The people whose last verdict on it is an approval that counts.
     pub approved_by: Vec<String>,
 }
 
@@ -79,9 +79,10 @@ async fn targets_of(on: &mut PgConnection, numbers: &[i64]) -> Result<Vec<Target
          d.name AS deployment, \
          ARRAY(SELECT w.name FROM submission_author a JOIN person w ON w.id = a.person_id \
                WHERE a.submission_id = s.id ORDER BY w.name) AS authors, \
-         ARRAY(SELECT w.name FROM (SELECT DISTINCT ON (v.person_id) v.person_id, v.kind FROM verdict v \
+         ARRAY(SELECT w.name FROM (SELECT DISTINCT ON (v.person_id) v.person_id, v.kind, v.at FROM verdict v \
                                    WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.person_id, v.id DESC) v \
-               JOIN person w ON w.id = v.person_id WHERE v.kind = 'approve' ORDER BY w.name) AS approved_by \
+               JOIN person w ON w.id = v.person_id WHERE v.kind = 'approve' \
+                 AND NOT approval_barred(v.person_id, s.id, v.at) ORDER BY w.name) AS approved_by \
          FROM target t LEFT JOIN person p ON p.id = t.committed_by \
          LEFT JOIN submission s ON s.id = t.submission_id LEFT JOIN proposal o ON o.id = s.proposal_id \
          LEFT JOIN deployment d ON d.id = o.deployment_id WHERE t.number = ANY($1) ORDER BY t.number DESC",

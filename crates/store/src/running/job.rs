@@ -190,8 +190,9 @@ pub struct Approval {
     pub objecting: i64,
 }
 
-/// The chains from targets to their verdicts. No verdict comes in once the proposal is committed, so all of them count, whatever the
-/// clocks said when they came. A target that is missing is not there.
+/// The chains from targets to their verdicts. No verdict comes in once the proposal is committed, so all of them count, but for
+/// approvals by people whose access an author had given. What happens later takes nothing away: a confirmation can only add an approval,
+/// and disabling an account voids verdicts on open reviews alone. A target that is missing is not there.
 ///
 /// # Errors
 /// What the database refused.
@@ -201,14 +202,15 @@ pub async fn approvals(
 ) -> Result<BTreeMap<TargetNo, Approval>, StoreError> {
     let rows: Vec<Approval> = sqlx::query_as(
         "WITH last AS (
-           SELECT DISTINCT ON (t.number, v.person_id) t.number, v.person_id, v.kind
+           SELECT DISTINCT ON (t.number, v.person_id) t.number, v.person_id, v.kind,
+             v.kind = 'approve' AND approval_barred(v.person_id, v.submission_id, v.at) AS barred
            FROM target t JOIN verdict v ON v.submission_id = t.submission_id
            WHERE t.number = ANY($1) AND v.person_id IS NOT NULL
              AND NOT EXISTS (SELECT FROM submission_author a
                              WHERE a.submission_id = v.submission_id AND a.person_id = v.person_id)
            ORDER BY t.number, v.person_id, v.id DESC)
          SELECT t.number, t.kind, t.submission_id AS submission, s.approvals_needed AS needed,
-           (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind = 'approve') AS approving,
+           (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind = 'approve' AND NOT last.barred) AS approving,
            (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind <> 'approve') AS objecting
          FROM target t LEFT JOIN submission s ON s.id = t.submission_id WHERE t.number = ANY($1)",
     )

@@ -1,0 +1,188 @@
+//! Access that an admin gives, used against review: the attacks, the way back, and the ordinary team.
+
+use api::Problem;
+use api::people::{AccountKind, Grant, LinkMade, Password, PasswordWish, PersonWish};
+use control::people::{Actor, Visitor};
+use engine::gate::{Rule, VerdictKind};
+use engine::ids::SubmissionId;
+
+use crate::house::House;
+
+impl House {
+    /// ada and cy as admins, too.
+    async fn admins(&mut self) {
+        let sql = "UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')";
+        sqlx::query(sql).execute(self.database.owner()).await.unwrap();
+        self.ada = self.again("ada").await;
+        self.cy = self.again("cy").await;
+    }
+
+    /// A person as they are now.
+    async fn again(&self, name: &str) -> Actor {
+        self.people.actor_by_name(name).await.unwrap()
+    }
+
+    /// The session that a link begins, before a password is set in it.
+    async fn first_visit(&self, link: &LinkMade) -> Actor {
+        let token = link.link.strip_prefix("/sign-in#token=").expect("the token is in the fragment");
+        let begun = self.people.sign_in(token, &Visitor::default(), None).await.unwrap();
+        self.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
+    }
+
+    async fn with_password(&self, first: &Actor) -> Actor {
+        let wish = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
+        let session = self.people.set_password(first, &wish).await.unwrap();
+        self.people.actor_of_session(session.reveal()).await.unwrap().unwrap()
+    }
+
+    async fn added(&self, by: &Actor, name: &str, permission: &str) -> Actor {
+        let grants = vec![Grant { permission: permission.into(), deployment: None }];
+        let wish = PersonWish { name: name.into(), kind: AccountKind::Human, grants };
+        let made = self.people.add(by, &wish).await.unwrap();
+        self.with_password(&self.first_visit(&made.link.unwrap()).await).await
+    }
+
+    async fn submitted(&self) -> SubmissionId {
+        let edit = self.bind("web", 1, "app").await;
+        self.submit(&self.ada, "web", vec![edit]).await
+    }
+
+    /// As it will be that much later.
+    async fn later(&self, hours: i32) {
+        let sql = format!(
+            "ALTER TABLE access_change DISABLE TRIGGER USER; ALTER TABLE submission DISABLE TRIGGER USER;
+             UPDATE access_change SET at = at - interval '{hours} hours';
+             UPDATE submission SET created_at = created_at - interval '{hours} hours';
+             ALTER TABLE access_change ENABLE TRIGGER USER; ALTER TABLE submission ENABLE TRIGGER USER"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(self.database.owner()).await.unwrap();
+    }
+
+    async fn approvals(&self, id: SubmissionId) -> String {
+        let gate = self.control.review(&self.cy, id).await.unwrap().gate;
+        gate.rules.into_iter().find(|rule| rule.rule == Rule::Approvals).unwrap().text
+    }
+}
+
+fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> String {
+    refused.expect_err("a refusal").code
+}
+
+#[tokio::test]
+async fn admin_who_signs_in_as_the_reviewer_approves_nothing() {
+    let mut house = House::new().await;
+    house.admins().await;
+    let id = house.submitted().await;
+    let link = house.people.new_link(&house.ada, house.bo.person).await.unwrap();
+    let as_bo = house.first_visit(&link).await;
+    assert_eq!(code(house.control.judge(&as_bo, id, VerdictKind::Approve, String::new()).await), "password_needed");
+    assert_eq!(code(house.control.review(&as_bo, id).await), "password_needed");
+    assert_eq!(code(house.people.end_other_sessions(&as_bo).await), "password_needed");
+    assert!(house.people.mine(&as_bo).await.unwrap().password_needed);
+    let as_bo = house.with_password(&as_bo).await;
+    house.approve(&as_bo, id).await;
+    assert_eq!(code(house.commit(&house.ada, id).await), "not_approved");
+    let text = house.approvals(id).await;
+    assert!(text.contains("bo set a password with a sign-in link of ada at"), "{text}");
+    assert!(text.contains("or when another admin confirms the access of bo"), "{text}");
+    let review = house.control.review(&house.cy, id).await.unwrap();
+    assert!(!review.verdicts[0].counts);
+
+    // bo is told, and so is everyone who looks at the account.
+    let mine = house.people.mine(&as_bo).await.unwrap();
+    assert_eq!(mine.notices.iter().map(|notice| notice.by.as_str()).collect::<Vec<_>>(), ["ada"]);
+    assert_eq!(house.control.frame(&as_bo).await.unwrap().reset.unwrap().by, "ada");
+    house.people.dismiss_notices(&as_bo).await.unwrap();
+    assert!(house.people.mine(&as_bo).await.unwrap().notices.is_empty());
+    let details = house.people.details(&house.cy, house.bo.person).await.unwrap();
+    let kinds: Vec<&str> = details.access_changes.iter().map(|change| change.kind.as_str()).collect();
+    assert_eq!(kinds, ["reset", "link", "created"]);
+    assert_eq!(details.approvals_limited.iter().map(|limit| limit.admin.as_str()).collect::<Vec<_>>(), ["ada"]);
+
+    // A second admin ends it at once; neither ada nor bo does.
+    assert_eq!(code(house.people.confirm(&house.ada, house.bo.person).await), "may_not_confirm");
+    assert_eq!(code(house.people.confirm(&as_bo, house.bo.person).await), "forbidden");
+    assert_eq!(code(house.people.confirm(&house.cy, house.cy.person).await), "own_account");
+    let confirmed = house.people.confirm(&house.cy, house.bo.person).await.unwrap();
+    assert!(confirmed.approvals_limited.is_empty());
+    assert_eq!(confirmed.access_changes[0].confirmed_by.as_deref(), Some("cy"));
+    house.commit(&house.ada, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn reviewer_made_after_submission_never_approves_it() {
+    let mut house = House::new().await;
+    house.admins().await;
+    let id = house.submitted().await;
+    let dan = house.added(&house.ada, "dan", "reviewer").await;
+    house.people.confirm(&house.cy, dan.person).await.unwrap();
+    house.later(48).await;
+    house.approve(&dan, id).await;
+    assert_eq!(code(house.commit(&house.ada, id).await), "not_approved");
+    let text = house.approvals(id).await;
+    assert!(text.contains("Approvals by dan never count here: ada created the account of dan after"), "{text}");
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn admin_made_by_the_author_is_no_second_admin() {
+    let mut house = House::new().await;
+    house.admins().await;
+    let eva = house.added(&house.ada, "eva", "admin").await;
+    let dan = house.added(&eva, "dan", "reviewer").await;
+    let link = house.people.new_link(&house.ada, house.bo.person).await.unwrap();
+    let bo = house.with_password(&house.first_visit(&link).await).await;
+    for person in [dan.person, bo.person] {
+        assert_eq!(code(house.people.confirm(&eva, person).await), "may_not_confirm");
+    }
+    let id = house.submitted().await;
+    house.approve(&dan, id).await;
+    house.approve(&bo, id).await;
+    assert_eq!(code(house.commit(&house.ada, id).await), "not_approved");
+    house.people.confirm(&house.cy, eva.person).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn team_of_two_works_after_the_first_day() {
+    let mut house = House::new().await;
+    house.admins().await;
+    let dan = house.added(&house.ada, "dan", "reviewer").await;
+    let first = house.submitted().await;
+    house.approve(&dan, first).await;
+    assert_eq!(code(house.commit(&house.ada, first).await), "not_approved");
+    house.later(24).await;
+    assert_eq!(code(house.commit(&house.ada, first).await), "not_approved", "the approval was given too early");
+    house.approve(&dan, first).await;
+    house.commit(&house.ada, first).await.unwrap();
+}
+
+#[tokio::test]
+async fn objection_of_a_fresh_reviewer_counts() {
+    let mut house = House::new().await;
+    house.admins().await;
+    let dan = house.added(&house.ada, "dan", "reviewer").await;
+    let id = house.submitted().await;
+    house.control.judge(&dan, id, VerdictKind::Reject, "no".into()).await.unwrap();
+    house.approve(&house.bo, id).await;
+    let refused = house.commit(&house.ada, id).await.unwrap_err();
+    assert!(refused.detail.starts_with("dan asked for changes or rejected it"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn verdict_before_disabling_stays_void() {
+    let mut house = House::new().await;
+    house.admins().await;
+    let id = house.submitted().await;
+    house.approve(&house.bo, id).await;
+    house.people.set_disabled(&house.cy, house.bo.person, true).await.unwrap();
+    house.people.set_disabled(&house.cy, house.bo.person, false).await.unwrap();
+    assert_eq!(code(house.commit(&house.ada, id).await), "not_approved");
+    assert!(!house.control.review(&house.cy, id).await.unwrap().verdicts[0].counts);
+    let text = house.approvals(id).await;
+    assert!(text.contains("bo approved it before the account was disabled"), "{text}");
+    let bo = house.again("bo").await;
+    house.approve(&bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+}

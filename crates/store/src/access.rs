@@ -1,0 +1,140 @@
+//! Who gave a person access, and the confirmations of it.
+//!
+//! The rows are written by triggers in the transaction that gives the access. Nothing here inserts one.
+
+use std::sync::Arc;
+
+use engine::gate::access::{Access, AccessChange, AccessKind};
+use engine::ids::PersonId;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// Changes of a person's access that are listed.
+pub const LISTED: i64 = 20;
+
+/// A change of a person's access, as their page lists it.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct ChangeRow {
+    /// The word of an [`AccessKind`].
+    pub kind: String,
+    /// The permission that was granted.
+    pub permission: Option<String>,
+    /// The deployment where it was granted; None: everywhere.
+    pub deployment: Option<String>,
+    /// The admin's name; None: the owner of the installation.
+    pub by: Option<String>,
+    /// When.
+    pub at: OffsetDateTime,
+    /// The admin who confirmed it, by name.
+    pub confirmed_by: Option<String>,
+    /// When that was.
+    pub confirmed_at: Option<OffsetDateTime>,
+}
+
+/// The access of these people and of everyone who gave it, for the gate. The caller adds the policy and the submission.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn access_of(on: &mut PgConnection, people: &[PersonId]) -> Result<Access, StoreError> {
+    let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
+    let rows: Vec<(Uuid, Uuid, String, String, i64, bool)> = sqlx::query_as(
+        "WITH RECURSIVE origin AS (
+           SELECT unnest($1::uuid[]) AS person_id
+           UNION
+           SELECT c.by FROM origin o JOIN access_change c ON c.person_id = o.person_id WHERE c.by IS NOT NULL)
+         SELECT c.person_id, c.by, p.name, c.kind, (extract(epoch FROM c.at) * 1000000)::bigint, c.confirmed_at IS NOT NULL
+         FROM origin o JOIN access_change c ON c.person_id = o.person_id JOIN person p ON p.id = c.by ORDER BY c.id",
+    )
+    .bind(people)
+    .fetch_all(&mut *on)
+    .await?;
+    let change = |(person, by, by_name, kind, at, confirmed): (Uuid, Uuid, String, String, i64, bool)| {
+        let kind = AccessKind::ALL.into_iter().find(|known| known.as_str() == kind);
+        let kind = kind.ok_or_else(|| StoreError::corrupt("access_change.kind", "an unknown kind"))?;
+        Ok(AccessChange { person: PersonId(person), by: PersonId(by), by_name, kind, at, confirmed })
+    };
+    let changes = rows.into_iter().map(change).collect::<Result<Vec<_>, StoreError>>()?;
+    let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    let now: i64 = sqlx::query_scalar(now).fetch_one(on).await?;
+    Ok(Access { changes: Arc::new(changes), now, ..Access::default() })
+}
+
+/// The newest changes of a person's access.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn listed(on: &mut PgConnection, person: PersonId) -> Result<Vec<ChangeRow>, StoreError> {
+    let rows = sqlx::query_as(
+        "SELECT c.kind, c.permission, d.name AS deployment, b.name AS by, c.at, k.name AS confirmed_by, c.confirmed_at
+         FROM access_change c LEFT JOIN person b ON b.id = c.by LEFT JOIN person k ON k.id = c.confirmed_by
+         LEFT JOIN deployment d ON d.id = c.deployment_id
+         WHERE c.person_id = $1 ORDER BY c.id DESC LIMIT $2",
+    )
+    .bind(person.0)
+    .bind(LISTED)
+    .fetch_all(on)
+    .await?;
+    Ok(rows)
+}
+
+/// The admins on whose changes a person's approvals do not count now, and until when, by name.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn limits(on: &mut PgConnection, person: PersonId) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
+    let rows = sqlx::query_as(
+        "WITH cooling AS (
+           SELECT make_interval(hours => cooling_hours(y.hash)) AS period
+           FROM head h JOIN policy y ON y.number = h.policy_number)
+         SELECT o.name, max(c.at + k.period) FROM cooling k
+         CROSS JOIN access_change c
+         CROSS JOIN LATERAL (
+           SELECT c.by AS id UNION SELECT access_from(c.by, c.at, k.period, 'infinity')) AS origin
+         JOIN person o ON o.id = origin.id
+         WHERE c.person_id = $1 AND c.by IS NOT NULL AND c.confirmed_at IS NULL AND c.at + k.period > clock_timestamp()
+           AND o.id <> $1
+         GROUP BY o.name ORDER BY o.name",
+    )
+    .bind(person.0)
+    .fetch_all(on)
+    .await?;
+    Ok(rows)
+}
+
+/// Confirms what this admin may confirm of a person's access; returns how many changes that were.
+///
+/// # Errors
+/// When the database refuses the admin or does not answer.
+pub async fn confirm(on: &mut PgConnection, person: PersonId, admin: PersonId) -> Result<i64, StoreError> {
+    let confirm = sqlx::query_scalar("SELECT confirm_access($1, $2)");
+    Ok(confirm.bind(person.0).bind(admin.0).fetch_one(on).await?)
+}
+
+/// Resets of a person's sign-in by others that the person has not dismissed: by whom and when, newest first.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn notices(on: &mut PgConnection, person: PersonId) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
+    let rows = sqlx::query_as(
+        "SELECT b.name, c.at FROM access_change c JOIN person b ON b.id = c.by
+         WHERE c.person_id = $1 AND c.kind = 'reset' AND c.dismissed_at IS NULL ORDER BY c.id DESC LIMIT $2",
+    )
+    .bind(person.0)
+    .bind(LISTED)
+    .fetch_all(on)
+    .await?;
+    Ok(rows)
+}
+
+/// Dismisses these notices; returns how many there were.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn dismiss(on: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
+    let sql = "UPDATE access_change SET dismissed_at = now()
+               WHERE person_id = $1 AND kind = 'reset' AND by IS NOT NULL AND dismissed_at IS NULL";
+    Ok(sqlx::query(sql).bind(person.0).execute(on).await?.rows_affected())
+}

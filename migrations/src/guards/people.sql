@@ -1,0 +1,150 @@
+-- Access that an admin gave, and approvals that do not count because of it.
+--
+-- An admin who makes an account, a grant or a link for a reviewer could approve their own change with it. So an approval does not count on
+-- a submission whose author gave its person access shortly before, until a second admin confirms that access. This follows chains: access
+-- that was given by a person whose own access was fresh at that time came from whoever gave that. Objections always count.
+
+-- The cooling period of a policy, in hours.
+CREATE OR REPLACE FUNCTION cooling_hours(policy_hash bytea) RETURNS int LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT coalesce((convert_from(o.body, 'UTF8')::jsonb ->> 'cooling_hours')::int, 24)
+  FROM object o WHERE o.hash = policy_hash AND o.kind = 'policy'
+$$;
+
+CREATE OR REPLACE FUNCTION guard_cooling() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF (cooling_hours(NEW.hash) BETWEEN 0 AND 720) IS NOT TRUE THEN
+    RAISE EXCEPTION 'the cooling period of policy % is not between 0 and 720 hours', NEW.number USING ERRCODE = 'GY002';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_cooling BEFORE INSERT ON policy FOR EACH ROW EXECUTE FUNCTION guard_cooling();
+
+-- The people that someone's access came from, as of a moment. A change counts for the cooling period unless a second admin confirmed it;
+-- an account or grant made after `submitted` always counts.
+CREATE OR REPLACE FUNCTION access_from(who uuid, as_of timestamptz, cooling interval, submitted timestamptz) RETURNS SETOF uuid
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  WITH RECURSIVE hop AS (
+    SELECT who AS person, as_of AS at
+    UNION
+    SELECT c.by, c.at FROM hop h JOIN access_change c ON c.person_id = h.person
+    WHERE c.by IS NOT NULL AND c.at <= h.at
+      AND (c.confirmed_at IS NULL AND c.at > h.at - cooling OR c.kind IN ('created', 'granted') AND c.at > submitted))
+  SELECT DISTINCT h.person FROM hop h WHERE h.person <> who
+$$;
+
+-- Whether a person's approval at a moment does not count on a submission because one of its authors gave them access.
+CREATE OR REPLACE FUNCTION approval_barred(who uuid, submission bigint, judged timestamptz) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (
+    SELECT FROM submission s JOIN policy y ON y.number = s.policy_number
+    CROSS JOIN LATERAL access_from(who, judged, make_interval(hours => cooling_hours(y.hash)), s.created_at) AS origin (person_id)
+    JOIN submission_author a ON a.submission_id = s.id AND a.person_id = origin.person_id
+    WHERE s.id = approval_barred.submission)
+$$;
+
+-- A second admin's confirmation: ends the cooling period of everything that they may confirm. Returns how many changes that were.
+CREATE OR REPLACE FUNCTION confirm_access(who uuid, admin uuid) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  cooling interval;
+  done bigint;
+BEGIN
+  IF acting_person() IS DISTINCT FROM admin OR NOT acting_admin() THEN
+    RAISE EXCEPTION 'cannot confirm access: the transaction does not act for that admin'
+      USING ERRCODE = 'GY041', HINT = 'Sign in as an admin who did not give it.';
+  END IF;
+  PERFORM FROM person WHERE id IN (who, admin) ORDER BY id FOR SHARE;
+  IF who = admin OR NOT EXISTS (SELECT FROM person p WHERE p.id = admin AND p.kind = 'human' AND NOT p.disabled
+                                  AND 'admin' = ANY (p.permissions)) THEN
+    RAISE EXCEPTION 'access is confirmed by another admin' USING ERRCODE = 'GY041', HINT = 'Ask an admin who did not give it.';
+  END IF;
+  SELECT make_interval(hours => cooling_hours(y.hash)) INTO cooling
+  FROM head h JOIN policy y ON y.number = h.policy_number;
+  cooling := coalesce(cooling, interval '24 hours');
+  UPDATE access_change c SET confirmed_by = admin, confirmed_at = clock_timestamp()
+  WHERE c.person_id = who AND c.confirmed_at IS NULL AND c.by <> admin
+    AND c.by NOT IN (SELECT access_from(admin, clock_timestamp(), cooling, 'infinity'));
+  GET DIAGNOSTICS done = ROW_COUNT;
+  IF done = 0 AND EXISTS (SELECT FROM access_change c WHERE c.person_id = who AND c.confirmed_at IS NULL AND c.by IS NOT NULL
+                            AND c.at > clock_timestamp() - cooling) THEN
+    RAISE EXCEPTION 'the access came from the admin who confirms it, or from one who gave that admin access'
+      USING ERRCODE = 'GY041', HINT = 'Ask an admin who did not give it.';
+  END IF;
+  RETURN done;
+END $$;
+
+CREATE TRIGGER guard_append_only BEFORE DELETE OR UPDATE OF id, person_id, kind, permission, deployment_id, by, at ON access_change
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON access_change FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
+
+CREATE OR REPLACE FUNCTION guard_access_of_person() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NEW.kind <> 'human' THEN
+    RETURN NULL;
+  END IF;
+  IF TG_OP = 'INSERT' THEN
+    INSERT INTO access_change (person_id, kind, by) VALUES (NEW.id, 'created', acting_person());
+    RETURN NULL;
+  END IF;
+  IF OLD.disabled AND NOT NEW.disabled THEN
+    INSERT INTO access_change (person_id, kind, by) VALUES (NEW.id, 'enabled', acting_person());
+  END IF;
+  INSERT INTO access_change (person_id, kind, permission, by)
+  SELECT NEW.id, 'granted', gained, acting_person() FROM unnest(NEW.permissions) AS gained
+  WHERE gained IN ('reviewer', 'admin') AND gained <> ALL (OLD.permissions);
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_access AFTER INSERT OR UPDATE OF disabled, permissions ON person
+  FOR EACH ROW EXECUTE FUNCTION guard_access_of_person();
+
+CREATE OR REPLACE FUNCTION guard_access_of_grant() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  INSERT INTO access_change (person_id, kind, permission, deployment_id, by)
+  VALUES (NEW.person_id, 'granted', NEW.permission, NEW.deployment_id, acting_person());
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_access AFTER INSERT ON scoped_grant
+  FOR EACH ROW WHEN (NEW.permission = 'reviewer') EXECUTE FUNCTION guard_access_of_grant();
+
+-- A link names the admin who made it, and so does the session that it begins, until a password is set.
+CREATE OR REPLACE FUNCTION guard_access_of_link() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  NEW.created_by := acting_person();
+  INSERT INTO access_change (person_id, kind, by) VALUES (NEW.person_id, 'link', NEW.created_by);
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_access BEFORE INSERT ON token
+  FOR EACH ROW WHEN (NEW.kind = 'sign_in') EXECUTE FUNCTION guard_access_of_link();
+
+CREATE OR REPLACE FUNCTION guard_link_session() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    -- The link was spent in this same transaction.
+    NEW.link_by := (SELECT t.created_by FROM token t WHERE t.person_id = NEW.person_id AND t.kind = 'sign_in' AND t.used_at = now()
+                    AND t.created_by IS NOT NULL LIMIT 1);
+  ELSIF OLD.link_by IS NOT NULL AND (NEW.link_by IS NULL OR NEW.token_hash <> OLD.token_hash) THEN
+    -- A session gets another token when its person sets a password.
+    NEW.link_by := NULL;
+    INSERT INTO access_change (person_id, kind, by) VALUES (NEW.person_id, 'reset', OLD.link_by);
+  ELSIF NEW.link_by IS DISTINCT FROM OLD.link_by THEN
+    RAISE EXCEPTION 'a session keeps the admin whose link began it' USING ERRCODE = 'GY042', HINT = 'Set a password in that session.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_link_session BEFORE INSERT OR UPDATE OF link_by, token_hash ON session
+  FOR EACH ROW EXECUTE FUNCTION guard_link_session();
+
+-- Verdicts given before an account was disabled stay void. The sequence also covers verdicts of open transactions.
+CREATE OR REPLACE FUNCTION guard_void_verdicts() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  NEW.verdicts_void_to := greatest(OLD.verdicts_void_to, coalesce(pg_sequence_last_value(pg_get_serial_sequence('verdict', 'id')), 0));
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_void_verdicts BEFORE UPDATE OF disabled ON person
+  FOR EACH ROW WHEN (NEW.disabled AND NOT OLD.disabled) EXECUTE FUNCTION guard_void_verdicts();

@@ -1,0 +1,252 @@
+//! Approvals by people whose access an author gave, second admins, and verdicts of disabled accounts: as the database counts them.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod world;
+
+use migrations::Refusal;
+use sqlx::AssertSqlSafe;
+use uuid::Uuid;
+use world::{World, assert_refused, state};
+
+impl World {
+    /// One statement in a transaction of an admin. The owner is nobody else, and may act for anybody.
+    async fn by(&self, admin: Uuid, sql: &str) -> Result<(), sqlx::Error> {
+        let mut tx = self.db.owner().begin().await?;
+        sqlx::query("SELECT set_config('gantry.by', $1, true)").bind(admin.to_string()).execute(&mut *tx).await?;
+        sqlx::query(AssertSqlSafe(sql)).execute(&mut *tx).await?;
+        tx.commit().await
+    }
+
+    async fn add(&self, by: Uuid, name: &str, permissions: &str) -> Uuid {
+        self.by(by, &format!("INSERT INTO person (name, permissions) VALUES ('{name}', '{permissions}')"))
+            .await
+            .unwrap();
+        sqlx::query_scalar("SELECT id FROM person WHERE name = $1").bind(name).fetch_one(self.db.app()).await.unwrap()
+    }
+
+    async fn link(&self, by: Uuid, person: Uuid) {
+        let sql = format!(
+            "INSERT INTO token (kind, hash, person_id, expires_at)
+             VALUES ('sign_in', sha256(gen_random_uuid()::text::bytea), '{person}', now() + interval '1 hour')"
+        );
+        self.by(by, &sql).await.unwrap();
+    }
+
+    async fn confirm(&self, person: Uuid, admin: Uuid) -> Result<i64, sqlx::Error> {
+        let sql = "SELECT confirm_access($1, $2)";
+        sqlx::query_scalar(sql).bind(person).bind(admin).fetch_one(self.db.app()).await
+    }
+
+    /// Moves every recorded change into the past.
+    async fn later(&self, by: &str) {
+        let sql = format!(
+            "ALTER TABLE access_change DISABLE TRIGGER guard_append_only;
+             UPDATE access_change SET at = at - interval '{by}';
+             ALTER TABLE access_change ENABLE TRIGGER guard_append_only"
+        );
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(self.db.owner()).await.unwrap();
+    }
+
+    async fn admins(&self) {
+        self.owner("UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')")
+            .await
+            .unwrap();
+    }
+
+    /// The change as it is approved by a person, and whether it commits then.
+    async fn approved_by(&self, person: Uuid) -> Result<i64, sqlx::Error> {
+        let planned = self.plan(self.web, self.ada).await;
+        let submission = self.submit(&planned).await.unwrap();
+        self.verdict(submission, person, "approve").await.unwrap();
+        let committed = self.commit(&planned, submission).await;
+        if committed.is_err() {
+            self.app("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
+        }
+        committed
+    }
+}
+
+#[tokio::test]
+async fn fresh_access_does_not_approve_its_givers_change() {
+    let world = World::new().await;
+    world.admins().await;
+    let dan = world.add(world.ada, "dan", "{reviewer}").await;
+    assert_refused("created", world.approved_by(dan).await, Refusal::ApprovalBarred);
+    world.link(world.ada, world.bo).await;
+    assert_refused("link", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
+    world.by(world.ada, "UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await.unwrap();
+    let grant = format!("INSERT INTO scoped_grant VALUES ('{}', 'reviewer', '{}')", world.cy, world.web);
+    world.by(world.ada, &grant).await.unwrap();
+    assert_refused("granted", world.approved_by(world.cy).await, Refusal::ApprovalBarred);
+    world.later("24 hours").await;
+    for person in [dan, world.bo, world.cy] {
+        world.approved_by(person).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn approval_within_cooling_never_counts_later() {
+    let world = World::new().await;
+    world.link(world.ada, world.bo).await;
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    // As it will be a day later: both are older, and the time between them is the same.
+    world.later("30 hours").await;
+    let older = "ALTER TABLE verdict DISABLE TRIGGER guard_append_only;
+                 UPDATE verdict SET at = at - interval '30 hours';
+                 ALTER TABLE verdict ENABLE TRIGGER guard_append_only";
+    sqlx::raw_sql(older).execute(world.db.owner()).await.unwrap();
+    assert_refused("still", world.commit(&planned, submission).await, Refusal::ApprovalBarred);
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn changes_of_others_and_later_links_bar_nothing() {
+    let world = World::new().await;
+    world.admins().await;
+    world.link(world.cy, world.bo).await;
+    world.approved_by(world.bo).await.unwrap();
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.link(world.ada, world.bo).await;
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn objection_with_fresh_access_counts() {
+    let world = World::new().await;
+    world.link(world.ada, world.bo).await;
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "reject").await.unwrap();
+    world.verdict(submission, world.cy, "approve").await.unwrap();
+    assert_refused("bo rejects it", world.commit(&planned, submission).await, Refusal::NotApproved);
+}
+
+#[tokio::test]
+async fn account_made_after_submission_never_approves_it() {
+    let world = World::new().await;
+    world.admins().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    let dan = world.add(world.ada, "dan", "{reviewer}").await;
+    assert_eq!(world.confirm(dan, world.cy).await.unwrap(), 1);
+    // As it will be two days later: the submission is older than the account by then, too.
+    world.later("48 hours").await;
+    let older = "ALTER TABLE submission DISABLE TRIGGER guard_append_only;
+                 UPDATE submission SET created_at = created_at - interval '48 hours';
+                 ALTER TABLE submission ENABLE TRIGGER guard_append_only";
+    sqlx::raw_sql(older).execute(world.db.owner()).await.unwrap();
+    world.verdict(submission, dan, "approve").await.unwrap();
+    assert_refused("made later", world.commit(&planned, submission).await, Refusal::ApprovalBarred);
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.commit(&planned, submission).await.unwrap();
+    world.approved_by(dan).await.unwrap();
+}
+
+#[tokio::test]
+async fn access_through_a_fresh_admin_comes_from_its_giver() {
+    let world = World::new().await;
+    world.admins().await;
+    let eva = world.add(world.ada, "eva", "{admin}").await;
+    let dan = world.add(eva, "dan", "{reviewer}").await;
+    assert_refused("by eva", world.approved_by(dan).await, Refusal::ApprovalBarred);
+    assert_refused("an admin of ada's", world.confirm(dan, eva).await, Refusal::MayNotConfirm);
+    let fay = world.add(eva, "fay", "{admin}").await;
+    assert_refused("an admin of eva's", world.confirm(dan, fay).await, Refusal::MayNotConfirm);
+    // cy confirms eva, so dan is eva's alone; then eva may confirm what ada gives.
+    assert_eq!(world.confirm(eva, world.cy).await.unwrap(), 1);
+    world.approved_by(dan).await.unwrap();
+    world.link(world.ada, world.bo).await;
+    assert_eq!(world.confirm(world.bo, eva).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn only_a_second_admin_confirms() {
+    let world = World::new().await;
+    world.admins().await;
+    world.link(world.ada, world.bo).await;
+    world.link(world.ada, world.cy).await;
+    for (what, person, admin) in [
+        ("who gave it", world.bo, world.ada),
+        ("no admin", world.bo, world.eve),
+        ("themselves", world.cy, world.cy),
+        ("an admin with a link of ada's", world.bo, world.cy),
+    ] {
+        assert_refused(what, world.confirm(person, admin).await, Refusal::MayNotConfirm);
+    }
+    world.later("24 hours").await;
+    world.link(world.ada, world.bo).await;
+    assert_refused("fresh", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
+    assert_eq!(world.confirm(world.bo, world.cy).await.unwrap(), 2);
+    world.approved_by(world.bo).await.unwrap();
+    assert_eq!(world.confirm(world.bo, world.cy).await.unwrap(), 0, "nothing is left to confirm");
+    for sql in [
+        "UPDATE access_change SET confirmed_by = person_id",
+        "INSERT INTO access_change (person_id, kind) SELECT id, 'created' FROM person",
+        "DELETE FROM access_change",
+    ] {
+        assert_eq!(state(world.app(sql).await), "42501", "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn policy_sets_the_cooling_period() {
+    let world = World::new().await;
+    world.link(world.ada, world.bo).await;
+    for (hours, let_through) in [(721, false), (-1, false), (0, true)] {
+        let mut brings = world.plan(world.web, world.ada).await;
+        let policy = serde_json::json!({"approvals": 1, "by_risk": {}, "cooling_hours": hours});
+        brings.new_policy = Some(world.put("policy", policy).await);
+        let submission = world.submit(&brings).await.unwrap();
+        world.verdict(submission, world.cy, "approve").await.unwrap();
+        let by_hand = format!(
+            "INSERT INTO policy (number, hash) SELECT 2, new_policy_hash FROM submission WHERE id = {submission}"
+        );
+        let mut tx = world.db.app().begin().await.unwrap();
+        let root = world.root_with(&brings).await;
+        world.insert_target(&mut tx, submission, &root).await.unwrap();
+        let brought = sqlx::query(AssertSqlSafe(by_hand)).execute(&mut *tx).await;
+        assert_eq!(brought.is_ok(), let_through, "{hours}: {brought:?}");
+        tx.rollback().await.unwrap();
+        world.app("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn verdict_before_disabling_stays_void() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.owner("UPDATE person SET disabled = true WHERE name = 'bo'").await.unwrap();
+    world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
+    assert_refused("void", world.commit(&planned, submission).await, Refusal::NotApproved);
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn session_of_an_admins_link_records_a_reset() {
+    let world = World::new().await;
+    world.link(world.ada, world.bo).await;
+    let begin = format!(
+        "WITH spent AS (UPDATE token SET used_at = now() WHERE kind = 'sign_in' RETURNING person_id)
+         SELECT count(*) FROM spent; INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at)
+         VALUES (sha256('s'), '{}', now() + interval '1 hour', now() + interval '1 hour')",
+        world.bo
+    );
+    sqlx::raw_sql(AssertSqlSafe(begin)).execute(world.db.owner()).await.unwrap();
+    let by: Option<Uuid> = sqlx::query_scalar("SELECT link_by FROM session").fetch_one(world.db.app()).await.unwrap();
+    assert_eq!(by, Some(world.ada));
+    let other = format!("UPDATE session SET link_by = '{}'", world.cy);
+    assert_refused("another", world.owner(&other).await, Refusal::LinkOfSession);
+    world.later("24 hours").await;
+    world.approved_by(world.bo).await.unwrap();
+    world.owner("UPDATE session SET token_hash = sha256('t')").await.unwrap();
+    assert_refused("reset", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
+}
