@@ -117,7 +117,7 @@ pub const IMPORT_LOCK: i64 = 7;
 
 /// Functions and triggers, one file per topic, then the grants. Applied in this order; later files may use functions of earlier ones.
 const GUARDS: &str =
-    concat!(include_str!("guards.sql"), "\n", include_str!("guards/acting.sql"), "\n", include_str!("grants.sql"),);
+    concat!(include_str!("guards/secrets.sql"), "\n", include_str!("guards.sql"), "\n", include_str!("guards/acting.sql"), "\n", include_str!("grants.sql"),);
 
 /// Why the schema couldn't be brought up to date.
 #[derive(Debug, thiserror::Error)]

@@ -1,24 +1,117 @@
-//! Secrets that a run was given must not come back out of it.
+//! Secrets: which run may have one, and how it is kept out of everything that leaves the run.
+//!
+//! Next to the versions of a secret lies its descriptor, `<name>/secret.toml`. It says what the secret is for and which deployments
+//! may use it. Only the worker reads it: neither a document nor the database can make a secret usable. Without a descriptor a
+//! secret is unusable.
 //!
 //! Whatever leaves a run (log, result, reason) passes a mask that knows the secrets of this run, and only these. A secret may be cut
 //! in two by the border between two chunks of a stream; so the mask keeps back the end of a chunk as long as a secret could begin
 //! there. What is kept back is shorter than the longest secret.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::data::secret::{MASK, SHORTEST_CONCEALED, SecretRef, conceal};
+use engine::ids::DeploymentName;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use serde::Deserialize;
 use serde_json::Value;
+use tokio::io::AsyncReadExt;
+
+/// The file next to a secret's versions that says who may use it.
+pub const DESCRIPTOR: &str = "secret.toml";
+/// The deployment in a descriptor that stands for all.
+const EVERY: &str = "*";
+/// Most bytes of a descriptor.
+const MAX_DESCRIPTOR: u64 = 64 << 10;
+/// Most bytes of a secret.
+const MAX_SECRET: u64 = 1 << 20;
+
+/// What the plain text of a secret is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose<'a> {
+    /// Data of a run in this deployment.
+    Data(&'a DeploymentName),
+    /// The key for a connection to a node.
+    NodeKey,
+}
+
+/// Why a secret is not resolved: for people, without any of its content.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    /// Its descriptor does not allow this use.
+    #[error("{0}")]
+    Denied(String),
+    /// It or its descriptor can't be read.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// What a secret is for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Descriptor {
+    /// Data of runs in these deployments, by name. `*`: in every deployment.
+    Data {
+        /// A deployment that is nested in one of them is not covered.
+        deployments: BTreeSet<String>,
+    },
+    /// The key for connections to nodes. No run receives it.
+    NodeKey {},
+}
+
+impl Descriptor {
+    fn parse(text: &str) -> Result<Self, String> {
+        // The parser's display quotes the line, which may be a secret in the wrong file.
+        let descriptor: Self = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        if let Self::Data { deployments } = &descriptor {
+            let is_name = |name: &str| name == EVERY || DeploymentName::parse(name).is_ok();
+            if let Some(bad) = deployments.iter().find(|name| !is_name(name)) {
+                return Err(format!("{bad:?} is not the name of a deployment"));
+            }
+        }
+        Ok(descriptor)
+    }
+
+    /// Whether a secret of this name and descriptor may be used; else why not, and what to do.
+    fn check(&self, path: &Path, purpose: Purpose<'_>) -> Result<(), String> {
+        match (self, purpose) {
+            (Self::NodeKey {}, Purpose::NodeKey) => Ok(()),
+            (Self::Data { deployments }, Purpose::Data(deployment)) => {
+                if deployments.contains(EVERY) || deployments.contains(deployment.as_str()) {
+                    return Ok(());
+                }
+                let listed = match deployments.iter().map(String::as_str).collect::<Vec<_>>().join(", ") {
+                    none if none.is_empty() => "no deployment".to_owned(),
+                    listed => listed,
+                };
+                Err(format!("{} allows {listed}. To allow it, add {:?} to deployments there", path.display(), deployment.as_str()))
+            }
+            (Self::NodeKey {}, Purpose::Data(_)) => Err(format!(
+                "{} says that it is a node key, which runs never receive. Store the value that the role needs as another secret",
+                path.display()
+            )),
+            (Self::Data { .. }, Purpose::NodeKey) => Err(format!(
+                "{} says that it is data, which never opens a connection to a node. Use a secret with kind = \"node_key\"",
+                path.display()
+            )),
+        }
+    }
+}
 
 /// Where the plain text of a secret comes from.
 pub trait SecretSource: Send + Sync {
-    /// The plain text; or why there is none, for people, without any of it.
-    fn resolve<'a>(&'a self, secret: &'a SecretRef) -> BoxFuture<'a, Result<String, String>>;
+    /// The plain text, if the secret may be used for this.
+    fn resolve<'a>(
+        &'a self,
+        secret: &'a SecretRef,
+        purpose: Purpose<'a>,
+    ) -> BoxFuture<'a, Result<String, SecretError>>;
 }
 
-/// Secrets as files of a folder: `<name>/<version>`, the name's slashes being folders.
+/// Secrets as files of a folder: `<name>/<version>`, the name's slashes being folders, with `<name>/secret.toml` next to them.
 ///
 /// The folder is the worker's own and readable by it alone; a version that is not there can't be used, so taking a file away revokes
 /// that version for every run that starts from then on.
@@ -26,22 +119,64 @@ pub trait SecretSource: Send + Sync {
 pub struct SecretFolder(pub Option<PathBuf>);
 
 impl SecretSource for SecretFolder {
-    fn resolve<'a>(&'a self, secret: &'a SecretRef) -> BoxFuture<'a, Result<String, String>> {
+    fn resolve<'a>(
+        &'a self,
+        secret: &'a SecretRef,
+        purpose: Purpose<'a>,
+    ) -> BoxFuture<'a, Result<String, SecretError>> {
         async move {
-            let wanted = format!("secret {} version {}", secret.name, secret.version);
+            let wanted = format!("secret {secret}");
             let folder = self.0.as_ref().ok_or_else(|| {
                 format!("{wanted} is needed, and this worker has no folder of secrets: set GANTRY_SECRETS")
+            });
+            let mut path = folder.map_err(SecretError::Unavailable)?.clone();
+            let parts = secret.parts().ok_or_else(|| format!("{wanted} has a name that is no path"));
+            path.extend(parts.map_err(SecretError::Unavailable)?);
+            let descriptor = described(&wanted, &path.join(DESCRIPTOR), purpose).await?;
+            descriptor.check(&path.join(DESCRIPTOR), purpose).map_err(|why| {
+                SecretError::Denied(match purpose {
+                    Purpose::Data(deployment) => format!("{wanted} can't be used in deployment {deployment}: {why}"),
+                    Purpose::NodeKey => format!("{wanted} can't be used as a node key: {why}"),
+                })
             })?;
-            let parts = secret.parts().ok_or_else(|| format!("{wanted} has a name that is no path"))?;
-            let mut path = folder.clone();
-            path.extend(parts);
             path.push(secret.version.to_string());
-            let text = tokio::fs::read_to_string(&path).await;
-            let text = text.map_err(|error| format!("{wanted} can't be read from {}: {error}", path.display()))?;
+            let text = read(&path, MAX_SECRET).await.map_err(|error| {
+                SecretError::Unavailable(format!("{wanted} can't be read from {}: {error}", path.display()))
+            })?;
             Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
         }
         .boxed()
     }
+}
+
+/// Reads a secret's descriptor.
+async fn described(wanted: &str, path: &Path, purpose: Purpose<'_>) -> Result<Descriptor, SecretError> {
+    let text = read(path, MAX_DESCRIPTOR).await.map_err(|error| {
+        let content = match purpose {
+            Purpose::Data(deployment) => format!("kind = \"data\" and deployments = [{:?}]", deployment.as_str()),
+            Purpose::NodeKey => "kind = \"node_key\"".to_owned(),
+        };
+        let path = path.display();
+        SecretError::Unavailable(match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("{wanted} can't be used: {path} does not exist. To allow it, write {content} to that file")
+            }
+            _ => format!("{wanted} can't be used: {path} can't be read: {error}"),
+        })
+    })?;
+    Descriptor::parse(&text).map_err(|why| {
+        SecretError::Unavailable(format!("{wanted} can't be used: {} is not valid: {why}", path.display()))
+    })
+}
+
+/// Reads a small text file.
+async fn read(path: &Path, most: u64) -> std::io::Result<String> {
+    let mut text = String::new();
+    let read = tokio::fs::File::open(path).await?.take(most + 1).read_to_string(&mut text).await?;
+    if u64::try_from(read).is_ok_and(|read| read > most) {
+        return Err(std::io::Error::other(format!("it is larger than {most} bytes")));
+    }
+    Ok(text)
 }
 
 /// The secrets of one run, longest first; each in every form in which it comes back by itself: as it is, as JSON writes it (with and
@@ -202,6 +337,71 @@ mod tests {
         }
         out.extend(mask.finish());
         String::from_utf8(out).expect("ASCII in, ASCII out")
+    }
+
+    fn deployment(name: &str) -> DeploymentName {
+        DeploymentName::parse(name).unwrap()
+    }
+
+    #[tokio::test]
+    async fn descriptor_decides_purpose_and_deployment() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = SecretFolder(Some(folder.path().to_owned()));
+        let described = |name: &str, text: &str| {
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("1"), "plain-text\n").unwrap();
+            std::fs::write(folder.path().join(name).join(DESCRIPTOR), text).unwrap();
+        };
+        described("db/admin", "kind = \"data\"\ndeployments = [\"web\"]\n");
+        described("every", "kind = \"data\"\ndeployments = [\"*\"]\n");
+        described("ssh", "kind = \"node_key\"\n");
+        let (web, edge) = (deployment("web"), deployment("edge"));
+        let cases = [
+            ("db/admin", Purpose::Data(&web), Ok(())),
+            ("db/admin", Purpose::Data(&edge), Err("can't be used in deployment edge")),
+            ("db/admin", Purpose::NodeKey, Err("says that it is data")),
+            ("every", Purpose::Data(&edge), Ok(())),
+            ("ssh", Purpose::NodeKey, Ok(())),
+            ("ssh", Purpose::Data(&web), Err("says that it is a node key")),
+        ];
+        for (name, purpose, expected) in cases {
+            let secret = SecretRef { name: name.to_owned(), version: 1 };
+            match (source.resolve(&secret, purpose).await, expected) {
+                (Ok(text), Ok(())) => assert_eq!(text, "plain-text"),
+                (Err(SecretError::Denied(why)), Err(part)) => {
+                    assert!(why.contains(part) && why.contains(&secret.to_string()) && !why.contains("plain"), "{why}");
+                }
+                other => panic!("{name} {purpose:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn missing_or_invalid_descriptor_names_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = SecretFolder(Some(folder.path().to_owned()));
+        let (secret, web) = (SecretRef { name: "db".to_owned(), version: 1 }, deployment("web"));
+        std::fs::create_dir_all(folder.path().join("db")).unwrap();
+        std::fs::write(folder.path().join("db/1"), "plain-text").unwrap();
+        let path = folder.path().join("db").join(DESCRIPTOR);
+        let why = source.resolve(&secret, Purpose::Data(&web)).await.unwrap_err().to_string();
+        let content = r#"write kind = "data" and deployments = ["web"] to that file"#;
+        assert!(why.contains(&path.display().to_string()) && why.contains(content), "{why}");
+        for text in [
+            "plain-text",
+            "kind = \"data\"",
+            "kind = \"data\"\ndeployments = [\"we b\"]",
+            "kind = \"data\"\ndeployments = [\"web\"]\nnote = \"plain-text\"",
+            "kind = \"node_key\"\ndeployments = [\"web\"]",
+            "kind = \"any\"",
+            "deployments = [\"web\"]",
+            &format!("kind = \"data\"\ndeployments = [\"web\"]\n#{}", "x".repeat(64 << 10)),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let why = source.resolve(&secret, Purpose::Data(&web)).await.unwrap_err();
+            assert!(matches!(&why, SecretError::Unavailable(_)), "{text}: {why}");
+            assert!(!why.to_string().contains("plain-text"), "{why}");
+        }
     }
 
     #[test]

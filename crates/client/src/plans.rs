@@ -833,6 +833,7 @@ fn consequences(value: &Value) -> String {
     part("Stays as it is, and takes the new with its next run", told.kept.count, touched(&told.kept));
     part("Is gone", told.lost.count, lost.iter().map(item_line).collect());
     part("Loses data, which no later change brings back", told.irreversible.count, touched(&told.irreversible));
+    part("Secrets", told.secrets.len(), told.secrets.iter().map(ToString::to_string).collect());
     if let Some(interrupted) = told.interrupted.filter(|count| *count > 0) {
         text += &format!("Interrupted, since it is ACTIVE now: {interrupted}\n");
     }

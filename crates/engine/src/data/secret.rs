@@ -7,7 +7,12 @@
 //! Any object with the key `$secret` counts as a reference, well formed or not: a half-written one must not be treated as
 //! ordinary data, where its parts would be shown and merged.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use super::{escaped, ordered};
 
 /// The key that makes an object a reference.
 pub const KEY: &str = "$secret";
@@ -18,12 +23,20 @@ pub const MASK: &str = "(secret)";
 pub const SHORTEST_CONCEALED: usize = 4;
 
 /// A secret's name and version, never its value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SecretRef {
     /// Its name.
     pub name: String,
     /// Which of its values; a rotation is a reviewed edit that raises it.
     pub version: i64,
+}
+
+/// `db/admin version 3`
+impl fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} version {}", self.name, self.version)
+    }
 }
 
 impl SecretRef {
@@ -56,6 +69,27 @@ pub fn references(value: &Value) -> std::collections::BTreeSet<SecretRef> {
     found
 }
 
+/// Every well-formed reference in a document, with its JSON pointer.
+pub fn located(value: &Value) -> Vec<(String, SecretRef)> {
+    let mut found = Vec::new();
+    locate(value, String::new(), &mut found);
+    found
+}
+
+fn locate(value: &Value, at: String, found: &mut Vec<(String, SecretRef)>) {
+    if is_reference(value) {
+        found.extend(reference(value).map(|secret| (at, secret)));
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            ordered(map).into_iter().for_each(|(key, v)| locate(v, format!("{at}/{}", escaped(key)), found));
+        }
+        Value::Array(list) => list.iter().enumerate().for_each(|(n, v)| locate(v, format!("{at}/{n}"), found)),
+        _ => {}
+    }
+}
+
 fn collect(value: &Value, found: &mut std::collections::BTreeSet<SecretRef>) {
     if is_reference(value) {
         found.extend(reference(value));
@@ -70,12 +104,22 @@ fn collect(value: &Value, found: &mut std::collections::BTreeSet<SecretRef>) {
 
 /// The document with [`MASK`] in the place of every reference.
 pub fn mask(value: &Value) -> Value {
+    replaced(value, &|_| MASK.to_owned())
+}
+
+/// The document with a text in the place of every reference that names the secret, for those who review a change:
+/// `(secret db/admin version 3)`.
+pub fn named(value: &Value) -> Value {
+    replaced(value, &|at| reference(at).map_or_else(|| MASK.to_owned(), |secret| format!("(secret {secret})")))
+}
+
+fn replaced(value: &Value, text: &dyn Fn(&Value) -> String) -> Value {
     if is_reference(value) {
-        return Value::String(MASK.to_owned());
+        return Value::String(text(value));
     }
     match value {
-        Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (k.clone(), mask(v))).collect()),
-        Value::Array(list) => Value::Array(list.iter().map(mask).collect()),
+        Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (k.clone(), replaced(v, text))).collect()),
+        Value::Array(list) => Value::Array(list.iter().map(|v| replaced(v, text)).collect()),
         plain => plain.clone(),
     }
 }
