@@ -93,6 +93,7 @@ mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
 mod m0035_visits;
 mod m0036_acting;
+mod m0039_secrets;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -191,6 +192,7 @@ migrations! {
     m0034_no_table_of_secrets,
     m0035_visits,
     m0036_acting,
+    m0039_secrets,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

@@ -12,18 +12,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::data::secret::{MASK, SHORTEST_CONCEALED, SecretRef, conceal};
+use engine::data::secret::{Descriptor, KnownSecret, MASK, SHORTEST_CONCEALED, SecretRef, conceal};
 use engine::ids::DeploymentName;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
 /// The file next to a secret's versions that says who may use it.
 pub const DESCRIPTOR: &str = "secret.toml";
-/// The deployment in a descriptor that stands for all.
-const EVERY: &str = "*";
 /// Most bytes of a descriptor.
 const MAX_DESCRIPTOR: u64 = 64 << 10;
 /// Most bytes of a secret.
@@ -49,55 +46,37 @@ pub enum SecretError {
     Unavailable(String),
 }
 
-/// What a secret is for.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Descriptor {
-    /// Data of runs in these deployments, by name. `*`: in every deployment.
-    Data {
-        /// A deployment that is nested in one of them is not covered.
-        deployments: BTreeSet<String>,
-    },
-    /// The key for connections to nodes. No run receives it.
-    NodeKey {},
+fn parse(text: &str) -> Result<Descriptor, String> {
+    // The parser's display quotes the line, which may be a secret in the wrong file.
+    let descriptor = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+    if let Descriptor::Data { deployments } = &descriptor {
+        let is_name = |name: &str| name == Descriptor::EVERY || DeploymentName::parse(name).is_ok();
+        if let Some(bad) = deployments.iter().find(|name| !is_name(name)) {
+            return Err(format!("{bad:?} is not the name of a deployment"));
+        }
+    }
+    Ok(descriptor)
 }
 
-impl Descriptor {
-    fn parse(text: &str) -> Result<Self, String> {
-        // The parser's display quotes the line, which may be a secret in the wrong file.
-        let descriptor: Self = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-        if let Self::Data { deployments } = &descriptor {
-            let is_name = |name: &str| name == EVERY || DeploymentName::parse(name).is_ok();
-            if let Some(bad) = deployments.iter().find(|name| !is_name(name)) {
-                return Err(format!("{bad:?} is not the name of a deployment"));
-            }
+/// Whether a secret with this descriptor, from this file, may be used; else why not, and what to do.
+fn check(descriptor: &Descriptor, path: &Path, purpose: Purpose<'_>) -> Result<(), String> {
+    let path = path.display();
+    match (descriptor, purpose) {
+        (Descriptor::NodeKey {}, Purpose::NodeKey) => Ok(()),
+        (descriptor, Purpose::Data(deployment)) if descriptor.allows(deployment.as_str()) => Ok(()),
+        (Descriptor::Data { deployments }, Purpose::Data(deployment)) => {
+            let listed = match deployments.iter().map(String::as_str).collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => "no deployment".to_owned(),
+                listed => listed,
+            };
+            Err(format!("{path} allows {listed}. To allow it, add {:?} to deployments there", deployment.as_str()))
         }
-        Ok(descriptor)
-    }
-
-    /// Whether a secret of this name and descriptor may be used; else why not, and what to do.
-    fn check(&self, path: &Path, purpose: Purpose<'_>) -> Result<(), String> {
-        match (self, purpose) {
-            (Self::NodeKey {}, Purpose::NodeKey) => Ok(()),
-            (Self::Data { deployments }, Purpose::Data(deployment)) => {
-                if deployments.contains(EVERY) || deployments.contains(deployment.as_str()) {
-                    return Ok(());
-                }
-                let listed = match deployments.iter().map(String::as_str).collect::<Vec<_>>().join(", ") {
-                    none if none.is_empty() => "no deployment".to_owned(),
-                    listed => listed,
-                };
-                Err(format!("{} allows {listed}. To allow it, add {:?} to deployments there", path.display(), deployment.as_str()))
-            }
-            (Self::NodeKey {}, Purpose::Data(_)) => Err(format!(
-                "{} says that it is a node key, which runs never receive. Store the value that the role needs as another secret",
-                path.display()
-            )),
-            (Self::Data { .. }, Purpose::NodeKey) => Err(format!(
-                "{} says that it is data, which never opens a connection to a node. Use a secret with kind = \"node_key\"",
-                path.display()
-            )),
-        }
+        (Descriptor::NodeKey {}, Purpose::Data(_)) => Err(format!(
+            "{path} says that it is a node key, which runs never receive. Store the value that the role needs as another secret"
+        )),
+        (Descriptor::Data { .. }, Purpose::NodeKey) => Err(format!(
+            "{path} says that it is data, which never opens a connection to a node. Use a secret with kind = \"node_key\""
+        )),
     }
 }
 
@@ -133,7 +112,7 @@ impl SecretSource for SecretFolder {
             let parts = secret.parts().ok_or_else(|| format!("{wanted} has a name that is no path"));
             path.extend(parts.map_err(SecretError::Unavailable)?);
             let descriptor = described(&wanted, &path.join(DESCRIPTOR), purpose).await?;
-            descriptor.check(&path.join(DESCRIPTOR), purpose).map_err(|why| {
+            check(&descriptor, &path.join(DESCRIPTOR), purpose).map_err(|why| {
                 SecretError::Denied(match purpose {
                     Purpose::Data(deployment) => format!("{wanted} can't be used in deployment {deployment}: {why}"),
                     Purpose::NodeKey => format!("{wanted} can't be used as a node key: {why}"),
@@ -164,9 +143,63 @@ async fn described(wanted: &str, path: &Path, purpose: Purpose<'_>) -> Result<De
             _ => format!("{wanted} can't be used: {path} can't be read: {error}"),
         })
     })?;
-    Descriptor::parse(&text).map_err(|why| {
+    parse(&text).map_err(|why| {
         SecretError::Unavailable(format!("{wanted} can't be used: {} is not valid: {why}", path.display()))
     })
+}
+
+/// Most secrets that a worker reports.
+const MAX_REPORTED: usize = 1_000;
+/// Most versions of a secret that a worker reports: the newest.
+const VERSIONS: usize = 20;
+/// Most folders and files that one look at the folder of secrets costs.
+const MAX_ENTRIES: usize = 50_000;
+
+impl SecretFolder {
+    /// The secrets that are there, by name, without their content. Reads the folder, so it blocks.
+    pub fn known(&self) -> Vec<KnownSecret> {
+        let (mut found, mut entries) = (Vec::new(), 0);
+        let mut next: Vec<(PathBuf, String)> = self.0.iter().map(|folder| (folder.clone(), String::new())).collect();
+        while let Some((folder, name)) = next.pop() {
+            let mut versions = BTreeSet::new();
+            let mut described = false;
+            let Ok(read) = std::fs::read_dir(&folder) else { continue };
+            for entry in read.flatten() {
+                entries += 1;
+                if entries > MAX_ENTRIES || found.len() == MAX_REPORTED {
+                    return sorted(found);
+                }
+                let Ok(part) = entry.file_name().into_string() else { continue };
+                // A link counts as what it leads to: mounted secrets are links.
+                if entry.path().is_dir() {
+                    if !part.starts_with('.') {
+                        let name = if name.is_empty() { part } else { format!("{name}/{part}") };
+                        next.push((entry.path(), name));
+                    }
+                } else if part == DESCRIPTOR {
+                    described = true;
+                } else if let Some(version) = part.parse().ok().filter(|version| *version > 0) {
+                    versions.insert(version);
+                }
+            }
+            if name.is_empty() || (versions.is_empty() && !described) {
+                continue;
+            }
+            while versions.len() > VERSIONS {
+                versions.pop_first();
+            }
+            let path = folder.join(DESCRIPTOR);
+            let small = path.metadata().is_ok_and(|file| file.len() <= MAX_DESCRIPTOR);
+            let text = small.then(|| std::fs::read_to_string(&path).ok()).flatten();
+            found.push(KnownSecret { name, versions, descriptor: text.and_then(|text| parse(&text).ok()) });
+        }
+        sorted(found)
+    }
+}
+
+fn sorted(mut known: Vec<KnownSecret>) -> Vec<KnownSecret> {
+    known.sort();
+    known
 }
 
 /// Reads a small text file.
@@ -402,6 +435,38 @@ mod tests {
             assert!(matches!(&why, SecretError::Unavailable(_)), "{text}: {why}");
             assert!(!why.to_string().contains("plain-text"), "{why}");
         }
+    }
+
+    #[test]
+    fn known_secrets_have_no_content() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("db/admin/1", "plain-text"),
+            ("db/admin/12", "plain-text"),
+            ("db/admin/secret.toml", "kind = \"data\"\ndeployments = [\"web\"]\n"),
+            ("ssh/1", "plain-text"),
+            ("ssh/1.pub", "plain-text"),
+            ("ssh/secret.toml", "kind = \"node_key\"\n"),
+            ("undescribed/3", "plain-text"),
+            (".git/1", "plain-text"),
+        ] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let known = SecretFolder(Some(folder.path().to_owned())).known();
+        let of = |name: &str, versions: &[i64], descriptor| KnownSecret {
+            name: name.to_owned(),
+            versions: versions.iter().copied().collect(),
+            descriptor,
+        };
+        let expected = [
+            of("db/admin", &[1, 12], Some(Descriptor::Data { deployments: ["web".to_owned()].into() })),
+            of("ssh", &[1], Some(Descriptor::NodeKey {})),
+            of("undescribed", &[3], None),
+        ];
+        assert_eq!(known, expected);
+        assert_eq!(SecretFolder(None).known(), []);
     }
 
     #[test]

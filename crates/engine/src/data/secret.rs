@@ -7,6 +7,7 @@
 //! Any object with the key `$secret` counts as a reference, well formed or not: a half-written one must not be treated as
 //! ordinary data, where its parts would be shown and merged.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,43 @@ impl SecretRef {
     }
 }
 
+/// What a secret is for, as the file next to it on the workers says.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Descriptor {
+    /// Data of runs in these deployments, by name.
+    Data {
+        /// `*`: every deployment. A deployment that is nested in a listed one is not covered.
+        deployments: BTreeSet<String>,
+    },
+    /// The key for connections to nodes. No run receives it.
+    NodeKey {},
+}
+
+impl Descriptor {
+    /// The name in a descriptor that stands for every deployment.
+    pub const EVERY: &str = "*";
+
+    /// Whether runs in this deployment may receive the secret.
+    pub fn allows(&self, deployment: &str) -> bool {
+        match self {
+            Self::Data { deployments } => deployments.contains(Self::EVERY) || deployments.contains(deployment),
+            Self::NodeKey {} => false,
+        }
+    }
+}
+
+/// A secret as workers report it. A hint for reviewers: which secret a run receives, the worker decides from its own files.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KnownSecret {
+    /// Its name.
+    pub name: String,
+    /// Its newest versions.
+    pub versions: BTreeSet<i64>,
+    /// None: it has no valid descriptor, and can't be used.
+    pub descriptor: Option<Descriptor>,
+}
+
 /// Whether a value stands for a secret, well formed or not.
 pub fn is_reference(value: &Value) -> bool {
     value.as_object().is_some_and(|map| map.contains_key(KEY))
@@ -63,8 +101,8 @@ pub fn reference(value: &Value) -> Option<SecretRef> {
 }
 
 /// Every well-formed reference in a document, each once, in order. What has to be resolved before a run.
-pub fn references(value: &Value) -> std::collections::BTreeSet<SecretRef> {
-    let mut found = std::collections::BTreeSet::new();
+pub fn references(value: &Value) -> BTreeSet<SecretRef> {
+    let mut found = BTreeSet::new();
     collect(value, &mut found);
     found
 }
@@ -90,7 +128,7 @@ fn locate(value: &Value, at: String, found: &mut Vec<(String, SecretRef)>) {
     }
 }
 
-fn collect(value: &Value, found: &mut std::collections::BTreeSet<SecretRef>) {
+fn collect(value: &Value, found: &mut BTreeSet<SecretRef>) {
     if is_reference(value) {
         found.extend(reference(value));
         return;
