@@ -131,7 +131,7 @@ test('what is not reached says why, what is reached is alive', { timeout: 120_00
   await visit(page, '/nodes?filter=testbed');
   for (const n of [1, 2]) await line(`n${n}.testbed`).getByText('alive').waitFor({ timeout: 60_000 });
   await visit(page, '/nodes?filter=rack9');
-  await line('gone.rack9.example.com').getByText(/secret nobody\/has version 1 can.t be read/).waitFor({ timeout: 60_000 });
+  await line('gone.rack9.example.com').getByText(/secret nobody\/has version 1 can.t be used: .* does not exist/).waitFor({ timeout: 60_000 });
   await line('gone.rack9.example.com').getByText('dead').waitFor();
   await assertAccessible(page);
   await eachLook(page, () => assertFits(page));

@@ -233,6 +233,8 @@ SET enable_seqscan = off SET jit = off AS $$
       SELECT FROM told_otherwise t WHERE (
         SELECT convert_from(o.body, 'UTF8')::jsonb #>> '{run,on_change}' FROM object o WHERE o.hash = decode(t.role, 'hex'))
         IS DISTINCT FROM 'keep')
+  UNION ALL
+  SELECT 'secret' WHERE adds_secret(submission)
 $$;
 
 -- Who may do what, where ------------------------------------------------------------------------------------------------
@@ -442,7 +444,7 @@ BEGIN
   END IF;
 
   -- The risks that a submission names decide how many approvals it needs, so none is left out of them.
-  IF NOT s.risk @> ARRAY['removal', 'rerun', 'move'] THEN
+  IF NOT s.risk @> ARRAY['removal', 'rerun', 'move', 'secret'] THEN
     SELECT string_agg(r.risk, ', ') INTO named FROM risks_of_documents(s.id) r WHERE r.risk <> ALL (s.risk);
     IF named IS NOT NULL THEN
       RAISE EXCEPTION 'submission % leaves out what makes it riskier: %', s.id, named

@@ -101,6 +101,7 @@ mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
 mod m0035_visits;
 mod m0036_acting;
+mod m0039_secrets;
 mod m0040_access_changes;
 mod m0043_credentials;
 mod m0044_probes;
@@ -128,16 +129,27 @@ pub const IMPORT_LOCK: i64 = 7;
 
 /// Functions and triggers, one file per topic, then the grants. Applied in this order; later files may use functions of earlier ones.
 const GUARDS: &str = concat!(
+    include_str!("guards/secrets.sql"),
+    "
+",
     include_str!("guards.sql"),
-    "\n",
+    "
+",
     include_str!("guards/acting.sql"),
-    "\n",
+    "
+",
     include_str!("guards/catalog.sql"),
-    "\n",
+    "
+",
     include_str!("guards/probes.sql"),
+    "
+",
     include_str!("guards/people.sql"),
-    "\n",
+    "
+",
     include_str!("grants.sql"),
+    "
+",
 );
 
 /// Why the schema couldn't be brought up to date.
@@ -212,6 +224,7 @@ migrations! {
     m0034_no_table_of_secrets,
     m0035_visits,
     m0036_acting,
+    m0039_secrets,
     m0040_access_changes,
     m0043_credentials,
     m0044_probes,

@@ -858,3 +858,71 @@ async fn version_that_reads_as_another_is_refused() {
         insert(other).await.unwrap();
     }
 }
+
+/// A submission whose documents name a secret that the old ones do not name, with every other risk.
+async fn commits_with(world: &World, data: Value, risk: &[&str]) -> Result<(), sqlx::Error> {
+    let n1 = (world.n1, "n1.x.example", world.web);
+    let app = json!({"app": {"deployment": world.web, "role": hex(&world.role), "data": data}});
+    let risks: Vec<&str> = ["removal", "rerun", "move"].iter().chain(risk).copied().collect();
+    let (planned, submission) = changed(world, n1, app, &[], &risks).await;
+    let committed = world.commit(&planned, submission).await;
+    if committed.is_err() {
+        discard(world, &planned).await;
+    }
+    committed.map(drop)
+}
+
+#[tokio::test]
+async fn secret_use_without_its_risk_is_refused() {
+    let world = World::new().await;
+    let secret = |version: i64| json!({"$secret": "db/admin", "version": version});
+    for (what, data) in [
+        ("a value", json!({"key": secret(1)})),
+        ("in a list", json!({"keys": [[{"deep": secret(1)}]]})),
+        ("not well formed", json!({"key": {"$secret": ["db"]}})),
+    ] {
+        assert_refused(what, commits_with(&world, data, &[]).await, Refusal::Incomplete);
+    }
+    commits_with(&world, json!({"key": secret(1)}), &["secret"]).await.unwrap();
+    let (same, rotated) = (json!({"key": secret(1), "port": 1}), json!({"key": secret(2)}));
+    commits_with(&world, same, &[]).await.unwrap();
+    assert_refused("another version", commits_with(&world, rotated, &[]).await, Refusal::Incomplete);
+    commits_with(&world, json!({"port": 1}), &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn escaped_secret_key_is_found() {
+    let world = World::new().await;
+    let n1 = (world.n1, "n1.x.example", world.web);
+    let mut planned = world.plan(world.web, world.ada).await;
+    let app = json!({"app": {"deployment": world.web, "data": {"key": {"$secret": "db/admin", "version": 1}}}});
+    let body = node_doc(n1.0, n1.1, n1.2, app).to_string().replace("$secret", "\\u0024secret");
+    let old = world.root().await.nodes.remove(&n1.0);
+    planned.documents = vec![("node", n1.0, old, Some(world.put_bytes("node", body.into_bytes()).await))];
+    planned.root = world.root_with(&planned).await;
+    planned.risk = ["removal", "rerun", "move"].map(str::to_owned).to_vec();
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    assert_refused("an escape", world.commit(&planned, submission).await, Refusal::Incomplete);
+}
+
+#[tokio::test]
+async fn secret_in_deployment_data_without_its_risk_is_refused() {
+    let world = World::new().await;
+    let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE id = $1")
+        .bind(world.web)
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
+    let mut planned = world.plan(world.web, world.ada).await;
+    let mut doc = deployment_doc(world.web, "web", Some(world.system), phantom, "");
+    let data = json!({"key": {"$secret": "db/admin", "version": 1}});
+    doc["roles"] = json!({"app": {"role": hex(&world.role), "data": data}});
+    let old = world.root().await.deployments.remove(&world.web);
+    planned.documents = vec![("deployment", world.web, old, Some(world.put("deployment", doc).await))];
+    planned.root = world.root_with(&planned).await;
+    planned.risk = ["removal", "rerun", "move"].map(str::to_owned).to_vec();
+    let submission = world.submit(&planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    assert_refused("the deployment's data", world.commit(&planned, submission).await, Refusal::Incomplete);
+}

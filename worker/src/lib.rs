@@ -143,6 +143,8 @@ pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()
 
     let _listener = AbortOnDropHandle::new(tokio::spawn(bells.listen(pool.clone())));
     let _heartbeat = AbortOnDropHandle::new(tokio::spawn(heartbeat.beat()));
+    let reporting = report_secrets(pool.clone(), hello.id, SecretFolder(config.secrets.clone()), config.lease / 3);
+    let _reporting = AbortOnDropHandle::new(tokio::spawn(reporting));
     let _looking = AbortOnDropHandle::new(tokio::spawn(looking.look()));
     let annealing = AbortOnDropHandle::new(tokio::spawn(annealer.anneal()));
     tracing::info!(worker = %hello.name, capacity = config.capacity, "worker started");
@@ -169,6 +171,29 @@ pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()
         tracing::warn!(%error, "the worker could not say good-bye; its lease ends by itself");
     }
     Ok(stopped?)
+}
+
+/// Reports the names of the secrets in the folder, again and again: files come and go while the worker runs.
+async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, every: Duration) {
+    let mut pause = Duration::from_millis(250).min(every);
+    loop {
+        let known = tokio::task::spawn_blocking({
+            let folder = folder.clone();
+            move || folder.known()
+        });
+        if let Ok(known) = known.await {
+            match running::report_secrets(&pool, worker, &known).await {
+                Ok(true) => pause = every,
+                // The heartbeat makes the row in a moment.
+                Ok(false) => {}
+                Err(error) => {
+                    pause = every;
+                    tracing::warn!(%error, "the worker's secrets could not be reported; trying again");
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+    }
 }
 
 /// Ends what still runs when the grace period is over.

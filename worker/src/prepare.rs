@@ -5,7 +5,8 @@
 //! its verdicts; and it reads the documents that the root names, by hash, down to the role's content and its scripts. Where one link does not hold, the run is refused: it fails with the link that broke, and nothing is touched.
 //!
 //! What the run sees is [`engine::data::visible`]; it is kept with the run, each value with its source, secrets as references. The
-//! references are resolved at the last moment, into the copy that goes to the node. What it is given beside that is
+//! references are resolved at the last moment, into the copy that goes to the node, if the secret's descriptor allows it in the
+//! deployment of this run: that is where the plain text goes, whichever noderole's data names it. What it is given beside that is
 //! [`engine::data::surroundings`], where they stay references.
 //!
 //! Two contents of a step meet here. The run's row names one, and the node's ledger compares one. The ledger's must be the same for
@@ -20,7 +21,7 @@ use engine::blueprint::projection::content;
 use engine::catalog::Role;
 use engine::cluster::{DeploymentRoleDoc, NoderoleDoc, NoderoleKey};
 use engine::counting::many;
-use engine::data::secret::{SecretRef, reference, references};
+use engine::data::secret::{SecretRef, reference};
 use engine::data::surroundings::{self, Carried, OwnNode, Returned};
 use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
 use engine::ids::{DeploymentName, Fqdn, NodeId, RoleName, RunId, StepId, TargetNo};
@@ -33,7 +34,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::jig::Job;
 use crate::objects::{ObjectError, Objects};
-use crate::secrets::{SecretSource, Secrets};
+use crate::secrets::{Purpose, SecretError, SecretSource, Secrets};
 use crate::together::Together;
 
 /// Why a run is not started.
@@ -144,12 +145,16 @@ pub struct Prepared {
     pub job: Job,
     /// What must not come out of it.
     pub secrets: Secrets,
+    /// Secrets in data of other noderoles that the run may not have, each with the reason. They are still references in its input.
+    pub withheld: Vec<String>,
 }
 
 /// The documents of one noderole under one root.
 struct Meant {
     noderole: NoderoleDoc,
     role: Option<DeploymentRoleDoc>,
+    /// The name of the deployment that it is bound in.
+    deployment: DeploymentName,
 }
 
 impl Meant {
@@ -193,7 +198,7 @@ impl Preparing {
         if !self.keep.ask(told).await? {
             return Err(Refusal::NotOurs(run));
         }
-        let (input, secrets) = self.resolve(layered.value).await?;
+        let Resolved { input, secrets, withheld } = self.resolve(&facts, &meant.now.deployment, layered).await?;
         let job = Job {
             run,
             step: facts.step,
@@ -209,7 +214,7 @@ impl Preparing {
             input,
             surroundings: Arc::unwrap_or_clone(surroundings),
         };
-        Ok(Prepared { job, secrets })
+        Ok(Prepared { job, secrets, withheld })
     }
 
     async fn check_chain(&self, facts: &RunFacts, approvals: Approvals) -> Result<Checked, Refusal> {
@@ -271,7 +276,8 @@ impl Preparing {
         let deployment =
             root.deployments.get(&noderole.deployment).ok_or_else(|| lacks("document of its deployment"))?;
         let deployment = self.objects.deployment(*deployment).await?;
-        Ok(Meant { noderole: noderole.clone(), role: deployment.roles.get(&key.role).cloned() })
+        let role = deployment.roles.get(&key.role).cloned();
+        Ok(Meant { noderole: noderole.clone(), role, deployment: deployment.name.clone() })
     }
 
     /// The steps that it sees, with what their documents say.
@@ -291,15 +297,37 @@ impl Preparing {
         Ok(below)
     }
 
-    async fn resolve(&self, mut value: Value) -> Result<(Value, Secrets), Refusal> {
-        let mut known = BTreeMap::new();
-        for secret in references(&value) {
-            let plain = self.secrets.resolve(&secret).await.map_err(Refusal::Secret)?;
-            known.insert(secret, plain);
+    /// Puts secrets in. A run whose own data names one that it may not have is refused. One that only sees it in the data of
+    /// others keeps the reference: their data must not be able to stop it.
+    async fn resolve(
+        &self,
+        facts: &RunFacts,
+        deployment: &DeploymentName,
+        layered: Layered,
+    ) -> Result<Resolved, Refusal> {
+        let mut wanted: BTreeMap<SecretRef, bool> = BTreeMap::new();
+        for (secret, source) in layered.references() {
+            *wanted.entry(secret).or_default() |= source.step == facts.step;
         }
-        put_in(&mut value, &known);
-        Ok((value, Secrets::new(known.into_values())))
+        let (mut known, mut withheld) = (BTreeMap::new(), Vec::new());
+        for (secret, is_own) in wanted {
+            match self.secrets.resolve(&secret, Purpose::Data(deployment)).await {
+                Ok(plain) => drop(known.insert(secret, plain)),
+                Err(SecretError::Denied(why)) if !is_own => withheld.push(why),
+                Err(error) => return Err(Refusal::Secret(error.to_string())),
+            }
+        }
+        let mut input = layered.value;
+        put_in(&mut input, &known);
+        Ok(Resolved { input, secrets: Secrets::new(known.into_values()), withheld })
     }
+}
+
+/// The data of a run with secrets in it.
+struct Resolved {
+    input: Value,
+    secrets: Secrets,
+    withheld: Vec<String>,
 }
 
 /// A step that a run sees, with what its documents say.

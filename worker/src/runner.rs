@@ -62,6 +62,10 @@ impl Runner {
         };
         let sink = Arc::new(ToDatabase { pool: self.preparing.pool.clone(), run });
         let (log, writer) = Log::into_store(sink, prepared.secrets.clone());
+        for why in &prepared.withheld {
+            let line = format!("[gantry: a secret in the data of another noderole is not resolved: {why}]");
+            log.line(Stream::Gantry, &line);
+        }
         let ended = self.start(&prepared.job, &log, stop).await;
         let end = run_end(ended, &prepared.job, &prepared.secrets);
         if let Some(RunEnd::Failed { reason, .. }) = &end {

@@ -1,24 +1,96 @@
-//! Secrets that a run was given must not come back out of it.
+//! Secrets: which run may have one, and how it is kept out of everything that leaves the run.
+//!
+//! Next to the versions of a secret lies its descriptor, `<name>/secret.toml`. It says what the secret is for and which deployments
+//! may use it. Only the worker reads it: neither a document nor the database can make a secret usable. Without a descriptor a
+//! secret is unusable.
 //!
 //! Whatever leaves a run (log, result, reason) passes a mask that knows the secrets of this run, and only these. A secret may be cut
 //! in two by the border between two chunks of a stream; so the mask keeps back the end of a chunk as long as a secret could begin
 //! there. What is kept back is shorter than the longest secret.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::data::secret::{MASK, SHORTEST_CONCEALED, SecretRef, conceal};
+use engine::data::secret::{Descriptor, KnownSecret, MASK, SHORTEST_CONCEALED, SecretRef, conceal};
+use engine::ids::DeploymentName;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
+use tokio::io::AsyncReadExt;
+
+/// The file next to a secret's versions that says who may use it.
+pub const DESCRIPTOR: &str = "secret.toml";
+/// Most bytes of a descriptor.
+const MAX_DESCRIPTOR: u64 = 64 << 10;
+/// Most bytes of a secret.
+const MAX_SECRET: u64 = 1 << 20;
+
+/// What the plain text of a secret is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose<'a> {
+    /// Data of a run in this deployment.
+    Data(&'a DeploymentName),
+    /// The key for a connection to a node.
+    NodeKey,
+}
+
+/// Why a secret is not resolved: for people, without any of its content.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    /// Its descriptor does not allow this use.
+    #[error("{0}")]
+    Denied(String),
+    /// It or its descriptor can't be read.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+fn parse(text: &str) -> Result<Descriptor, String> {
+    // The parser's display quotes the line, which may be a secret in the wrong file.
+    let descriptor = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+    if let Descriptor::Data { deployments } = &descriptor {
+        let is_name = |name: &str| name == Descriptor::EVERY || DeploymentName::parse(name).is_ok();
+        if let Some(bad) = deployments.iter().find(|name| !is_name(name)) {
+            return Err(format!("{bad:?} is not the name of a deployment"));
+        }
+    }
+    Ok(descriptor)
+}
+
+/// Whether a secret with this descriptor, from this file, may be used; else why not, and what to do.
+fn check(descriptor: &Descriptor, path: &Path, purpose: Purpose<'_>) -> Result<(), String> {
+    let path = path.display();
+    match (descriptor, purpose) {
+        (Descriptor::NodeKey {}, Purpose::NodeKey) => Ok(()),
+        (descriptor, Purpose::Data(deployment)) if descriptor.allows(deployment.as_str()) => Ok(()),
+        (Descriptor::Data { deployments }, Purpose::Data(deployment)) => {
+            let listed = match deployments.iter().map(String::as_str).collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => "no deployment".to_owned(),
+                listed => listed,
+            };
+            Err(format!("{path} allows {listed}. To allow it, add {:?} to deployments there", deployment.as_str()))
+        }
+        (Descriptor::NodeKey {}, Purpose::Data(_)) => Err(format!(
+            "{path} says that it is a node key, which runs never receive. Store the value that the role needs as another secret"
+        )),
+        (Descriptor::Data { .. }, Purpose::NodeKey) => Err(format!(
+            "{path} says that it is data, which never opens a connection to a node. Use a secret with kind = \"node_key\""
+        )),
+    }
+}
 
 /// Where the plain text of a secret comes from.
 pub trait SecretSource: Send + Sync {
-    /// The plain text; or why there is none, for people, without any of it.
-    fn resolve<'a>(&'a self, secret: &'a SecretRef) -> BoxFuture<'a, Result<String, String>>;
+    /// The plain text, if the secret may be used for this.
+    fn resolve<'a>(
+        &'a self,
+        secret: &'a SecretRef,
+        purpose: Purpose<'a>,
+    ) -> BoxFuture<'a, Result<String, SecretError>>;
 }
 
-/// Secrets as files of a folder: `<name>/<version>`, the name's slashes being folders.
+/// Secrets as files of a folder: `<name>/<version>`, the name's slashes being folders, with `<name>/secret.toml` next to them.
 ///
 /// The folder is the worker's own and readable by it alone; a version that is not there can't be used, so taking a file away revokes
 /// that version for every run that starts from then on.
@@ -26,22 +98,118 @@ pub trait SecretSource: Send + Sync {
 pub struct SecretFolder(pub Option<PathBuf>);
 
 impl SecretSource for SecretFolder {
-    fn resolve<'a>(&'a self, secret: &'a SecretRef) -> BoxFuture<'a, Result<String, String>> {
+    fn resolve<'a>(
+        &'a self,
+        secret: &'a SecretRef,
+        purpose: Purpose<'a>,
+    ) -> BoxFuture<'a, Result<String, SecretError>> {
         async move {
-            let wanted = format!("secret {} version {}", secret.name, secret.version);
+            let wanted = format!("secret {secret}");
             let folder = self.0.as_ref().ok_or_else(|| {
                 format!("{wanted} is needed, and this worker has no folder of secrets: set GANTRY_SECRETS")
+            });
+            let mut path = folder.map_err(SecretError::Unavailable)?.clone();
+            let parts = secret.parts().ok_or_else(|| format!("{wanted} has a name that is no path"));
+            path.extend(parts.map_err(SecretError::Unavailable)?);
+            let descriptor = described(&wanted, &path.join(DESCRIPTOR), purpose).await?;
+            check(&descriptor, &path.join(DESCRIPTOR), purpose).map_err(|why| {
+                SecretError::Denied(match purpose {
+                    Purpose::Data(deployment) => format!("{wanted} can't be used in deployment {deployment}: {why}"),
+                    Purpose::NodeKey => format!("{wanted} can't be used as a node key: {why}"),
+                })
             })?;
-            let parts = secret.parts().ok_or_else(|| format!("{wanted} has a name that is no path"))?;
-            let mut path = folder.clone();
-            path.extend(parts);
             path.push(secret.version.to_string());
-            let text = tokio::fs::read_to_string(&path).await;
-            let text = text.map_err(|error| format!("{wanted} can't be read from {}: {error}", path.display()))?;
+            let text = read(&path, MAX_SECRET).await.map_err(|error| {
+                SecretError::Unavailable(format!("{wanted} can't be read from {}: {error}", path.display()))
+            })?;
             Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
         }
         .boxed()
     }
+}
+
+/// Reads a secret's descriptor.
+async fn described(wanted: &str, path: &Path, purpose: Purpose<'_>) -> Result<Descriptor, SecretError> {
+    let text = read(path, MAX_DESCRIPTOR).await.map_err(|error| {
+        let content = match purpose {
+            Purpose::Data(deployment) => format!("kind = \"data\" and deployments = [{:?}]", deployment.as_str()),
+            Purpose::NodeKey => "kind = \"node_key\"".to_owned(),
+        };
+        let path = path.display();
+        SecretError::Unavailable(match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("{wanted} can't be used: {path} does not exist. To allow it, write {content} to that file")
+            }
+            _ => format!("{wanted} can't be used: {path} can't be read: {error}"),
+        })
+    })?;
+    parse(&text).map_err(|why| {
+        SecretError::Unavailable(format!("{wanted} can't be used: {} is not valid: {why}", path.display()))
+    })
+}
+
+/// Most secrets that a worker reports.
+const MAX_REPORTED: usize = 1_000;
+/// Most versions of a secret that a worker reports: the newest.
+const VERSIONS: usize = 20;
+/// Most folders and files that one look at the folder of secrets costs.
+const MAX_ENTRIES: usize = 50_000;
+
+impl SecretFolder {
+    /// The secrets that are there, by name, without their content. Reads the folder, so it blocks.
+    pub fn known(&self) -> Vec<KnownSecret> {
+        let (mut found, mut entries) = (Vec::new(), 0);
+        let mut next: Vec<(PathBuf, String)> = self.0.iter().map(|folder| (folder.clone(), String::new())).collect();
+        while let Some((folder, name)) = next.pop() {
+            let mut versions = BTreeSet::new();
+            let mut described = false;
+            let Ok(read) = std::fs::read_dir(&folder) else { continue };
+            for entry in read.flatten() {
+                entries += 1;
+                if entries > MAX_ENTRIES || found.len() == MAX_REPORTED {
+                    return sorted(found);
+                }
+                let Ok(part) = entry.file_name().into_string() else { continue };
+                // A link counts as what it leads to: mounted secrets are links.
+                if entry.path().is_dir() {
+                    if !part.starts_with('.') {
+                        let name = if name.is_empty() { part } else { format!("{name}/{part}") };
+                        next.push((entry.path(), name));
+                    }
+                } else if part == DESCRIPTOR {
+                    described = true;
+                } else if let Some(version) = part.parse().ok().filter(|version| *version > 0) {
+                    versions.insert(version);
+                }
+            }
+            if name.is_empty() || (versions.is_empty() && !described) {
+                continue;
+            }
+            while versions.len() > VERSIONS {
+                versions.pop_first();
+            }
+            let path = folder.join(DESCRIPTOR);
+            let small = path.metadata().is_ok_and(|file| file.len() <= MAX_DESCRIPTOR);
+            let text = small.then(|| std::fs::read_to_string(&path).ok()).flatten();
+            found.push(KnownSecret { name, versions, descriptor: text.and_then(|text| parse(&text).ok()) });
+        }
+        sorted(found)
+    }
+}
+
+fn sorted(mut known: Vec<KnownSecret>) -> Vec<KnownSecret> {
+    known.sort();
+    known
+}
+
+/// Reads a small text file.
+async fn read(path: &Path, most: u64) -> std::io::Result<String> {
+    let mut text = String::new();
+    let read = tokio::fs::File::open(path).await?.take(most + 1).read_to_string(&mut text).await?;
+    if u64::try_from(read).is_ok_and(|read| read > most) {
+        return Err(std::io::Error::other(format!("it is larger than {most} bytes")));
+    }
+    Ok(text)
 }
 
 /// The secrets of one run, longest first; each in every form in which it comes back by itself: as it is, as JSON writes it (with and
@@ -202,6 +370,103 @@ mod tests {
         }
         out.extend(mask.finish());
         String::from_utf8(out).expect("ASCII in, ASCII out")
+    }
+
+    fn deployment(name: &str) -> DeploymentName {
+        DeploymentName::parse(name).unwrap()
+    }
+
+    #[tokio::test]
+    async fn descriptor_decides_purpose_and_deployment() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = SecretFolder(Some(folder.path().to_owned()));
+        let described = |name: &str, text: &str| {
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("1"), "plain-text\n").unwrap();
+            std::fs::write(folder.path().join(name).join(DESCRIPTOR), text).unwrap();
+        };
+        described("db/admin", "kind = \"data\"\ndeployments = [\"web\"]\n");
+        described("every", "kind = \"data\"\ndeployments = [\"*\"]\n");
+        described("ssh", "kind = \"node_key\"\n");
+        let (web, edge) = (deployment("web"), deployment("edge"));
+        let cases = [
+            ("db/admin", Purpose::Data(&web), Ok(())),
+            ("db/admin", Purpose::Data(&edge), Err("can't be used in deployment edge")),
+            ("db/admin", Purpose::NodeKey, Err("says that it is data")),
+            ("every", Purpose::Data(&edge), Ok(())),
+            ("ssh", Purpose::NodeKey, Ok(())),
+            ("ssh", Purpose::Data(&web), Err("says that it is a node key")),
+        ];
+        for (name, purpose, expected) in cases {
+            let secret = SecretRef { name: name.to_owned(), version: 1 };
+            match (source.resolve(&secret, purpose).await, expected) {
+                (Ok(text), Ok(())) => assert_eq!(text, "plain-text"),
+                (Err(SecretError::Denied(why)), Err(part)) => {
+                    assert!(why.contains(part) && why.contains(&secret.to_string()) && !why.contains("plain"), "{why}");
+                }
+                other => panic!("{name} {purpose:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn missing_or_invalid_descriptor_names_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = SecretFolder(Some(folder.path().to_owned()));
+        let (secret, web) = (SecretRef { name: "db".to_owned(), version: 1 }, deployment("web"));
+        std::fs::create_dir_all(folder.path().join("db")).unwrap();
+        std::fs::write(folder.path().join("db/1"), "plain-text").unwrap();
+        let path = folder.path().join("db").join(DESCRIPTOR);
+        let why = source.resolve(&secret, Purpose::Data(&web)).await.unwrap_err().to_string();
+        let content = r#"write kind = "data" and deployments = ["web"] to that file"#;
+        assert!(why.contains(&path.display().to_string()) && why.contains(content), "{why}");
+        for text in [
+            "plain-text",
+            "kind = \"data\"",
+            "kind = \"data\"\ndeployments = [\"we b\"]",
+            "kind = \"data\"\ndeployments = [\"web\"]\nnote = \"plain-text\"",
+            "kind = \"node_key\"\ndeployments = [\"web\"]",
+            "kind = \"any\"",
+            "deployments = [\"web\"]",
+            &format!("kind = \"data\"\ndeployments = [\"web\"]\n#{}", "x".repeat(64 << 10)),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let why = source.resolve(&secret, Purpose::Data(&web)).await.unwrap_err();
+            assert!(matches!(&why, SecretError::Unavailable(_)), "{text}: {why}");
+            assert!(!why.to_string().contains("plain-text"), "{why}");
+        }
+    }
+
+    #[test]
+    fn known_secrets_have_no_content() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("db/admin/1", "plain-text"),
+            ("db/admin/12", "plain-text"),
+            ("db/admin/secret.toml", "kind = \"data\"\ndeployments = [\"web\"]\n"),
+            ("ssh/1", "plain-text"),
+            ("ssh/1.pub", "plain-text"),
+            ("ssh/secret.toml", "kind = \"node_key\"\n"),
+            ("undescribed/3", "plain-text"),
+            (".git/1", "plain-text"),
+        ] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let known = SecretFolder(Some(folder.path().to_owned())).known();
+        let of = |name: &str, versions: &[i64], descriptor| KnownSecret {
+            name: name.to_owned(),
+            versions: versions.iter().copied().collect(),
+            descriptor,
+        };
+        let expected = [
+            of("db/admin", &[1, 12], Some(Descriptor::Data { deployments: ["web".to_owned()].into() })),
+            of("ssh", &[1], Some(Descriptor::NodeKey {})),
+            of("undescribed", &[3], None),
+        ];
+        assert_eq!(known, expected);
+        assert_eq!(SecretFolder(None).known(), []);
     }
 
     #[test]

@@ -32,7 +32,9 @@ use engine::blueprint::difference::{
     DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
 };
 use engine::blueprint::projection::RerunCause;
+use engine::blueprint::secret_uses::{SecretChange, SecretKind, UseChange};
 use engine::cluster::{EdgeKind, NoderoleKey};
+use engine::data::secret::SecretRef;
 use engine::data::{Change, ChangeKind};
 use engine::gate::{GateState, Policy, Risk, Rule, RuleState, VerdictKind};
 use engine::ids::*;
@@ -556,7 +558,9 @@ fn difference() -> Difference {
         new: Some(new),
         secret: false,
     };
-    let secret = Change { path: "/app/key".into(), kind: ChangeKind::Changed, old: None, new: None, secret: true };
+    let key = |version: i64| Some(json!(format!("(secret app/key version {version})")));
+    let secret =
+        Change { path: "/app/key".into(), kind: ChangeKind::Changed, old: key(4), new: key(5), secret: true };
     Difference {
         deployments: vec![DeploymentDifference {
             id: deployment_id(1),
@@ -651,7 +655,22 @@ pub fn consequences() -> Consequences {
         }],
         waves: vec![wave(1, &[("dns-client", 3, None)]), wave(2, &[("runtime", 3, None), ("store", 1, None)]), last],
         more_waves: 7,
-        risks: [Risk::Destructive, Risk::Rerun].into(),
+        secrets: vec![secret_change()],
+        risks: [Risk::Destructive, Risk::Rerun, Risk::Secret].into(),
+    }
+}
+
+fn secret_change() -> SecretChange {
+    let secret = |version| SecretRef { name: "app/key".into(), version };
+    SecretChange {
+        change: UseChange::Replaced,
+        secret: secret(5),
+        was: Some(secret(4)),
+        kind: SecretKind::Data,
+        deployment: deployment("web"),
+        role: Some(role("app")),
+        inherited: false,
+        nodes: Counted { count: 30, first: [1, 2].map(|n| Fqdn::parse(&fqdn(n)).expect("a name")).to_vec() },
     }
 }
 
@@ -681,7 +700,7 @@ fn review() -> ReviewView {
             "Brings 6 noderoles along: dns-client and runtime.".into(),
             "Nothing is removed.".into(),
         ],
-        risks: vec![Risk::Destructive, Risk::Rerun],
+        risks: vec![Risk::Destructive, Risk::Rerun, Risk::Secret],
         difference: difference(),
         more: 0,
         next: None,

@@ -426,6 +426,8 @@ async fn the_author_reads_why_approving_is_off() {
         "destructive",
         "10.0.0.0/24",
         "10.8.0.0/22",
+        "(secret app/key version 4)",
+        "(secret app/key version 5)",
         "secret, ",
         "brought by app",
         "moves from ",
@@ -446,6 +448,8 @@ async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
         "1204 noderoles in web, 900 up now.",
         "Starts 9 noderoles:",
         "on 4 nodes, in 10 waves.",
+        "uses secret app/key version 5 (was version 4) in app of web on web-1, web-2 and 28 more.",
+        "/reviews/128?tab=effects#secrets",
         "/reviews/128?tab=effects#restarts",
         "web is held by cy (a move)",
     ]);
@@ -457,6 +461,11 @@ async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
     page.says(&[">Changes<"]);
     let lists = get(&Fake::new(|_| {}), "/reviews/128?tab=effects").await;
     lists.says(&[
+        "id=\"secrets\"",
+        "<bdi>app/key</bdi>",
+        "was version 4",
+        "replaced",
+        "28 more",
         "id=\"restarts\"",
         "somebody asked for it: the disk was replaced",
         "up now",

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use clap::{Args, Subcommand, ValueEnum};
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Touched, WaveGroup};
+use engine::blueprint::secret_uses::SecretChange;
 use engine::catalog::read::MAX_PRIORITY;
 use engine::counting::many;
 use engine::ids::{CommentId, ProposalId, SubmissionId, TargetNo, by_whom};
@@ -755,6 +756,8 @@ fn review_page(value: &Value, paper: Paper) -> String {
         }
     };
     part("What it does", lines_of(&value["summary"]));
+    let secrets = serde_json::from_value::<Vec<SecretChange>>(value["consequences"]["secrets"].clone());
+    part("Secrets", secrets.unwrap_or_default().iter().map(|secret| plain(&secret.to_string())).collect());
     let checks = value["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
     part("What is wrong with it", checks.iter().map(|check| plain(&outline(check))).collect());
     let waves = value["waves"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -833,6 +836,7 @@ fn consequences(value: &Value) -> String {
     part("Stays as it is, and takes the new with its next run", told.kept.count, touched(&told.kept));
     part("Is gone", told.lost.count, lost.iter().map(item_line).collect());
     part("Loses data, which no later change brings back", told.irreversible.count, touched(&told.irreversible));
+    part("Secrets", told.secrets.len(), told.secrets.iter().map(ToString::to_string).collect());
     if let Some(interrupted) = told.interrupted.filter(|count| *count > 0) {
         text += &format!("Interrupted, since it is ACTIVE now: {interrupted}\n");
     }
@@ -1036,6 +1040,19 @@ pub(crate) enum OnOff {
 mod tests {
     use super::*;
 
+    fn secret_use() -> Value {
+        json!({"change": "replaced", "secret": {"name": "db/password", "version": 2},
+            "was": {"name": "db/password", "version": 1}, "kind": "data", "deployment": "web", "role": "app",
+            "nodes": {"count": 1, "first": ["n1.example.com"]}})
+    }
+
+    #[test]
+    fn review_lists_secrets_by_version() {
+        let text = review_page(&json!({"consequences": {"secrets": [secret_use()]}}), Paper::new(false));
+        let line = "Secrets\n  uses secret db/password version 2 (was version 1) in app of web on n1\n";
+        assert!(text.contains(line), "{text}");
+    }
+
     #[test]
     fn consequences_are_told_in_lines() {
         let told = Consequences { nodes: 3, interrupted: Some(1), ..Consequences::default() };
@@ -1046,6 +1063,9 @@ mod tests {
         value["starts"] = json!({"count": 3, "first": [touched]});
         let text = consequences(&value);
         assert!(text.contains("Runs for the first time: 3\n  app on n1\n  and 2 more\n"), "{text}");
+        value["secrets"] = json!([secret_use()]);
+        let text = consequences(&value);
+        assert!(text.contains("Secrets: 1\n  uses secret db/password version 2 (was version 1) in app of web on n1\n"), "{text}");
     }
 
     #[test]

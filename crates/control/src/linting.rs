@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use api::Problem;
 use api::problem;
 use engine::blueprint::{Consequences, consequences};
+use engine::data::secret::KnownSecret;
 use engine::gate::Policy;
 use engine::ids::{JigName, NoderoleId};
 use engine::lint::{self, Finding, Level, Reviewers, Subject};
@@ -24,6 +25,7 @@ fn rank(present: &Present, id: NoderoleId) -> Option<u32> {
 #[derive(Clone, Copy)]
 pub(crate) struct On<'a> {
     pub jigs: &'a Jigs,
+    pub secrets: Option<&'a BTreeMap<String, KnownSecret>>,
     /// The policy in force.
     pub policy: &'a Policy,
     pub reviewers: Reviewers,
@@ -31,11 +33,11 @@ pub(crate) struct On<'a> {
 
 /// Runs something with what lint looks at.
 fn looking<T>(present: &Present, planned: &Planned, on: On<'_>, look: impl FnOnce(&Subject<'_>) -> T) -> T {
-    let On { jigs, policy, reviewers } = on;
+    let On { jigs, secrets, policy, reviewers } = on;
     let rank = |id| rank(present, id);
     let policy = planned.effects.policy.as_ref().map(|set| (policy, &set.policy));
     let planned = planned.from(present);
-    look(&Subject { planned, catalog: &present.catalog, jigs, rank: &rank, policy, reviewers })
+    look(&Subject { planned, catalog: &present.catalog, jigs, secrets, rank: &rank, policy, reviewers })
 }
 
 /// The errors in a plan, in words: what the gate asks at the commit.

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::blueprint::consequences::{self, Consequences, Loss, Touched};
+use engine::blueprint::secret_uses::{SecretChange, UseChange};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
 use engine::plan::effects::{Moved, Why};
 use engine::plan::{Effects, NumberedEdit};
@@ -77,6 +78,7 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
         grave_lines.push(format!("Can’t be undone: {named}."));
     }
     grave_lines.extend(grave(names, effects));
+    grave_lines.extend(secrets(consequences));
     let mut rest = comes(names, effects);
     let reruns: Vec<String> = consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
     if !reruns.is_empty() {
@@ -279,6 +281,24 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         lines.push(format!("Sets the own data of {role} on {}.", some_nodes(nodes)));
     }
     lines
+}
+
+/// The secrets that it begins to use. The list of its secrets has the rest, and those that it drops.
+fn secrets(consequences: &Consequences) -> Vec<String> {
+    let used = consequences.secrets.iter().filter(|secret| secret.change != UseChange::Removed);
+    let used: Vec<&SecretChange> = used.collect();
+    let alone = if used.len() > GROUPS + 1 { GROUPS } else { used.len() };
+    let mut lines: Vec<String> = used.iter().take(alone).map(|secret| capital(&format!("{secret}."))).collect();
+    if used.len() > alone {
+        lines.push(format!("Adds or replaces {} more uses of secrets; the effects list all of them.", used.len() - alone));
+    }
+    lines
+}
+
+/// With a capital letter in front.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// What versions of barclamps had and those in their places have not.

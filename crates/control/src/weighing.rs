@@ -25,6 +25,7 @@ use engine::anneal::StepState;
 use engine::blueprint::DocumentChange;
 use engine::blueprint::consequences::{Consequences, below, consequences, kept, running};
 use engine::blueprint::projection::StepChange;
+use engine::data::secret::KnownSecret;
 use engine::gate::{Facts, Policy};
 use engine::ids::{ActionName, DeploymentId, NoderoleId, PersonId, StepId, SubmissionId};
 use engine::lint::{Finding, Reviewers};
@@ -61,6 +62,8 @@ const KEPT_ERRORS: usize = 20;
 pub(crate) struct Ground {
     pub present: Present,
     pub jigs: Jigs,
+    /// The secrets that workers have. None: no worker says.
+    pub secrets: Option<BTreeMap<String, KnownSecret>>,
     pub policy: Policy,
     /// Who may review, in whichever part of the tree: who may review just this the gate counts.
     pub reviewers: BTreeSet<PersonId>,
@@ -74,12 +77,14 @@ impl Ground {
             && Arc::ptr_eq(&self.present.catalog, &other.present.catalog)
             && self.present.head.policy == other.present.head.policy
             && self.jigs == other.jigs
+            && self.secrets == other.secrets
             && self.reviewers == other.reviewers
     }
 
     /// What lint is asked about a change with these authors.
     pub fn lint(&self, authors: &BTreeSet<PersonId>) -> On<'_> {
-        On { jigs: &self.jigs, policy: &self.policy, reviewers: Reviewers::of(&self.reviewers, authors) }
+        let reviewers = Reviewers::of(&self.reviewers, authors);
+        On { jigs: &self.jigs, secrets: self.secrets.as_ref(), policy: &self.policy, reviewers }
     }
 }
 
@@ -175,6 +180,7 @@ impl Control {
         Ok(Arc::new(Ground {
             present: present.clone(),
             jigs: intent::jigs(on).await.map_err(from_store)?,
+            secrets: store::running::known_secrets(on).await.map_err(from_store)?,
             policy: self.policy(on, present).await?,
             reviewers: intent::reviewers(on).await.map_err(from_store)?.into_iter().collect(),
         }))

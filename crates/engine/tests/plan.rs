@@ -401,7 +401,7 @@ fn the_difference_lists_what_differs_and_counts_the_rest() {
     let found = difference(&before, &world.blueprint, &documents).unwrap();
     assert_eq!((found.nodes.len(), found.nodes[0].unchanged, found.unchanged), (1, 1, 7));
     let lines: Vec<String> = found.nodes[0].noderoles[0].data.iter().map(ToString::to_string).collect();
-    assert_eq!(lines, ["/key: secret added", "/port: added 1"]);
+    assert_eq!(lines, [r#"/key: added "(secret k version 2)""#, "/port: added 1"]);
     let work = project(&before, &world.blueprint, &documents, &world.catalog).unwrap();
     assert_eq!(work.steps.len(), 1);
     assert!(matches!(work.steps[0].change, StepChange::Rerun(_)));

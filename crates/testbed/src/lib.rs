@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 pub const PORT: u16 = 2222;
 /// Most nodes of a testbed.
 pub const MOST: usize = 200;
-/// The name of the secret that has the key which they let in; its version is 1.
+/// The name of the secret that has the key which they let in; its version is 1, and workers use it to connect to nodes only.
 pub const KEY: &str = "testbed";
 
 const READY: Duration = Duration::from_secs(20);
@@ -72,6 +72,7 @@ impl Testbed {
         }
         let (folder, secrets) = (folder.canonicalize()?, secrets.canonicalize()?);
         programs.ensure_key(&secrets.join(KEY).join("1"))?;
+        fs::write(secrets.join(KEY).join("secret.toml"), "kind = \"node_key\"\n")?;
         let mut testbed = Self { nodes: Vec::with_capacity(count), folder, secrets };
         for number in 1..=count {
             let node = testbed.prepare(&programs, number)?;

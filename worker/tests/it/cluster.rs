@@ -2,7 +2,7 @@
 //! verdict, commit. No guard is switched off, so what runs here is what would run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +78,17 @@ pub fn role(name: &str, class: JigClass) -> Role {
     let value = json!({"name": name, "barclamp": "test", "jig": class.as_str(), "jig_class": class});
     serde_json::from_value(value).expect("a role needs no more")
 }
+
+/// Writes version 1 of a secret into a worker's folder, and its descriptor.
+pub fn write_secret(folder: &Path, name: &str, text: &str, descriptor: &str) {
+    let folder = folder.join(name);
+    std::fs::create_dir_all(&folder).expect("the folder is ours");
+    std::fs::write(folder.join("1"), text).expect("the folder is ours");
+    std::fs::write(folder.join("secret.toml"), descriptor).expect("the folder is ours");
+}
+
+/// The descriptor of a secret that the deployment of all tests may use.
+pub const FOR_SYSTEM: &str = "kind = \"data\"\ndeployments = [\"system\"]\n";
 
 impl Cluster {
     /// A cluster with that many nodes (folders of this machine), all alive, and no noderole.
@@ -301,7 +312,7 @@ impl Cluster {
             root,
             summary: json!({}),
             // Whatever runs again here was said to: naming a risk that there is not is nobody's harm.
-            risks: destructive.then_some(Risk::Destructive).into_iter().chain([Risk::Rerun]).collect(),
+            risks: destructive.then_some(Risk::Destructive).into_iter().chain([Risk::Rerun, Risk::Secret]).collect(),
             by: self.author,
             base: BTreeMap::from([(self.system, TargetNo(base))]),
             authors: BTreeSet::from([self.author]),

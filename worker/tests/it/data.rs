@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use testbed::Testbed;
 use worker::Config;
 
-use crate::cluster::{Cluster, RunRow, bind, role};
+use crate::cluster::{Cluster, FOR_SYSTEM, RunRow, bind, role, write_secret};
 use crate::process::{Running, quick};
 use crate::scripts::appears;
 
@@ -30,9 +30,7 @@ impl Bed {
     }
 
     fn secret(&self, name: &str, text: &str) {
-        let folder = self.testbed.secrets().join(name);
-        fs::create_dir_all(&folder).expect("the folder is ours");
-        fs::write(folder.join("1"), text).expect("the folder is ours");
+        write_secret(&self.testbed.secrets(), name, text, FOR_SYSTEM);
     }
 
     fn worker(&self) -> Running {
@@ -271,8 +269,7 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
 async fn a_run_is_given_what_surrounds_it_on_a_folder() {
     let mut cluster = Cluster::of(3).await;
     let secrets = cluster.folder().join("secrets");
-    fs::create_dir_all(secrets.join("db/admin")).expect("the folder is ours");
-    fs::write(secrets.join("db/admin/1"), "hunter22-secret\n").expect("the folder is ours");
+    write_secret(&secrets, "db/admin", "hunter22-secret\n", FOR_SYSTEM);
     surrounded(&mut cluster).await;
     let worker = Running::start(Config { secrets: Some(secrets), ..quick(&cluster.folder()) }, cluster.pool());
     cluster.reaches(2, "collects", "active").await;

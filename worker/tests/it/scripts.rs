@@ -8,7 +8,7 @@ use engine::ids::RunId;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::cluster::{Cluster, bind};
+use crate::cluster::{Cluster, FOR_SYSTEM, bind, write_secret};
 use crate::process::{Running, quick, spawn};
 
 /// Waits until a file is there, and gives what is in it.
@@ -346,9 +346,7 @@ async fn what_a_node_returns_asks_for_no_secret() {
     let asks = "#!/bin/sh\nprintf '{\"x\": {\"$secret\": \"deploy/ssh\", \"version\": 1}}' >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("asks", asks, |_| ()).await;
     cluster.add_script_role("next", "#!/bin/sh\ncat \"$GANTRY_INPUT\" >seen\n", |_| ()).await;
-    let folder = cluster.folder().join("secrets/deploy/ssh");
-    std::fs::create_dir_all(&folder).expect("the folder is ours");
-    std::fs::write(folder.join("1"), "hunter22wxyz\n").expect("the folder is ours");
+    write_secret(&cluster.folder().join("secrets"), "deploy/ssh", "hunter22wxyz\n", FOR_SYSTEM);
     cluster.commit(&[bind(0, "asks"), bind(0, "next").after(0, "asks")]).await;
     let config = worker::Config { secrets: Some(cluster.folder().join("secrets")), ..quick(&cluster.folder()) };
     let worker = Running::start(config, cluster.pool());
@@ -404,6 +402,71 @@ async fn a_last_word_with_an_unstorable_character_is_a_failure_like_others() {
     assert_eq!(runs[0].error.as_deref(), Some("half\u{fffd}way"));
 }
 
+/// Fails with the reason of a run whose data names a secret that it may not have.
+async fn refused_use(name: &str, descriptor: Option<&str>) -> String {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("db", "#!/bin/sh\ncat \"$GANTRY_INPUT\" >seen\n", |_| ()).await;
+    let secrets = cluster.folder().join("secrets");
+    write_secret(&secrets, name, "hunter22wxyz\n", descriptor.unwrap_or_default());
+    if descriptor.is_none() {
+        std::fs::remove_file(secrets.join(name).join("secret.toml")).expect("the file is ours");
+    }
+    cluster.commit(&[bind(0, "db").data(json!({"key": {"$secret": name, "version": 1}}))]).await;
+    let config = worker::Config { secrets: Some(secrets), ..quick(&cluster.folder()) };
+    let worker = Running::start(config, cluster.pool());
+    cluster.reaches(0, "db", "error").await;
+    worker.stop().await;
+    assert!(!cluster.nodes[0].root.join("seen").exists(), "the script must not start");
+    let error = cluster.error(0, "db").await.expect("a reason");
+    assert!(error.contains(&format!("secret {name} version 1")) && error.contains("system"), "{error}");
+    assert!(!error.contains("hunter22"), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn node_key_in_data_is_refused() {
+    let error = refused_use("deploy/ssh", Some("kind = \"node_key\"\n")).await;
+    assert!(error.contains("is a node key, which runs never receive"), "{error}");
+}
+
+#[tokio::test]
+async fn secret_of_other_deployment_is_refused() {
+    let error = refused_use("db/admin", Some("kind = \"data\"\ndeployments = [\"web\", \"edge\"]\n")).await;
+    assert!(error.contains("allows edge, web") && error.contains("add \"system\" to deployments"), "{error}");
+}
+
+#[tokio::test]
+async fn secret_without_descriptor_is_refused() {
+    let error = refused_use("db/admin", None).await;
+    assert!(error.contains("secrets/db/admin/secret.toml does not exist"), "{error}");
+    assert!(error.contains(r#"write kind = "data" and deployments = ["system"]"#), "{error}");
+}
+
+/// A parent that names a secret for itself alone must neither give it to its children nor stop them.
+#[tokio::test]
+async fn denied_secret_of_parent_stays_a_reference() {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("db", "#!/bin/sh\n", |_| ()).await;
+    cluster.add_script_role("app", "#!/bin/sh\ncat \"$GANTRY_INPUT\" >seen\n", |_| ()).await;
+    let secrets = cluster.folder().join("secrets");
+    write_secret(&secrets, "db/admin", "hunter22wxyz\n", FOR_SYSTEM);
+    let reference = json!({"$secret": "db/admin", "version": 1});
+    cluster.commit(&[bind(0, "db").data(json!({"key": reference.clone()}))]).await;
+    let config = worker::Config { secrets: Some(secrets.clone()), ..quick(&cluster.folder()) };
+    let worker = Running::start(config, cluster.pool());
+    cluster.reaches(0, "db", "active").await;
+    write_secret(&secrets, "db/admin", "hunter22wxyz\n", "kind = \"node_key\"\n");
+    cluster.commit(&[bind(0, "app").after(0, "db")]).await;
+    cluster.reaches(0, "app", "active").await;
+    worker.stop().await;
+    let seen = std::fs::read(cluster.nodes[0].root.join("seen")).expect("it ran");
+    let seen: serde_json::Value = serde_json::from_slice(&seen).expect("JSON");
+    assert_eq!(seen["key"], reference);
+    let run = cluster.runs(0, "app").await[0].clone();
+    let log = cluster.log(RunId(run.id)).await;
+    assert!(log.contains("in the data of another noderole is not resolved: secret db/admin version 1"), "{log}");
+}
+
 #[tokio::test]
 async fn secrets_reach_the_script_and_nothing_else() {
     let mut cluster = Cluster::of(1).await;
@@ -413,9 +476,8 @@ echo "$GANTRY_DATA_DB_PASSWORD" >seen
 printf '{"url": "db://u:%s@h", "db": {"password": "%s"}}' "$GANTRY_DATA_DB_PASSWORD" "$GANTRY_DATA_DB_PASSWORD" >"$GANTRY_OUTPUT"
 "#;
     cluster.add_script_role("db", script, |_| ()).await;
-    let folder = cluster.folder().join("secrets/db/admin");
-    std::fs::create_dir_all(&folder).expect("the folder is ours");
-    std::fs::write(folder.join("3"), "hunter22wxyz\n").expect("the folder is ours");
+    write_secret(&cluster.folder().join("secrets"), "db/admin", "of before\n", FOR_SYSTEM);
+    std::fs::write(cluster.folder().join("secrets/db/admin/3"), "hunter22wxyz\n").expect("the folder is ours");
     let data = json!({"db": {"password": {"$secret": "db/admin", "version": 3}}});
     cluster.commit(&[bind(0, "db").data(data.clone())]).await;
     let config = worker::Config { secrets: Some(cluster.folder().join("secrets")), ..quick(&cluster.folder()) };

@@ -4,6 +4,7 @@ use api::console::ReviewView;
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
 use engine::blueprint::projection::RerunCause;
+use engine::blueprint::secret_uses::{SecretChange, SecretKind, UseChange};
 use engine::cluster::phantom;
 use engine::counting::many;
 use engine::ids::SubmissionId;
@@ -36,6 +37,7 @@ fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
             &found.irreversible, id, &plain,
             found.irreversible.first.iter().map(|touched| line(touched, false, None)).collect_view().into_any(),
         ))}
+        {secrets(found)}
         {some(&found.restarts).then(|| section(
             "restarts", "Runs again", "what is up is interrupted".into(), &found.restarts, id,
             &["Noderole", "Node", "Deployment", "Why and what is interrupted"],
@@ -68,7 +70,8 @@ fn nothing(found: &Consequences) -> Option<AnyView> {
         && !some(&found.restarts)
         && !some(&found.lost)
         && !some(&found.starts)
-        && !some(&found.kept);
+        && !some(&found.kept)
+        && found.secrets.is_empty();
     (quiet && found.downstream.is_empty()).then(|| {
         view! { <p class="card inside muted">"Nothing runs and nothing goes: it changes what is written down."</p> }
             .into_any()
@@ -103,6 +106,73 @@ fn section<T>(
                 </p>
             })}
         </section>
+    }
+    .into_any()
+}
+
+/// Each secret that the change uses, replaces or drops. All of them: a reviewer approves every one.
+fn secrets(found: &Consequences) -> Option<AnyView> {
+    if found.secrets.is_empty() {
+        return None;
+    }
+    let lines = found.secrets.iter().map(secret_line).collect_view();
+    let view = view! {
+        <section class="card" id="secrets" aria-label="Secrets">
+            <header>
+                <h2>"Secrets"</h2>
+                <span class="pill flat num">{found.secrets.len()}</span>
+                <span class="muted">"Runs receive them in plain text, if the workers allow it in that deployment"</span>
+            </header>
+            <div class="table-scroll">
+                <table class="table folds effects">
+                    <thead>
+                        <tr>
+                            <th scope="col">"Secret"</th>
+                            <th scope="col">"Version"</th>
+                            <th scope="col">"Change"</th>
+                            <th scope="col">"Role"</th>
+                            <th scope="col">"Deployment"</th>
+                            <th scope="col">"Nodes"</th>
+                        </tr>
+                    </thead>
+                    <tbody>{lines}</tbody>
+                </table>
+            </div>
+        </section>
+    };
+    Some(view.into_any())
+}
+
+fn secret_line(change: &SecretChange) -> AnyView {
+    let (colour, word) = match change.change {
+        UseChange::Added => ("warn", "added"),
+        UseChange::Replaced => ("warn", "replaced"),
+        UseChange::Removed => ("", "removed"),
+    };
+    let was = change.was.as_ref().map(|was| match was.name == change.secret.name {
+        true => format!("was version {}", was.version),
+        false => format!("was {was}"),
+    });
+    let kind = (change.kind == SecretKind::NodeKey).then_some("node key");
+    let inherited = change.inherited.then_some("from the data of other noderoles");
+    let deployment = change.deployment.to_string();
+    let called = |fqdn| phantom::in_full(fqdn, |_| Some(deployment.clone())).into_owned();
+    let mut nodes: Vec<String> = change.nodes.first.iter().map(called).collect();
+    if change.nodes.more() > 0 {
+        nodes.push(format!("{} more", change.nodes.more()));
+    }
+    let nodes = if nodes.is_empty() { "not bound yet".to_owned() } else { nodes.join(", ") };
+    view! {
+        <tr>
+            <td data-label="Secret"><b><bdi>{change.secret.name.clone()}</bdi></b> " " <span class="muted">{kind}</span></td>
+            <td data-label="Version">{change.secret.version} " " <span class="muted">{was}</span></td>
+            <td data-label="Change"><span class="pill" data-state=colour>{word}</span></td>
+            <td data-label="Role">
+                {change.role.as_ref().map(ToString::to_string)} " " <span class="muted">{inherited}</span>
+            </td>
+            <td data-label="Deployment" class="muted">{deployment.clone()}</td>
+            <td data-label="Nodes">{nodes}</td>
+        </tr>
     }
     .into_any()
 }

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use api::console::ReviewView;
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
+use engine::blueprint::secret_uses::UseChange;
 use engine::cluster::phantom;
 use engine::counting::{either, many};
 use engine::ids::Fqdn;
@@ -103,6 +104,7 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
             way: ("effects#irreversible", list(found.irreversible.count)),
         });
     }
+    facts.extend(secrets(found));
     facts.extend(restarts(found));
     if found.kept.count > 0 {
         let said = Keeps::of(found);
@@ -211,6 +213,19 @@ fn restarts(found: &Consequences) -> Option<Fact> {
         }
     };
     Some(Fact { state, shape: Icon::Again, lead, rest, way: ("effects#restarts", list(all)) })
+}
+
+/// The secrets that it begins to use.
+fn secrets(found: &Consequences) -> Option<Fact> {
+    let used = found.secrets.iter().filter(|secret| secret.change != UseChange::Removed);
+    let used: Vec<String> = used.map(ToString::to_string).collect();
+    (!used.is_empty()).then(|| Fact {
+        state: "warn",
+        shape: Icon::Data,
+        lead: "Secrets:".into(),
+        rest: format!("{}.", first(&used, used.len())),
+        way: ("effects#secrets", list(found.secrets.len())),
+    })
 }
 
 fn counted_runs(n: usize) -> String {

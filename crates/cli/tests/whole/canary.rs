@@ -131,6 +131,8 @@ async fn caged() -> Cage {
     let mut house = House::of(plan).await;
     std::fs::create_dir_all(house.secrets().join("deploy/key")).unwrap();
     std::fs::write(house.secrets().join("deploy/key/1"), format!("{SECRET}\n")).unwrap();
+    let descriptor = house.secrets().join("deploy/key/secret.toml");
+    std::fs::write(descriptor, "kind = \"data\"\ndeployments = [\"*\"]\n").unwrap();
     let review = house.submitted(DECLARED);
     house.committed(&review);
     house.start_worker();

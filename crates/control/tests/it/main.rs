@@ -28,6 +28,7 @@ mod removal;
 mod replanning;
 mod restoring;
 mod scopes;
+mod secrets;
 mod settling;
 mod shut_out;
 mod top;

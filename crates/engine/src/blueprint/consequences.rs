@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::difference::{DeploymentDifference, Difference, Mark};
 use super::projection::{Projection, RerunCause, StepChange, StepIntent};
+use super::secret_uses::{SecretChange, UseChange, secret_changes};
 use crate::anneal::StepState;
 use crate::catalog::version::compare;
 use crate::catalog::{Catalog, LaneMode};
@@ -263,7 +264,7 @@ impl<T> From<Vec<T>> for Counted<T> {
 }
 
 impl<T> Counted<T> {
-    fn up_to(most: usize, mut all: Vec<T>) -> Self {
+    pub(super) fn up_to(most: usize, mut all: Vec<T>) -> Self {
         let count = all.len();
         all.truncate(most);
         Self { count, first: all }
@@ -308,6 +309,9 @@ pub struct Consequences {
     /// Waves behind those.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_waves: usize,
+    /// Every use of a secret that it adds, replaces or removes.
+    #[serde(default)]
+    pub secrets: Vec<SecretChange>,
     /// What makes it riskier than others.
     pub risks: BTreeSet<Risk>,
 }
@@ -362,6 +366,7 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     // What is interrupted stands first: of a long list that is what must not be left out.
     restarts.sort_by(|a, b| (a.in_use != Some(true), &a.touched).cmp(&(b.in_use != Some(true), &b.touched)));
     let mut waves = waves(planned);
+    let secrets = secret_changes(planned);
     let more_waves = waves.len().saturating_sub(LISTED);
     waves.truncate(LISTED);
     let removed = &planned.projection.removed;
@@ -379,7 +384,8 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
         downstream: downstream(planned, progress),
         waves,
         more_waves,
-        risks: risks(planned),
+        risks: risks_with(planned, &secrets),
+        secrets,
     }
 }
 
@@ -421,6 +427,10 @@ fn becomes_destructive(planned: &Planned<'_>, step: &StepIntent) -> bool {
 
 /// What makes a change riskier than others. Policies ask more approvals for it, and pages a typed name where it can't be undone.
 pub fn risks(planned: &Planned<'_>) -> BTreeSet<Risk> {
+    risks_with(planned, &secret_changes(planned))
+}
+
+fn risks_with(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeSet<Risk> {
     let mut risks = BTreeSet::new();
     if planned.projection.steps.iter().any(|step| becomes_destructive(planned, step)) {
         risks.insert(Risk::Destructive);
@@ -445,6 +455,9 @@ pub fn risks(planned: &Planned<'_>) -> BTreeSet<Risk> {
     let switched = planned.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
     if switched.into_iter().any(|jig| jig.mark == Mark::Added) {
         risks.insert(Risk::Halt);
+    }
+    if secrets.iter().any(|secret| secret.change != UseChange::Removed) {
+        risks.insert(Risk::Secret);
     }
     risks
 }

@@ -1,7 +1,7 @@
 //! The difference of two blueprints, for people.
 //!
 //! What did not change is counted, never listed: Reconfigurator prints every row of a changed sled, and one golden file came to
-//! 10,225 lines for an input of 515. Values are shown with both sides; references to secrets only as "changed".
+//! 10,225 lines for an input of 515. Values are shown with both sides; secrets by name and version, never their content.
 //!
 //! ## Invariants
 //!

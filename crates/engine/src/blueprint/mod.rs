@@ -6,6 +6,7 @@
 //!   over the one root they give the other ([`apply`]).
 //! * [`Difference`](difference::Difference): the same for people, down to single values; [`text`] writes it down.
 //! * [`Consequences`](consequences::Consequences): what it leads to, for those who decide.
+//! * [`SecretChange`](secret_uses::SecretChange): the secrets that it uses, by name and version.
 //! * [`Projection`](projection::Projection): the same for the annealer: steps that come, run again or change their place.
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub mod consequences;
 pub mod difference;
 pub mod opened;
 pub mod projection;
+pub mod secret_uses;
 pub mod shift;
 pub mod text;
 
@@ -28,6 +30,7 @@ pub use anchor::{Anchor, NotAnAnchor};
 pub use consequences::{Consequences, consequences};
 pub use difference::{Difference, difference};
 pub use projection::{Projection, project};
+pub use secret_uses::{SecretChange, secret_changes};
 pub use shift::Shift;
 
 /// A document that differs between two blueprints.

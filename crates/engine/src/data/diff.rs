@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::secret::{holds_reference, is_reference, mask};
+use super::secret::{holds_reference, is_reference, named};
 use super::{DataError, check_depth, escaped, merge, ordered};
 
 /// What happened to a value.
@@ -27,10 +27,10 @@ pub struct Change {
     pub path: String,
     /// What happened there.
     pub kind: ChangeKind,
-    /// The value before, secrets masked. None when there was none, or when either side is a secret.
+    /// The value before, with secrets by name and version. None when there was none, or when a secret replaces a plain value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<Value>,
-    /// The value after, secrets masked. None when there is none, or when either side is a secret.
+    /// The value after, with secrets by name and version. None when there is none, or when a plain value replaces a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<Value>,
     /// Whether the value is or holds a secret, so that what is shown is not all that differs.
@@ -47,7 +47,9 @@ impl std::fmt::Display for Change {
             ChangeKind::Changed => "changed",
         };
         match (&self.old, &self.new) {
-            (None, None) => write!(f, "{path}: secret {word}"),
+            (None, None) => write!(f, "{path}: {word}"),
+            (None, Some(new)) if self.kind == ChangeKind::Changed => write!(f, "{path}: a plain value -> {new}"),
+            (Some(old), None) if self.kind == ChangeKind::Changed => write!(f, "{path}: {old} -> a plain value"),
             (None, Some(new)) => write!(f, "{path}: {word} {new}"),
             (Some(old), None) => write!(f, "{path}: {word} {old}"),
             (Some(old), Some(new)) => write!(f, "{path}: {old} -> {new}"),
@@ -57,7 +59,8 @@ impl std::fmt::Display for Change {
 
 /// Every difference between two documents, by path. Objects are entered; lists are values, as everywhere in [`super`].
 ///
-/// Where a plain value becomes a secret, or the other way round, neither side is shown: the plain one is likely that secret.
+/// Where a plain value becomes a secret, or the other way round, the plain one is not shown: it is likely that secret. Secrets are
+/// shown by name and version, so that a reviewer knows which ones a change uses.
 ///
 /// # Errors
 /// [`DataError::TooDeep`] when either is nested too deep.
@@ -98,8 +101,8 @@ fn change(path: String, old: Option<&Value>, new: Option<&Value>) -> Change {
         _ => ChangeKind::Changed,
     };
     let sides = || old.into_iter().chain(new);
-    let hidden = sides().any(is_reference);
-    let shown = |side: Option<&Value>| side.filter(|_| !hidden).map(mask);
+    let hides_plain = sides().any(is_reference);
+    let shown = |side: Option<&Value>| side.filter(|value| !hides_plain || is_reference(value)).map(named);
     Change { path, kind, old: shown(old), new: shown(new), secret: sides().any(holds_reference) }
 }
 
@@ -126,17 +129,25 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_told_and_never_shown() {
-        let secret = |v: i64| json!({"$secret": "s3cr3t-name", "version": v});
+    fn secrets_are_named_and_plain_values_hidden() {
+        let secret = |v: i64| json!({"$secret": "db/admin", "version": v});
         let old = json!({"rotated": secret(1), "was_plain": "hunter2", "now_plain": secret(1), "list": [secret(1)], "gone": secret(1)});
         let new = json!({"rotated": secret(2), "was_plain": secret(1), "now_plain": "hunter3", "list": [secret(2)], "sub": {"k": secret(1)}});
         let changes = diff(&old, &new).unwrap();
         assert_eq!(changes.len(), 6);
         assert!(changes.iter().all(|change| change.secret));
         let told = serde_json::to_string(&changes).unwrap();
-        assert!(!told.contains("s3cr3t") && !told.contains("hunter"), "{told}");
-        let rotated = changes.iter().find(|change| change.path == "/rotated").unwrap();
-        assert_eq!(rotated.to_string(), "/rotated: secret changed");
+        assert!(!told.contains("hunter"), "{told}");
+        let lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        let expected = [
+            r#"/gone: removed "(secret db/admin version 1)""#,
+            r#"/list: ["(secret db/admin version 1)"] -> ["(secret db/admin version 2)"]"#,
+            r#"/now_plain: "(secret db/admin version 1)" -> a plain value"#,
+            r#"/rotated: "(secret db/admin version 1)" -> "(secret db/admin version 2)""#,
+            r#"/sub: added {"k":"(secret db/admin version 1)"}"#,
+            r#"/was_plain: a plain value -> "(secret db/admin version 1)""#,
+        ];
+        assert_eq!(lines, expected);
     }
 
     proptest::proptest! {

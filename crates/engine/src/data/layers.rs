@@ -15,8 +15,8 @@
 //! 2. data and walls of its ancestors, from far to near, so that who is closer has the last word;
 //! 3. its own data, *without* its own last wall (why: [`super::wall`]).
 //!
-//! A wall's references to secrets count as text that says so: what a node returned must not name the secrets that the next run is
-//! given in plain.
+//! References to secrets count in reviewed data only. In walls and system data they are text that says so: what no reviewer saw
+//! must not name the secrets that a run receives in plain text.
 //!
 //! Every value keeps its [`Source`]. OpenCrowbar shows no sources, and its lasting complaint is the edit that "does not take
 //! effect": a higher layer had the same key.
@@ -210,13 +210,22 @@ impl Layered {
         self.sources.get(pointer)
     }
 
+    /// Every well-formed reference to a secret, with the source of the value that holds it.
+    pub fn references(&self) -> Vec<(secret::SecretRef, &Source)> {
+        let sources = self.sources.iter();
+        let held = sources.filter_map(|(at, source)| Some((self.value.pointer(at)?, source)));
+        held.flat_map(|(value, source)| secret::references(value).into_iter().map(move |found| (found, source))).collect()
+    }
+
     fn add(&mut self, step: StepId, own: OwnData<'_>, wall: Option<Wall<'_>>) -> Result<(), DataError> {
-        let masked = wall.filter(|wall| secret::holds_reference(wall.value)).map(|wall| secret::mask(wall.value));
-        let wall = wall.map(|wall| Wall { value: masked.as_ref().unwrap_or(wall.value), ..wall });
+        let masked = |value: &Value| secret::holds_reference(value).then(|| secret::mask(value));
+        let (masked_wall, masked_system) = (wall.and_then(|wall| masked(wall.value)), masked(own.system));
+        let wall = wall.map(|wall| Wall { value: masked_wall.as_ref().unwrap_or(wall.value), ..wall });
+        let system = masked_system.as_ref().unwrap_or(own.system);
         let profiles = own.profiles.iter().map(|(name, value)| (Layer::Profile(name.clone()), value));
         let low_to_high = std::iter::once((Layer::Template, own.template))
             .chain(profiles)
-            .chain([(Layer::DeploymentRole, own.deployment_role), (Layer::System, own.system)])
+            .chain([(Layer::DeploymentRole, own.deployment_role), (Layer::System, system)])
             .chain(wall.map(|wall| (Layer::Wall, wall.value)))
             .chain([(Layer::User, own.user)]);
         for (layer, value) in low_to_high {
@@ -323,14 +332,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_returned_names_no_secret() {
+    fn only_reviewed_data_names_secrets() {
         let wall = json!({"a": {"$secret": "deploy/ssh", "version": 1}, "b": [{"$secret": "half"}], "c": 1});
         let user = json!({"mine": {"$secret": "app/key", "version": 1}});
-        let own = OwnData { user: &user, ..OwnData::NONE };
+        let system = json!({"s": {"$secret": "deploy/ssh", "version": 1}});
+        let own = OwnData { user: &user, system: &system, ..OwnData::NONE };
         let layered = layers(step(1), own, Some(Wall { value: &wall, run: None })).unwrap();
         let only = secret::SecretRef { name: "app/key".into(), version: 1 };
-        assert_eq!(secret::references(&layered.value).into_iter().collect::<Vec<_>>(), [only]);
-        assert_eq!(layered.value["a"], json!(secret::MASK));
+        assert_eq!(secret::references(&layered.value).into_iter().collect::<Vec<_>>(), std::slice::from_ref(&only));
+        let source = Source { step: step(1), layer: Layer::User, run: None };
+        assert_eq!(layered.references(), [(only, &source)]);
+        assert_eq!((&layered.value["a"], &layered.value["s"]), (&json!(secret::MASK), &json!(secret::MASK)));
         assert_eq!(layered.value["c"], json!(1));
     }
 

@@ -7,7 +7,13 @@
 //! Any object with the key `$secret` counts as a reference, well formed or not: a half-written one must not be treated as
 //! ordinary data, where its parts would be shown and merged.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use super::{escaped, ordered};
 
 /// The key that makes an object a reference.
 pub const KEY: &str = "$secret";
@@ -18,12 +24,20 @@ pub const MASK: &str = "(secret)";
 pub const SHORTEST_CONCEALED: usize = 4;
 
 /// A secret's name and version, never its value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SecretRef {
     /// Its name.
     pub name: String,
     /// Which of its values; a rotation is a reviewed edit that raises it.
     pub version: i64,
+}
+
+/// `db/admin version 3`
+impl fmt::Display for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} version {}", self.name, self.version)
+    }
 }
 
 impl SecretRef {
@@ -34,6 +48,43 @@ impl SecretRef {
         let parts: Vec<&str> = self.name.split('/').collect();
         parts.iter().all(plain).then_some(parts)
     }
+}
+
+/// What a secret is for, as the file next to it on the workers says.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Descriptor {
+    /// Data of runs in these deployments, by name.
+    Data {
+        /// `*`: every deployment. A deployment that is nested in a listed one is not covered.
+        deployments: BTreeSet<String>,
+    },
+    /// The key for connections to nodes. No run receives it.
+    NodeKey {},
+}
+
+impl Descriptor {
+    /// The name in a descriptor that stands for every deployment.
+    pub const EVERY: &str = "*";
+
+    /// Whether runs in this deployment may receive the secret.
+    pub fn allows(&self, deployment: &str) -> bool {
+        match self {
+            Self::Data { deployments } => deployments.contains(Self::EVERY) || deployments.contains(deployment),
+            Self::NodeKey {} => false,
+        }
+    }
+}
+
+/// A secret as workers report it. A hint for reviewers: which secret a run receives, the worker decides from its own files.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KnownSecret {
+    /// Its name.
+    pub name: String,
+    /// Its newest versions.
+    pub versions: BTreeSet<i64>,
+    /// None: it has no valid descriptor, and can't be used.
+    pub descriptor: Option<Descriptor>,
 }
 
 /// Whether a value stands for a secret, well formed or not.
@@ -50,13 +101,34 @@ pub fn reference(value: &Value) -> Option<SecretRef> {
 }
 
 /// Every well-formed reference in a document, each once, in order. What has to be resolved before a run.
-pub fn references(value: &Value) -> std::collections::BTreeSet<SecretRef> {
-    let mut found = std::collections::BTreeSet::new();
+pub fn references(value: &Value) -> BTreeSet<SecretRef> {
+    let mut found = BTreeSet::new();
     collect(value, &mut found);
     found
 }
 
-fn collect(value: &Value, found: &mut std::collections::BTreeSet<SecretRef>) {
+/// Every well-formed reference in a document, with its JSON pointer.
+pub fn located(value: &Value) -> Vec<(String, SecretRef)> {
+    let mut found = Vec::new();
+    locate(value, String::new(), &mut found);
+    found
+}
+
+fn locate(value: &Value, at: String, found: &mut Vec<(String, SecretRef)>) {
+    if is_reference(value) {
+        found.extend(reference(value).map(|secret| (at, secret)));
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            ordered(map).into_iter().for_each(|(key, v)| locate(v, format!("{at}/{}", escaped(key)), found));
+        }
+        Value::Array(list) => list.iter().enumerate().for_each(|(n, v)| locate(v, format!("{at}/{n}"), found)),
+        _ => {}
+    }
+}
+
+fn collect(value: &Value, found: &mut BTreeSet<SecretRef>) {
     if is_reference(value) {
         found.extend(reference(value));
         return;
@@ -70,12 +142,22 @@ fn collect(value: &Value, found: &mut std::collections::BTreeSet<SecretRef>) {
 
 /// The document with [`MASK`] in the place of every reference.
 pub fn mask(value: &Value) -> Value {
+    replaced(value, &|_| MASK.to_owned())
+}
+
+/// The document with a text in the place of every reference that names the secret, for those who review a change:
+/// `(secret db/admin version 3)`.
+pub fn named(value: &Value) -> Value {
+    replaced(value, &|at| reference(at).map_or_else(|| MASK.to_owned(), |secret| format!("(secret {secret})")))
+}
+
+fn replaced(value: &Value, text: &dyn Fn(&Value) -> String) -> Value {
     if is_reference(value) {
-        return Value::String(MASK.to_owned());
+        return Value::String(text(value));
     }
     match value {
-        Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (k.clone(), mask(v))).collect()),
-        Value::Array(list) => Value::Array(list.iter().map(mask).collect()),
+        Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (k.clone(), replaced(v, text))).collect()),
+        Value::Array(list) => Value::Array(list.iter().map(|v| replaced(v, text)).collect()),
         plain => plain.clone(),
     }
 }

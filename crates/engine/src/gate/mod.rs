@@ -56,11 +56,13 @@ pub enum Risk {
     Move,
     /// A jig is switched off: nothing that needs it starts any more, in any deployment.
     Halt,
+    /// A use of a secret is added or replaced.
+    Secret,
 }
 
 impl Risk {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Destructive, Self::Rerun, Self::Removal, Self::Move, Self::Halt];
+    pub const ALL: [Self; 6] = [Self::Destructive, Self::Rerun, Self::Removal, Self::Move, Self::Halt, Self::Secret];
 
     /// The word in the database.
     pub fn as_str(self) -> &'static str {
@@ -70,6 +72,7 @@ impl Risk {
             Self::Removal => "removal",
             Self::Move => "move",
             Self::Halt => "halt",
+            Self::Secret => "secret",
         }
     }
 
@@ -81,6 +84,7 @@ impl Risk {
             Self::Removal => "a removal",
             Self::Move => "a move",
             Self::Halt => "a halt of a jig",
+            Self::Secret => "a use of a secret",
         }
     }
 }

@@ -6,8 +6,10 @@ use serde_json::Value;
 
 use super::order::ancestors;
 use super::{Found, Look};
+use crate::blueprint::secret_uses::{SecretChange, SecretKind, UseChange, secret_changes};
 use crate::cluster::{NodeDoc, NoderoleKey};
 use crate::data::schema::misfits;
+use crate::data::secret::{Descriptor, KnownSecret};
 use crate::data::{self, Change, ChangeKind, secret};
 use crate::ids::{NodeId, NoderoleId};
 
@@ -158,6 +160,63 @@ pub(super) fn broken_reference(look: &Look<'_>, found: &mut Found) {
         let secret = secret::reference(value)?;
         secret.parts().is_none().then_some("refers to a secret that there can't be: no worker finds one of that name")
     });
+}
+
+/// The secrets that the change begins to use in data, each with what workers report of it. None: they report none of that name.
+fn begun(look: &Look<'_>, judge: impl Fn(&SecretChange, Option<&KnownSecret>) -> Option<(String, String)>) -> Vec<Said> {
+    let Some(known) = look.subject.secrets else { return Vec::new() };
+    let found = secret_changes(look.planned());
+    let begun = found.iter().filter(|use_of| use_of.change != UseChange::Removed && use_of.kind == SecretKind::Data);
+    let said = |use_of: &SecretChange| {
+        let role = use_of.role.as_ref().map(|role| format!("{role} in ")).unwrap_or_default();
+        let (what, remedy) = judge(use_of, known.get(&use_of.secret.name))?;
+        Some(Said { at: format!("{role}{}", use_of.deployment), what, remedy })
+    };
+    begun.filter_map(said).collect()
+}
+
+struct Said {
+    at: String,
+    what: String,
+    remedy: String,
+}
+
+pub(super) fn node_key_as_data(look: &Look<'_>, found: &mut Found) {
+    let said = begun(look, |SecretChange { secret, inherited, .. }, known| {
+        let is_key = matches!(known?.descriptor, Some(Descriptor::NodeKey {})) && !inherited;
+        let what = format!("uses secret {secret}, which is a node key: workers connect with it, and runs never receive it");
+        is_key.then(|| (what, "Store the value that the role needs as another secret".to_owned()))
+    });
+    said.into_iter().for_each(|Said { at, what, remedy }| found.add(at, what, remedy));
+}
+
+pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
+    let said = begun(look, |SecretChange { secret, deployment, inherited, .. }, known| {
+        let file = format!("{}/secret.toml", secret.name);
+        let Some(known) = known else {
+            return Some((format!("uses secret {secret}, which no worker has"), format!("Store it on every worker, with {file}")));
+        };
+        match &known.descriptor {
+            None => {
+                let what = format!("uses secret {secret}, of which workers have no valid {file}, or not the same one");
+                Some((what, format!("Write {file} on every worker: kind = \"data\", deployments = [\"{deployment}\"]")))
+            }
+            Some(Descriptor::Data { .. }) if known.descriptor.as_ref().is_some_and(|d| !d.allows(deployment.as_str())) => {
+                let (word, then) = match inherited {
+                    true => ("would receive", "the run keeps the reference"),
+                    false => ("uses", "the run will fail"),
+                };
+                let what = format!("{word} secret {secret}, which {deployment} may not use: {then}");
+                Some((what, format!("Add \"{deployment}\" to deployments in {file} on every worker, or use another secret")))
+            }
+            Some(_) if !known.versions.contains(&secret.version) => {
+                let what = format!("uses secret {secret}, and no worker has that version among its newest");
+                Some((what, format!("Store the version on every worker as {}/{}", secret.name, secret.version)))
+            }
+            Some(_) => None,
+        }
+    });
+    said.into_iter().for_each(|Said { at, what, remedy }| found.add(at, what, remedy));
 }
 
 pub(super) fn secret_by_name(look: &Look<'_>, found: &mut Found) {

@@ -27,6 +27,7 @@ use crate::blueprint::consequences::{Consequences, Planned, running};
 use crate::blueprint::projection::StepIntent;
 use crate::catalog::{Catalog, Role};
 use crate::cluster::{NoderoleDoc, NoderoleKey, phantom};
+use crate::data::secret::KnownSecret;
 use crate::gate::Policy;
 use crate::ids::{DeploymentId, JigName, NodeId, NoderoleId, PersonId};
 
@@ -48,6 +49,8 @@ pub struct Subject<'a> {
     pub catalog: &'a Catalog,
     /// Jigs and whether each is active. One that is not there counts as active: it is added together with its first step.
     pub jigs: &'a BTreeMap<JigName, bool>,
+    /// The secrets that workers have, by name. None: no worker says.
+    pub secrets: Option<&'a BTreeMap<String, KnownSecret>>,
     /// The rank of a noderole as it is meant now; None: it is not there.
     pub rank: &'a dyn Fn(NoderoleId) -> Option<u32>,
     /// The policy before and after, if the change has another one.
@@ -167,6 +170,8 @@ checks! {
     PlainSecret = "plain-secret", Error, data::plain_secret;
     /// A half-written reference to a secret.
     BrokenReference = "broken-reference", Error, data::broken_reference;
+    /// A node key in the data of a role.
+    NodeKeyAsData = "node-key-as-data", Error, data::node_key_as_data;
     /// A policy that asks for less, together with something else that it would let pass.
     PolicyWeakened = "policy-weakened", Error, deployments::policy_weakened;
     /// A policy that asks for more approvals than there are people to give them.
@@ -175,6 +180,8 @@ checks! {
     PolicyWeaker = "policy-weaker", Warning, deployments::policy_weaker;
     /// A value under a name that sounds like a secret.
     SecretByName = "secret-by-name", Warning, data::secret_by_name;
+    /// A secret that no worker has, or that the deployment may not use.
+    UnusableSecret = "unusable-secret", Warning, data::unusable_secret;
     /// Two unrelated noderoles of a node that set one key.
     SharedKey = "shared-key", Warning, data::shared_key;
     /// A destructive step with retries, which don't count.

@@ -6,6 +6,7 @@ use engine::blueprint::consequences::Planned;
 use engine::blueprint::{consequences, difference};
 use engine::catalog::{Attrib, JigClass, LaneMode, Role, RunPolicy};
 use engine::cluster::{EdgeDoc, EdgeKind, NodeDoc, Skeleton};
+use engine::data::secret::{Descriptor, KnownSecret};
 use engine::gate::{Policy, Risk};
 use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, PersonId};
 use engine::lint::{Check, Finding, Level, MAX_EACH, Reviewers, Subject, errors, lint};
@@ -33,6 +34,18 @@ fn findings_among(
     policy: Option<(&Policy, &Policy)>,
     reviewers: Reviewers,
 ) -> Vec<Finding> {
+    findings_knowing(world, changed, jigs, policy, reviewers, None)
+}
+
+/// With the secrets that workers report.
+fn findings_knowing(
+    world: &World,
+    changed: &Changed,
+    jigs: &[(&str, bool)],
+    policy: Option<(&Policy, &Policy)>,
+    reviewers: Reviewers,
+    secrets: Option<&BTreeMap<String, KnownSecret>>,
+) -> Vec<Finding> {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;
     let planned = Planned { old, new, difference: &found, projection, effects, catalog: &world.catalog };
@@ -42,7 +55,7 @@ fn findings_among(
         Some(skeleton.nodes[node].noderoles[key].rank)
     };
     let jigs: BTreeMap<JigName, bool> = jigs.iter().map(|(jig, on)| (JigName::parse(jig).unwrap(), *on)).collect();
-    let subject = Subject { planned, catalog: &world.catalog, jigs: &jigs, rank: &rank, policy, reviewers };
+    let subject = Subject { planned, catalog: &world.catalog, jigs: &jigs, secrets, rank: &rank, policy, reviewers };
     let all = lint(&subject, &consequences(&planned, None));
     let only = errors(&subject);
     let of_all: Vec<&Finding> = all.iter().filter(|f| f.level == Level::Error).collect();
@@ -510,4 +523,50 @@ fn many_of_a_kind_are_counted() {
     let found = findings(&world, &world.change(&edits));
     assert_eq!(found.len(), MAX_EACH);
     assert!(found.last().unwrap().what.ends_with("(and 10 more like this)"));
+}
+
+/// What lint says of a use of a secret in `app` of web, where workers report these of that name.
+fn secret_findings(inherited: bool, version: i64, known: Option<Option<Descriptor>>) -> Vec<(Check, String)> {
+    let mut world = World::of(vec![role("db", &[]), role("app", &["db"])]);
+    world.commit(&[bind(WEB, 1, "db")]);
+    let key = json!({"key": {"$secret": "db/admin", "version": version}});
+    let changed = match inherited {
+        false => world.change(&[data(1, "db", key)]),
+        true => {
+            world.commit(&[data(1, "db", key)]);
+            world.change(&[bind(WEB, 1, "app")])
+        }
+    };
+    let secret = |descriptor| KnownSecret { name: "db/admin".into(), versions: [1, 2].into(), descriptor };
+    let mut reported: BTreeMap<String, KnownSecret> =
+        known.into_iter().map(|descriptor| ("db/admin".into(), secret(descriptor))).collect();
+    reported.insert("other".into(), KnownSecret { name: "other".into(), ..secret(None) });
+    let reviewers = Reviewers { all: 20, others: 20 };
+    let found = findings_knowing(&world, &changed, &[], None, reviewers, Some(&reported));
+    assert_eq!(findings(&world, &changed), [], "nothing is known where no worker reports");
+    found.into_iter().map(|finding| (finding.check, finding.to_string())).collect()
+}
+
+#[test]
+fn secrets_are_compared_with_those_of_workers() {
+    let of = |deployments: &[&str]| Descriptor::Data { deployments: deployments.iter().map(|d| (*d).into()).collect() };
+    let cases: [(bool, i64, Option<Option<Descriptor>>, Option<(Check, &str)>); 9] = [
+        (false, 2, Some(Some(of(&["web"]))), None),
+        (false, 2, Some(Some(of(&["*"]))), None),
+        (false, 1, Some(Some(Descriptor::NodeKey {})), Some((Check::NodeKeyAsData, "which is a node key"))),
+        (false, 1, None, Some((Check::UnusableSecret, "which no worker has"))),
+        (false, 1, Some(None), Some((Check::UnusableSecret, "no valid db/admin/secret.toml"))),
+        (false, 1, Some(Some(of(&["edge"]))), Some((Check::UnusableSecret, "which web may not use: the run will fail"))),
+        (false, 3, Some(Some(of(&["web"]))), Some((Check::UnusableSecret, "no worker has that version"))),
+        (true, 1, Some(Some(of(&["edge"]))), Some((Check::UnusableSecret, "the run keeps the reference"))),
+        (true, 1, Some(Some(Descriptor::NodeKey {})), None),
+    ];
+    for (inherited, version, known, expected) in cases {
+        let found = secret_findings(inherited, version, known.clone());
+        match (found.as_slice(), expected) {
+            ([], None) => {}
+            ([(check, text)], Some((wanted, part))) => assert!(*check == wanted && text.contains(part), "{text}"),
+            other => panic!("{known:?}: {other:?}"),
+        }
+    }
 }

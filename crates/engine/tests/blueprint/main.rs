@@ -6,4 +6,5 @@ mod consequences;
 mod difference;
 mod lint;
 mod opened;
+mod secret_uses;
 mod world;

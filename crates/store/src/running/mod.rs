@@ -44,4 +44,6 @@ pub use transition::{
     end_cancelled, end_overdue_run, end_removed, end_superseded, finish_run, finish_runs, overdue_runs, rerun_step,
     retry_step, run_is_there, set_node_alive, set_node_available, settle_leftovers,
 };
-pub use worker::{Hello, Phase, WorkerId, bye, confirm_worker, ensure_worker, renew_worker};
+pub use worker::{
+    Hello, Phase, WorkerId, bye, confirm_worker, ensure_worker, known_secrets, renew_worker, report_secrets,
+};

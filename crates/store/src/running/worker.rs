@@ -1,8 +1,11 @@
 //! Workers' rows. A worker is new with every start: a name that lives on would hide that what ran under it has died.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sqlx::PgPool;
+use engine::data::secret::KnownSecret;
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::event::CHANNEL_TODO;
@@ -98,6 +101,44 @@ pub async fn renew_worker(pool: &PgPool, worker: WorkerId, lease: Duration) -> R
     .fetch_optional(pool)
     .await?;
     Ok(phase.map(|phase| if phase == "confirmed" { Phase::Confirmed } else { Phase::Other }))
+}
+
+/// Reports the secrets that a worker has. False: its row is not there yet, or is gone.
+///
+/// # Errors
+/// What the database refused.
+pub async fn report_secrets(pool: &PgPool, worker: WorkerId, secrets: &[KnownSecret]) -> Result<bool, StoreError> {
+    // Only another list is written: the row is renewed often enough.
+    let there: Option<bool> = sqlx::query_scalar(
+        "WITH reported AS (UPDATE worker SET secrets = $2 WHERE id = $1 AND secrets IS DISTINCT FROM $2)
+         SELECT true FROM worker WHERE id = $1",
+    )
+    .bind(worker.0)
+    .bind(Json(secrets))
+    .fetch_optional(pool)
+    .await?;
+    Ok(there.is_some())
+}
+
+/// The secrets that the workers have which take runs now. None: no such worker has reported any, so nothing is known.
+///
+/// A version counts as soon as one worker has it. Of two descriptors, none counts if they differ.
+///
+/// # Errors
+/// What the database refused.
+pub async fn known_secrets(on: &mut PgConnection) -> Result<Option<BTreeMap<String, KnownSecret>>, StoreError> {
+    let reported: Vec<Json<Vec<KnownSecret>>> = sqlx::query_scalar(
+        "SELECT secrets FROM worker WHERE phase = 'confirmed' AND lease_until > now() AND secrets <> '[]'",
+    )
+    .fetch_all(on)
+    .await?;
+    let mut known: BTreeMap<String, KnownSecret> = BTreeMap::new();
+    for secret in reported.iter().flat_map(|list| &list.0) {
+        let of_all = known.entry(secret.name.clone()).or_insert_with(|| secret.clone());
+        of_all.versions.extend(&secret.versions);
+        of_all.descriptor = of_all.descriptor.take().filter(|one| Some(one) == secret.descriptor.as_ref());
+    }
+    Ok((!known.is_empty()).then_some(known))
 }
 
 /// Ends a worker: its capacity counts no more from now on.

@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 use super::greeting::{Heard, Listened};
 use super::process::{Ending, Process};
 use crate::reach::{ConnectError, Reachable};
-use crate::secrets::SecretSource;
+use crate::secrets::{Purpose, SecretSource};
 
 /// How long one address may take until anybody answers there.
 const ANSWERS: Duration = Duration::from_secs(5);
@@ -406,7 +406,8 @@ impl Connections {
 
     async fn private_key(&self, (name, version): &(String, i64)) -> Result<Arc<PrivateKey>, SshError> {
         let secret = SecretRef { name: name.clone(), version: *version };
-        let text = self.secrets.resolve(&secret).await.map_err(SshError::Key)?;
+        let text = self.secrets.resolve(&secret, Purpose::NodeKey).await;
+        let text = text.map_err(|error| SshError::Key(error.to_string()))?;
         let key = PrivateKey::from_openssh(&text);
         // What the parser says is about the text, and the text is secret.
         let key =

@@ -1,0 +1,307 @@
+//! Which secrets a change uses, replaces or drops, by name and version.
+//!
+//! A noderole uses the secrets that its own reviewed data names: the role's template, its deployment's data for the role, and the
+//! data of the noderole itself. A noderole that is new, or that gets new parents, also receives secrets from the data of other
+//! noderoles on its node and of its ancestors; these uses are marked [`SecretChange::inherited`].
+//!
+//! ## Invariants
+//!
+//! * Every reference that a change adds to a document is in the result. A reviewer approves each of them by name.
+//! * Names and versions only. The plain text is on the workers, and nowhere in the engine.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::consequences::{Counted, NAMED, Planned};
+use super::difference::{Difference, Mark};
+use crate::catalog::Catalog;
+use crate::cluster::{Blueprint, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
+use crate::data::secret::{SecretRef, holds_reference, located};
+use crate::data::{OwnData, layers};
+use crate::ids::{ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId};
+
+/// What a change does to a use of a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum UseChange {
+    /// The use is new.
+    Added,
+    /// Another secret, or another version, takes its place.
+    Replaced,
+    /// The secret is no longer used there.
+    Removed,
+}
+
+/// What a secret is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SecretKind {
+    /// A value in the data of roles. Scripts receive it in plain text.
+    Data,
+    /// The key with which workers connect to nodes. Scripts never receive it.
+    NodeKey,
+}
+
+/// A use of a secret that a change adds, replaces or removes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SecretChange {
+    /// Whether the use is added, replaced or removed.
+    pub change: UseChange,
+    /// The secret. For a removed use, the one that was used.
+    pub secret: SecretRef,
+    /// The secret that it replaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<SecretRef>,
+    /// What it is used for.
+    pub kind: SecretKind,
+    /// The deployment that uses it.
+    pub deployment: DeploymentName,
+    /// The role whose data names it, or that receives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<RoleName>,
+    /// Whether the role receives it from the data of other noderoles: on the same node, or of ancestors.
+    #[serde(default)]
+    pub inherited: bool,
+    /// The nodes of that role, by name. None: the role is not bound on any node yet.
+    pub nodes: Counted<Fqdn>,
+}
+
+/// `uses secret db/password version 2 (was version 1) in app of web on n1, n2`
+impl fmt::Display for SecretChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { change, secret, was, kind, deployment, role, inherited, nodes } = self;
+        f.write_str(match (change, inherited) {
+            (UseChange::Removed, _) => "no longer uses ",
+            (_, true) => "receives ",
+            (_, false) => "uses ",
+        })?;
+        f.write_str(if *kind == SecretKind::NodeKey { "node key " } else { "secret " })?;
+        write!(f, "{secret}")?;
+        match was {
+            Some(was) if was.name == secret.name => write!(f, " (was version {})", was.version)?,
+            Some(was) => write!(f, " (was {was})")?,
+            None => {}
+        }
+        match role {
+            Some(role) => write!(f, " in {role} of {deployment}")?,
+            None => write!(f, " in {deployment}")?,
+        }
+        let called = |fqdn: &Fqdn| phantom::called(fqdn, |_| Some(deployment.to_string())).into_owned();
+        let named: Vec<String> = nodes.first.iter().map(called).collect();
+        if !named.is_empty() {
+            write!(f, " on {}", named.join(", "))?;
+        }
+        if nodes.more() > 0 {
+            write!(f, " and {} more", nodes.more())?;
+        }
+        f.write_str(if *inherited { ", from the data of other noderoles" } else { "" })
+    }
+}
+
+/// Every use of a secret that a change adds, replaces or removes; added ones first, then by secret.
+pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
+    let old = Side::of(planned.old, planned.catalog);
+    let new = Side::of(planned.new, planned.catalog);
+    let mut found = Gathered::default();
+    for deployment in &planned.difference.deployments {
+        // A renamed deployment is another one for the worker, which goes by the name.
+        let renamed = deployment.renamed.is_some();
+        let changed = deployment.roles.iter().map(|role| &role.role);
+        let all = [&old, &new].into_iter().flat_map(|side| side.roles(deployment.id)).filter(|_| renamed);
+        for role in changed.chain(all).collect::<BTreeSet<_>>() {
+            let user = |side: &Side<'_>| Some(User { deployment: side.name(deployment.id)?, role: role.clone() });
+            let (was, is) = (old.of_role(deployment.id, role), new.of_role(deployment.id, role));
+            found.compare((user(&old), was), (user(&new), is), None);
+        }
+    }
+    for (node, key, follows) in affected(planned.difference, [&old, &new]) {
+        let fqdn = [&new, &old].into_iter().find_map(|side| side.blueprint.nodes.get(&node));
+        let fqdn = fqdn.map(|stored| stored.doc.fqdn.clone());
+        found.compare(old.of_noderole(node, &key, follows), new.of_noderole(node, &key, follows), fqdn);
+    }
+    found.close()
+}
+
+/// The noderoles whose secrets may differ, each with whether it may also receive other noderoles' secrets for the first time.
+fn affected(difference: &Difference, sides: [&Side<'_>; 2]) -> Vec<(NodeId, NoderoleKey, bool)> {
+    let mut found: BTreeMap<(NodeId, NoderoleKey), bool> = BTreeMap::new();
+    for node in &difference.nodes {
+        for noderole in &node.noderoles {
+            let follows = noderole.mark == Mark::Added || noderole.rewired || noderole.bound.is_some();
+            found.insert((node.id, noderole.noderole.clone()), follows);
+        }
+    }
+    let told: BTreeMap<DeploymentId, Option<BTreeSet<&RoleName>>> = difference
+        .deployments
+        .iter()
+        .filter(|deployment| deployment.renamed.is_some() || !deployment.roles.is_empty())
+        .map(|deployment| {
+            let roles = deployment.roles.iter().map(|role| &role.role).collect();
+            (deployment.id, deployment.renamed.is_none().then_some(roles))
+        })
+        .collect();
+    if !told.is_empty() {
+        for (id, stored) in sides.into_iter().flat_map(|side| &side.blueprint.nodes) {
+            for (key, noderole) in &stored.doc.noderoles {
+                let Some(roles) = told.get(&noderole.deployment) else { continue };
+                if roles.as_ref().is_none_or(|roles| roles.contains(&key.role)) {
+                    // A rename may take away what the deployment was allowed to receive, or allow it more.
+                    *found.entry((*id, key.clone())).or_default() |= roles.is_none();
+                }
+            }
+        }
+    }
+    found.into_iter().map(|((node, key), follows)| (node, key, follows)).collect()
+}
+
+/// Who uses a secret.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct User {
+    deployment: DeploymentName,
+    role: RoleName,
+}
+
+/// A place that names a secret: the noderole if it is another one than the user, and a JSON pointer.
+type At = (Option<NoderoleId>, String);
+type Uses = BTreeMap<At, SecretRef>;
+
+fn at_pointers(value: &Value) -> Uses {
+    located(value).into_iter().map(|(pointer, secret)| ((None, pointer), secret)).collect()
+}
+
+/// A blueprint, and where its noderoles are.
+struct Side<'a> {
+    blueprint: &'a Blueprint,
+    catalog: &'a Catalog,
+    places: OnceCell<BTreeMap<NoderoleId, (NodeId, &'a NoderoleKey)>>,
+}
+
+impl<'a> Side<'a> {
+    fn of(blueprint: &'a Blueprint, catalog: &'a Catalog) -> Self {
+        Self { blueprint, catalog, places: OnceCell::new() }
+    }
+
+    fn name(&self, id: DeploymentId) -> Option<DeploymentName> {
+        Some(self.blueprint.deployments.get(&id)?.doc.name.clone())
+    }
+
+    fn roles(&self, id: DeploymentId) -> impl Iterator<Item = &'a RoleName> + use<'a> {
+        self.blueprint.deployments.get(&id).into_iter().flat_map(|stored| stored.doc.roles.keys())
+    }
+
+    /// The secrets that a deployment's data for a role names, whether or not the role is bound.
+    fn of_role(&self, deployment: DeploymentId, role: &RoleName) -> Uses {
+        let stored = self.blueprint.deployments.get(&deployment);
+        stored.and_then(|stored| stored.doc.roles.get(role)).map(|role| at_pointers(&role.data)).unwrap_or_default()
+    }
+
+    /// The secrets that a noderole's own data names.
+    fn own(&self, node: NodeId, key: &NoderoleKey, noderole: &NoderoleDoc) -> Uses {
+        let none = Value::Null;
+        let role = self.catalog.role(noderole.role).ok();
+        let deployment = self.blueprint.deployments.get(&noderole.deployment);
+        let template = role.map_or(&none, |role| &role.template);
+        let of_role = deployment.and_then(|stored| stored.doc.roles.get(&key.role)).map_or(&none, |role| &role.data);
+        if ![template, of_role, &noderole.data].into_iter().any(holds_reference) {
+            return Uses::new();
+        }
+        let own = OwnData { template, profiles: &[], deployment_role: of_role, system: &none, user: &noderole.data };
+        match layers(StepId::of(key.id(node), &ActionName::run()), own, None) {
+            Ok(layered) => at_pointers(&layered.value),
+            // Such data runs nowhere. Its references are named all the same.
+            Err(_) => [template, of_role, &noderole.data].into_iter().flat_map(at_pointers).collect(),
+        }
+    }
+
+    /// Who a noderole is, and the secrets that it receives; with those of other noderoles' data if `follows`.
+    fn of_noderole(&self, node: NodeId, key: &NoderoleKey, follows: bool) -> (Option<User>, Uses) {
+        let Some((_, noderole)) = self.blueprint.noderole(node, key) else { return (None, Uses::new()) };
+        let Some(deployment) = self.name(noderole.deployment) else { return (None, Uses::new()) };
+        let mut uses = self.own(node, key, noderole);
+        if follows {
+            for (node, other) in self.seen(node, key, noderole) {
+                let Some((_, noderole)) = self.blueprint.noderole(node, other) else { continue };
+                let id = other.id(node);
+                uses.extend(self.own(node, other, noderole).into_iter().map(|((_, at), s)| ((Some(id), at), s)));
+            }
+        }
+        (Some(User { deployment, role: key.role.clone() }), uses)
+    }
+
+    /// The noderoles whose data a noderole sees: all others on its node, and its ancestors by hard edges.
+    fn seen(&self, node: NodeId, key: &NoderoleKey, noderole: &NoderoleDoc) -> BTreeSet<(NodeId, &'a NoderoleKey)> {
+        let stored = self.blueprint.nodes.get(&node);
+        let here = stored.into_iter().flat_map(|stored| stored.doc.noderoles.keys());
+        let mut seen: BTreeSet<_> = here.filter(|other| *other != key).map(|other| (node, other)).collect();
+        let hard = |noderole: &NoderoleDoc| -> Vec<NoderoleId> {
+            noderole.parents.iter().filter(|edge| edge.kind == EdgeKind::Hard).map(|edge| edge.parent).collect()
+        };
+        let (mut next, mut done) = (hard(noderole), BTreeSet::new());
+        while let Some(id) = next.pop() {
+            let Some((node, key)) = self.places().get(&id).filter(|_| done.insert(id)) else { continue };
+            next.extend(self.blueprint.noderole(*node, key).into_iter().flat_map(|(_, noderole)| hard(noderole)));
+            seen.insert((*node, *key));
+        }
+        seen
+    }
+
+    fn places(&self) -> &BTreeMap<NoderoleId, (NodeId, &'a NoderoleKey)> {
+        self.places.get_or_init(|| {
+            let nodes = self.blueprint.nodes.iter();
+            nodes.flat_map(|(id, n)| n.doc.noderoles.keys().map(|key| (key.id(*id), (*id, key)))).collect()
+        })
+    }
+}
+
+/// What uses have in common that are told as one.
+type Group = (UseChange, SecretRef, Option<SecretRef>, SecretKind, DeploymentName, Option<RoleName>, bool);
+
+#[derive(Default)]
+struct Gathered(BTreeMap<Group, BTreeSet<Fqdn>>);
+
+impl Gathered {
+    fn compare(&mut self, (was_of, was): (Option<User>, Uses), (is_of, is): (Option<User>, Uses), node: Option<Fqdn>) {
+        let same = was_of == is_of;
+        for (at, secret) in &is {
+            match was.get(at).filter(|_| same) {
+                Some(before) if before == secret => {}
+                Some(before) => self.add(UseChange::Replaced, secret, Some(before), is_of.as_ref(), at, node.as_ref()),
+                None => self.add(UseChange::Added, secret, None, is_of.as_ref(), at, node.as_ref()),
+            }
+        }
+        for (at, secret) in &was {
+            if !(same && is.contains_key(at)) {
+                self.add(UseChange::Removed, secret, None, was_of.as_ref(), at, node.as_ref());
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        change: UseChange,
+        secret: &SecretRef,
+        was: Option<&SecretRef>,
+        user: Option<&User>,
+        (source, _): &At,
+        node: Option<&Fqdn>,
+    ) {
+        let Some(User { deployment, role }) = user.cloned() else { return };
+        let group = (change, secret.clone(), was.cloned(), SecretKind::Data, deployment, Some(role), source.is_some());
+        self.0.entry(group).or_default().extend(node.cloned());
+    }
+
+    fn close(self) -> Vec<SecretChange> {
+        let told = |((change, secret, was, kind, deployment, role, inherited), nodes): (Group, BTreeSet<Fqdn>)| {
+            let nodes = Counted::up_to(NAMED, nodes.into_iter().collect());
+            SecretChange { change, secret, was, kind, deployment, role, inherited, nodes }
+        };
+        self.0.into_iter().map(told).collect()
+    }
+}
