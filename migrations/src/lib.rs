@@ -130,26 +130,19 @@ pub const IMPORT_LOCK: i64 = 7;
 /// Functions and triggers, one file per topic, then the grants. Applied in this order; later files may use functions of earlier ones.
 const GUARDS: &str = concat!(
     include_str!("guards/secrets.sql"),
-    "
-",
+    "\n",
     include_str!("guards.sql"),
-    "
-",
+    "\n",
     include_str!("guards/acting.sql"),
-    "
-",
+    "\n",
     include_str!("guards/catalog.sql"),
-    "
-",
+    "\n",
     include_str!("guards/probes.sql"),
-    "
-",
+    "\n",
     include_str!("guards/people.sql"),
-    "
-",
+    "\n",
     include_str!("grants.sql"),
-    "
-",
+    "\n",
 );
 
 /// Why the schema couldn't be brought up to date.

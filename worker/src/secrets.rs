@@ -83,11 +83,8 @@ fn check(descriptor: &Descriptor, path: &Path, purpose: Purpose<'_>) -> Result<(
 /// Where the plain text of a secret comes from.
 pub trait SecretSource: Send + Sync {
     /// The plain text, if the secret may be used for this.
-    fn resolve<'a>(
-        &'a self,
-        secret: &'a SecretRef,
-        purpose: Purpose<'a>,
-    ) -> BoxFuture<'a, Result<String, SecretError>>;
+    fn resolve<'a>(&'a self, secret: &'a SecretRef, purpose: Purpose<'a>)
+    -> BoxFuture<'a, Result<String, SecretError>>;
 }
 
 /// Secrets as files of a folder: `<name>/<version>`, the name's slashes being folders, with `<name>/secret.toml` next to them.

@@ -559,8 +559,7 @@ fn difference() -> Difference {
         secret: false,
     };
     let key = |version: i64| Some(json!(format!("(secret app/key version {version})")));
-    let secret =
-        Change { path: "/app/key".into(), kind: ChangeKind::Changed, old: key(4), new: key(5), secret: true };
+    let secret = Change { path: "/app/key".into(), kind: ChangeKind::Changed, old: key(4), new: key(5), secret: true };
     Difference {
         deployments: vec![DeploymentDifference {
             id: deployment_id(1),

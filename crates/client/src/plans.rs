@@ -1065,7 +1065,10 @@ mod tests {
         assert!(text.contains("Runs for the first time: 3\n  app on n1\n  and 2 more\n"), "{text}");
         value["secrets"] = json!([secret_use()]);
         let text = consequences(&value);
-        assert!(text.contains("Secrets: 1\n  uses secret db/password version 2 (was version 1) in app of web on n1\n"), "{text}");
+        assert!(
+            text.contains("Secrets: 1\n  uses secret db/password version 2 (was version 1) in app of web on n1\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -290,7 +290,10 @@ fn secrets(consequences: &Consequences) -> Vec<String> {
     let alone = if used.len() > GROUPS + 1 { GROUPS } else { used.len() };
     let mut lines: Vec<String> = used.iter().take(alone).map(|secret| capital(&format!("{secret}."))).collect();
     if used.len() > alone {
-        lines.push(format!("Adds or replaces {} more uses of secrets; the effects list all of them.", used.len() - alone));
+        lines.push(format!(
+            "Adds or replaces {} more uses of secrets; the effects list all of them.",
+            used.len() - alone
+        ));
     }
     lines
 }

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
 mod abuse;
-mod acting;
 mod access;
+mod acting;
 mod bad_input;
 mod beside;
 mod blueprints;

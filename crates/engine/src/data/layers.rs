@@ -214,7 +214,8 @@ impl Layered {
     pub fn references(&self) -> Vec<(secret::SecretRef, &Source)> {
         let sources = self.sources.iter();
         let held = sources.filter_map(|(at, source)| Some((self.value.pointer(at)?, source)));
-        held.flat_map(|(value, source)| secret::references(value).into_iter().map(move |found| (found, source))).collect()
+        held.flat_map(|(value, source)| secret::references(value).into_iter().map(move |found| (found, source)))
+            .collect()
     }
 
     fn add(&mut self, step: StepId, own: OwnData<'_>, wall: Option<Wall<'_>>) -> Result<(), DataError> {

@@ -163,7 +163,10 @@ pub(super) fn broken_reference(look: &Look<'_>, found: &mut Found) {
 }
 
 /// The secrets that the change begins to use in data, each with what workers report of it. None: they report none of that name.
-fn begun(look: &Look<'_>, judge: impl Fn(&SecretChange, Option<&KnownSecret>) -> Option<(String, String)>) -> Vec<Said> {
+fn begun(
+    look: &Look<'_>,
+    judge: impl Fn(&SecretChange, Option<&KnownSecret>) -> Option<(String, String)>,
+) -> Vec<Said> {
     let Some(known) = look.subject.secrets else { return Vec::new() };
     let found = secret_changes(look.planned());
     let begun = found.iter().filter(|use_of| use_of.change != UseChange::Removed && use_of.kind == SecretKind::Data);
@@ -184,7 +187,8 @@ struct Said {
 pub(super) fn node_key_as_data(look: &Look<'_>, found: &mut Found) {
     let said = begun(look, |SecretChange { secret, inherited, .. }, known| {
         let is_key = matches!(known?.descriptor, Some(Descriptor::NodeKey {})) && !inherited;
-        let what = format!("uses secret {secret}, which is a node key: workers connect with it, and runs never receive it");
+        let what =
+            format!("uses secret {secret}, which is a node key: workers connect with it, and runs never receive it");
         is_key.then(|| (what, "Store the value that the role needs as another secret".to_owned()))
     });
     said.into_iter().for_each(|Said { at, what, remedy }| found.add(at, what, remedy));
@@ -194,20 +198,28 @@ pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
     let said = begun(look, |SecretChange { secret, deployment, inherited, .. }, known| {
         let file = format!("{}/secret.toml", secret.name);
         let Some(known) = known else {
-            return Some((format!("uses secret {secret}, which no worker has"), format!("Store it on every worker, with {file}")));
+            return Some((
+                format!("uses secret {secret}, which no worker has"),
+                format!("Store it on every worker, with {file}"),
+            ));
         };
         match &known.descriptor {
             None => {
                 let what = format!("uses secret {secret}, of which workers have no valid {file}, or not the same one");
                 Some((what, format!("Write {file} on every worker: kind = \"data\", deployments = [\"{deployment}\"]")))
             }
-            Some(Descriptor::Data { .. }) if known.descriptor.as_ref().is_some_and(|d| !d.allows(deployment.as_str())) => {
+            Some(Descriptor::Data { .. })
+                if known.descriptor.as_ref().is_some_and(|d| !d.allows(deployment.as_str())) =>
+            {
                 let (word, then) = match inherited {
                     true => ("would receive", "the run keeps the reference"),
                     false => ("uses", "the run will fail"),
                 };
                 let what = format!("{word} secret {secret}, which {deployment} may not use: {then}");
-                Some((what, format!("Add \"{deployment}\" to deployments in {file} on every worker, or use another secret")))
+                Some((
+                    what,
+                    format!("Add \"{deployment}\" to deployments in {file} on every worker, or use another secret"),
+                ))
             }
             Some(_) if !known.versions.contains(&secret.version) => {
                 let what = format!("uses secret {secret}, and no worker has that version among its newest");

@@ -556,7 +556,12 @@ fn secrets_are_compared_with_those_of_workers() {
         (false, 1, Some(Some(Descriptor::NodeKey {})), Some((Check::NodeKeyAsData, "which is a node key"))),
         (false, 1, None, Some((Check::UnusableSecret, "which no worker has"))),
         (false, 1, Some(None), Some((Check::UnusableSecret, "no valid db/admin/secret.toml"))),
-        (false, 1, Some(Some(of(&["edge"]))), Some((Check::UnusableSecret, "which web may not use: the run will fail"))),
+        (
+            false,
+            1,
+            Some(Some(of(&["edge"]))),
+            Some((Check::UnusableSecret, "which web may not use: the run will fail")),
+        ),
         (false, 3, Some(Some(of(&["web"]))), Some((Check::UnusableSecret, "no worker has that version"))),
         (true, 1, Some(Some(of(&["edge"]))), Some((Check::UnusableSecret, "the run keeps the reference"))),
         (true, 1, Some(Some(Descriptor::NodeKey {})), None),
