@@ -55,11 +55,17 @@ pub enum Refusal {
     NoPartOfTheTree,
     /// GY026: a person gets the name under which Gantry itself is told of.
     OwnName,
+    /// GY030: the connection or hints of a node with a document are changed outside a commit.
+    RecordOutsideCommit,
+    /// GY031: the connection or hints of a node are not those of its document.
+    OtherRecord,
+    /// GY032: the connection of a node changes while a run is open there.
+    NodeBusy,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 26] = [
+    pub const ALL: [(&'static str, Self); 29] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -86,6 +92,9 @@ impl Refusal {
         ("GY024", Self::LastAdmin),
         ("GY025", Self::NoPartOfTheTree),
         ("GY026", Self::OwnName),
+        ("GY030", Self::RecordOutsideCommit),
+        ("GY031", Self::OtherRecord),
+        ("GY032", Self::NodeBusy),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

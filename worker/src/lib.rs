@@ -39,6 +39,7 @@ pub mod jig;
 pub mod listen;
 pub mod log;
 pub mod looking;
+pub mod node_record;
 pub mod objects;
 pub mod prepare;
 pub mod runner;
@@ -125,13 +126,19 @@ pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()
     let secrets: Arc<dyn SecretSource> = Arc::new(SecretFolder(config.secrets.clone()));
     let script = Arc::new(ScriptJig::new(objects.clone(), secrets.clone(), config.folder.join("on-behalf")));
     let runner = Arc::new(Runner {
-        preparing: Preparing::new(pool.clone(), hello.id, objects, secrets),
+        preparing: Preparing::new(pool.clone(), hello.id, objects.clone(), secrets),
         jigs: Jigs::new(script.clone()),
     });
     let bells = Bells { held: held.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
     let limits = Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
-    let looking = Looking { pool: pool.clone(), script: script.clone(), every: config.looks, by: hello.name.clone() };
-    let annealer = Annealer { pool: pool.clone(), limits, sweep: config.sweep, todo, script };
+    let looking = Looking {
+        pool: pool.clone(),
+        objects: objects.clone(),
+        script: script.clone(),
+        every: config.looks,
+        by: hello.name.clone(),
+    };
+    let annealer = Annealer { pool: pool.clone(), objects: objects.clone(), limits, sweep: config.sweep, todo, script };
     let heartbeat =
         Heartbeat { pool: pool.clone(), hello: hello.clone(), lease: config.lease, held: held.clone(), cancelled };
 

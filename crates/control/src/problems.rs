@@ -100,7 +100,9 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
     let text = error.as_database_error().map(|e| e.message().to_owned()).unwrap_or_default();
     let text = match refusal {
         // What to do instead does not follow from what is wrong.
-        Refusal::LastAdmin => format!("{text}.{}", hint(error)),
+        Refusal::LastAdmin | Refusal::RecordOutsideCommit | Refusal::OtherRecord | Refusal::NodeBusy => {
+            format!("{text}.{}", hint(error))
+        }
         _ => text,
     };
     let code = match refusal {
@@ -122,6 +124,9 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::LastAdmin => "last_admin",
         Refusal::NoPartOfTheTree => "no_part_of_the_tree",
         Refusal::OwnName => "own_name",
+        Refusal::RecordOutsideCommit => "in_blueprint",
+        Refusal::OtherRecord => "base_moved",
+        Refusal::NodeBusy => "busy",
         _ => "refused",
     };
     match refusal {

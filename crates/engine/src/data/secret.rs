@@ -7,6 +7,7 @@
 //! Any object with the key `$secret` counts as a reference, well formed or not: a half-written one must not be treated as
 //! ordinary data, where its parts would be shown and merged.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The key that makes an object a reference.
@@ -18,9 +19,12 @@ pub const MASK: &str = "(secret)";
 pub const SHORTEST_CONCEALED: usize = 4;
 
 /// A secret's name and version, never its value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
 pub struct SecretRef {
     /// Its name.
+    #[serde(rename = "$secret")]
     pub name: String,
     /// Which of its values; a rotation is a reviewed edit that raises it.
     pub version: i64,

@@ -48,11 +48,14 @@ pub enum Risk {
     Move,
     /// A jig is switched off: nothing that needs it starts any more, in any deployment.
     Halt,
+    /// The connection of a node in a blueprint changes: its steps run on the machine that the new one names.
+    Connection,
 }
 
 impl Risk {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Destructive, Self::Rerun, Self::Removal, Self::Move, Self::Halt];
+    pub const ALL: [Self; 6] =
+        [Self::Destructive, Self::Rerun, Self::Removal, Self::Move, Self::Halt, Self::Connection];
 
     /// The word in the database.
     pub fn as_str(self) -> &'static str {
@@ -62,6 +65,7 @@ impl Risk {
             Self::Removal => "removal",
             Self::Move => "move",
             Self::Halt => "halt",
+            Self::Connection => "connection",
         }
     }
 
@@ -73,6 +77,7 @@ impl Risk {
             Self::Removal => "a removal",
             Self::Move => "a move",
             Self::Halt => "a halt of a jig",
+            Self::Connection => "a new connection",
         }
     }
 }
