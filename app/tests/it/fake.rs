@@ -413,8 +413,6 @@ pub fn machine() -> NodeView {
             holds: true,
         }],
         may_change: Ok(()),
-        may_reach: Err("It is part of the target: that takes the permission admin, and a reason.".into()),
-        settled: true,
         cursor: 900,
     }
 }
@@ -540,6 +538,8 @@ fn difference() -> Difference {
         renamed: None,
         phantom: None,
         moved: Some((Some(deployment_id(0)), Some(deployment_id(1)))),
+        connection: None,
+        hints: Vec::new(),
         noderoles: vec![added(n, "app", vec![]), added(n, "runtime", vec![]), added(n, "dns-client", vec![])],
         unchanged: 2,
     };

@@ -368,6 +368,26 @@ pub struct NodeChange {
 /// What is to be changed about how a machine is reached; what is absent stays.
 pub use engine::cluster::ConnectionChange as WayChange;
 
+impl NodeView {
+    /// The change without the parts of the connection and the hints that say what is there already.
+    pub fn differing(&self, change: NodeChange) -> NodeChange {
+        let ssh = self.way.ssh.as_ref();
+        fn other<T: PartialEq>(new: Option<T>, now: Option<&T>) -> Option<T> {
+            new.filter(|new| Some(new) != now)
+        }
+        let way = change.way.map(|way| WayChange {
+            root: other(way.root, Some(&self.way.root)),
+            addresses: other(way.addresses, ssh.map(|ssh| &ssh.addresses)),
+            port: other(way.port, ssh.map(|ssh| &ssh.port)),
+            user: other(way.user, ssh.map(|ssh| &ssh.user)),
+            key: other(way.key, ssh.map(|ssh| &ssh.key)),
+            key_version: other(way.key_version, ssh.map(|ssh| &ssh.key_version)),
+            host_key: other(way.host_key, ssh.map(|ssh| &ssh.host_key)),
+        });
+        NodeChange { way: way.filter(|way| !way.is_empty()), hints: other(change.hints, Some(&self.hints)), ..change }
+    }
+}
+
 impl NodeChange {
     /// The edits that propose the change of a node in a blueprint. What no document has (its description, its hardware) is not part of
     /// them.

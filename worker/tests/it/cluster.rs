@@ -176,7 +176,8 @@ impl Cluster {
         self.insert_node(root.clone(), "local", json!({"root": root})).await;
     }
 
-    async fn insert_node(&mut self, root: PathBuf, transport: &'static str, connection: Value) {
+    /// A node with this connection.
+    pub async fn insert_node(&mut self, root: PathBuf, transport: &'static str, connection: Value) {
         let number = self.nodes.len();
         let mut tagged = connection.clone();
         tagged["transport"] = transport.into();

@@ -70,12 +70,13 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
 }
 
 /// Changes with these risks can need more approvals than others.
-pub(crate) const RISKS: [(Risk, &str); 5] = [
+pub(crate) const RISKS: [(Risk, &str); 6] = [
     (Risk::Destructive, "When something destructive runs"),
     (Risk::Rerun, "When something that is applied runs again"),
     (Risk::Removal, "When something is removed"),
     (Risk::Move, "When a node changes hands between deployments side by side"),
     (Risk::Halt, "When a jig is switched off"),
+    (Risk::Connection, "When the connection of a node changes"),
 ];
 
 /// A number of approvals, as it is typed. Whether it is enough, or too much, the gate says.
