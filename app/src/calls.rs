@@ -497,30 +497,69 @@ pub async fn change_node(
     key: Option<String>,
     key_version: Option<String>,
     host_key: Option<String>,
-    #[server(default)] reason: String,
 ) -> Answer<i32> {
-    let trimmed = |text: Option<String>| text.map(|text| text.trim().to_owned());
-    let port = answer(port.as_deref().map(|text| number::<u16>("port", text)).transpose())?;
-    let key_version = answer(key_version.as_deref().map(|text| number::<i64>("key_version", text)).transpose())?;
-    let way = WayChange {
-        root,
-        addresses: address.as_deref().map(several),
-        port,
-        user: trimmed(user),
-        key: trimmed(key),
-        key_version,
-        host_key,
-    };
-    let read = |text: &str| {
-        let told = |why: String| api::Problem::invalid(format!("hints: {why}"));
-        crate::check::read(text).map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
-    };
-    let hints = answer(hints.as_deref().map(read).transpose())?;
-    let way = Some(way).filter(|way| *way != WayChange::default());
+    let way = answer(way_of(root, address, port, user, key, key_version, host_key))?;
+    let hints = answer(hints.as_deref().map(hints_of).transpose())?;
     // An emptied field comes like one that is not there, and these three are always there.
     let (description, macs, serial) = (Some(description), Some(several(&mac)), Some(serial));
-    let change = NodeChange { description, macs, serial, hints, way, reason };
+    let change = NodeChange { description, macs, serial, hints, way: Some(way).filter(|way| !way.is_empty()) };
     answer(console()?.change_node(node, version, change).await)
+}
+
+/// Proposes another connection or other hints of a node in a blueprint: puts what differs into the proposal on the node, and leads there.
+#[server(name = ProposeChange, prefix = "/call", endpoint = "propose-change", output = AsJson)]
+pub async fn propose_change(
+    node: NodeId,
+    hints: Option<String>,
+    root: Option<String>,
+    address: Option<String>,
+    port: Option<String>,
+    user: Option<String>,
+    key: Option<String>,
+    key_version: Option<String>,
+    host_key: Option<String>,
+) -> Answer<ProposalId> {
+    let way = answer(way_of(root, address, port, user, key, key_version, host_key))?;
+    let hints = answer(hints.as_deref().map(hints_of).transpose())?;
+    let now = answer(console()?.node(&node.to_string()).await)?;
+    let change = now.differing(NodeChange { hints, way: Some(way), ..NodeChange::default() });
+    let edits = change.edits(node);
+    if edits.is_empty() {
+        return answer(Err(api::Problem::invalid("Nothing differs from the node's connection and hints.")));
+    }
+    let proposal = answer(console()?.propose_on_node(node).await)?;
+    let version = answer(console()?.node_proposal(proposal).await)?.proposal.version;
+    answer(console()?.edit(proposal, version, edits).await)?;
+    leptos_axum::redirect(&crate::places::proposal(proposal));
+    Ok(proposal)
+}
+
+#[cfg(feature = "ssr")]
+fn way_of(
+    root: Option<String>,
+    address: Option<String>,
+    port: Option<String>,
+    user: Option<String>,
+    key: Option<String>,
+    key_version: Option<String>,
+    host_key: Option<String>,
+) -> Result<WayChange, api::Problem> {
+    let trimmed = |text: Option<String>| text.map(|text| text.trim().to_owned());
+    Ok(WayChange {
+        root,
+        addresses: address.as_deref().map(several),
+        port: port.as_deref().map(|text| number::<u16>("port", text)).transpose()?,
+        user: trimmed(user),
+        key: trimmed(key),
+        key_version: key_version.as_deref().map(|text| number::<i64>("key_version", text)).transpose()?,
+        host_key,
+    })
+}
+
+#[cfg(feature = "ssr")]
+fn hints_of(text: &str) -> Result<serde_json::Value, api::Problem> {
+    let told = |why: String| api::Problem::invalid(format!("hints: {why}"));
+    crate::check::read(text).map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
 }
 
 /// Says that steps may start on a node, or that none may.

@@ -127,7 +127,7 @@ BEGIN
   RETURN coalesce((SELECT o.body = written FROM object o WHERE o.hash = new_root AND o.kind = 'root'), false);
 END $$;
 
--- The deployments that a submission writes: those whose documents change; the parents of those that come or go; where a
+-- The deployments that a submission writes: those whose documents change; those of nodes whose connection or hints change; the parents of those that come or go; where a
 -- node arrives; where it leaves, unless it only moves down; where a noderole comes, goes or changes is bound.
 -- The same rule as the planner's, found from the documents themselves.
 CREATE OR REPLACE FUNCTION written_by(submission bigint) RETURNS TABLE (deployment_id uuid)
@@ -161,6 +161,9 @@ SET enable_seqscan = off SET jit = off AS $$
     WHERE doc.kind = 'node')
   SELECT w.id FROM (
     SELECT id FROM doc WHERE kind = 'deployment'
+    UNION SELECT (is_now ->> 'deployment')::uuid FROM doc
+          WHERE kind = 'node' AND was IS NOT NULL AND is_now IS NOT NULL
+            AND (was -> 'connection', was -> 'hints') IS DISTINCT FROM (is_now -> 'connection', is_now -> 'hints')
     UNION SELECT (coalesce(is_now, was) ->> 'parent')::uuid FROM doc
           WHERE kind = 'deployment' AND (old_hash IS NULL) <> (new_hash IS NULL)
     UNION SELECT goal FROM moved
@@ -220,6 +223,10 @@ SET enable_seqscan = off SET jit = off AS $$
     WHERE NOT EXISTS (SELECT FROM doc WHERE doc.kind = 'node' AND doc.id = r.node_id))
   SELECT 'removal' WHERE EXISTS (SELECT FROM doc WHERE old_hash IS NOT NULL AND new_hash IS NULL)
                       OR EXISTS (SELECT FROM carried WHERE is_now IS NULL)
+  UNION ALL
+  SELECT 'connection' WHERE EXISTS (
+    SELECT FROM doc WHERE kind = 'node' AND was IS NOT NULL AND is_now IS NOT NULL
+      AND was -> 'connection' IS DISTINCT FROM is_now -> 'connection')
   UNION ALL
   SELECT 'move' WHERE EXISTS (
     SELECT FROM moved m WHERE NOT EXISTS (SELECT FROM above a WHERE a.id = m.origin AND a.goal = m.goal))
@@ -444,7 +451,7 @@ BEGIN
   END IF;
 
   -- The risks that a submission names decide how many approvals it needs, so none is left out of them.
-  IF NOT s.risk @> ARRAY['removal', 'rerun', 'move', 'secret'] THEN
+  IF NOT s.risk @> ARRAY['removal', 'rerun', 'move', 'secret', 'connection'] THEN
     SELECT string_agg(r.risk, ', ') INTO named FROM risks_of_documents(s.id) r WHERE r.risk <> ALL (s.risk);
     IF named IS NOT NULL THEN
       RAISE EXCEPTION 'submission % leaves out what makes it riskier: %', s.id, named

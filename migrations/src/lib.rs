@@ -48,6 +48,9 @@
 //! | GY024 | nobody would be left who may decide about people |
 //! | GY025 | a permission is given in a part of the tree that is none |
 //! | GY026 | a person gets the name under which Gantry itself is told of |
+//! | GY030 | the connection or hints of a node with a document are changed outside a commit |
+//! | GY031 | the connection or hints of a node are not those of its document |
+//! | GY032 | the connection of a node changes while a run is open there |
 //! | GY035 | a row in the name of a person that the transaction does not act for |
 //! | GY036 | a row that takes a session, or a token with another scope |
 //! | GY037 | people, links or passwords are changed without an admin's session or the old password |
@@ -101,6 +104,7 @@ mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
 mod m0035_visits;
 mod m0036_acting;
+mod m0037_machine_documents;
 mod m0039_secrets;
 mod m0040_access_changes;
 mod m0043_credentials;
@@ -140,6 +144,8 @@ const GUARDS: &str = concat!(
     include_str!("guards/probes.sql"),
     "\n",
     include_str!("guards/people.sql"),
+    "\n",
+    include_str!("guards/nodes.sql"),
     "\n",
     include_str!("grants.sql"),
     "\n",
@@ -217,6 +223,7 @@ migrations! {
     m0034_no_table_of_secrets,
     m0035_visits,
     m0036_acting,
+    m0037_machine_documents,
     m0039_secrets,
     m0040_access_changes,
     m0043_credentials,

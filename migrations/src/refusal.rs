@@ -55,6 +55,12 @@ pub enum Refusal {
     NoPartOfTheTree,
     /// GY026: a person gets the name under which Gantry itself is told of.
     OwnName,
+    /// GY030: the connection or hints of a node with a document are changed outside a commit.
+    RecordOutsideCommit,
+    /// GY031: the connection or hints of a node are not those of its document.
+    OtherRecord,
+    /// GY032: the connection of a node changes while a run is open there.
+    NodeBusy,
     /// GY035: a row in the name of a person that the transaction does not act for.
     NotThatPerson,
     /// GY036: a row that takes a session, or a token with another scope.
@@ -75,7 +81,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 34] = [
+    pub const ALL: [(&'static str, Self); 37] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -102,6 +108,9 @@ impl Refusal {
         ("GY024", Self::LastAdmin),
         ("GY025", Self::NoPartOfTheTree),
         ("GY026", Self::OwnName),
+        ("GY030", Self::RecordOutsideCommit),
+        ("GY031", Self::OtherRecord),
+        ("GY032", Self::NodeBusy),
         ("GY035", Self::NotThatPerson),
         ("GY036", Self::NotByToken),
         ("GY037", Self::NotAnAdmin),

@@ -113,7 +113,6 @@ async fn progress_needs_no_commit() {
     for sql in [
         "UPDATE deployment SET held_by = (SELECT id FROM person WHERE name = 'ada'), held_at = now() WHERE name = 'web'",
         "UPDATE node SET alive = true, available = true, joined = 'confirmed', facts = '{\"cpus\": 4}' WHERE NOT phantom",
-        "UPDATE node SET connection = jsonb_build_object('root', '/srv/' || fqdn) WHERE NOT phantom",
         "UPDATE noderole SET system_data = '{\"a\": 1}'",
         "UPDATE step SET state = 'transition', since = now()",
         "UPDATE step SET state = 'active', applied_generation = generation, wall = '{}'",

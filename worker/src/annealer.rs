@@ -7,8 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::Hash;
 use engine::anneal::Limits;
 use engine::ids::{RunId, StepId};
+use serde_json::Value;
 use sqlx::PgPool;
 use store::housekeeping::keep_house;
 use store::running::{self, Finished, Overdue, OverdueRun};
@@ -16,6 +18,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::jig::script::{Left, ScriptJig};
+use crate::node_record;
+use crate::objects::Objects;
 
 /// Most overdue runs that one look of the janitor ends.
 const OVERDUE: u32 = 100;
@@ -30,6 +34,8 @@ const PROOF: Duration = Duration::from_secs(30);
 pub struct Annealer {
     /// The database.
     pub pool: PgPool,
+    /// Documents of nodes.
+    pub objects: Arc<Objects>,
     /// Most runs at once, everywhere.
     pub limits: Limits,
     /// How often it looks without being told.
@@ -120,7 +126,12 @@ impl Annealer {
             return false;
         }
         let (step, run) = (StepId(overdue.step), RunId(overdue.run));
-        let asked = self.script.end_lost(&overdue.connection, step, overdue.epoch, run);
+        let asked = async {
+            let hash = overdue.doc.as_deref().and_then(Hash::from_bytes);
+            let row = overdue.connection.as_ref().unwrap_or(&Value::Null);
+            let connection = node_record::connection_of(&self.objects, hash, row).await.map_err(|e| e.to_string())?;
+            self.script.end_lost(&connection, step, overdue.epoch, run).await
+        };
         match tokio::time::timeout(PROOF, asked).await {
             Ok(Ok(left)) => left == Left::NeverStarted,
             Ok(Err(reason)) => {

@@ -39,6 +39,7 @@ pub mod jig;
 pub mod listen;
 pub mod log;
 pub mod looking;
+pub mod node_record;
 pub mod objects;
 pub mod prepare;
 pub mod reach;
@@ -131,13 +132,13 @@ pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()
     let reachable = Reachable::beside(&pool, config.local_nodes);
     let script = Arc::new(ScriptJig::new(objects.clone(), secrets.clone(), config.folder.join("on-behalf"), reachable));
     let runner = Arc::new(Runner {
-        preparing: Preparing::new(pool.clone(), hello.id, objects, secrets),
+        preparing: Preparing::new(pool.clone(), hello.id, objects.clone(), secrets),
         jigs: Jigs::new(script.clone()),
     });
     let bells = Bells { held: held.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
     let limits = Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
-    let looking = Looking::new(pool.clone(), script.clone(), config.looks, hello.name.clone());
-    let annealer = Annealer { pool: pool.clone(), limits, sweep: config.sweep, todo, script };
+    let looking = Looking::new(pool.clone(), objects.clone(), script.clone(), config.looks, hello.name.clone());
+    let annealer = Annealer { pool: pool.clone(), objects, limits, sweep: config.sweep, todo, script };
     let heartbeat =
         Heartbeat { pool: pool.clone(), hello: hello.clone(), lease: config.lease, held: held.clone(), cancelled };
 

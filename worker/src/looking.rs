@@ -16,12 +16,15 @@ use std::time::Duration;
 
 use api::nodes::TriedAddress;
 use engine::ids::NodeId;
+use serde_json::Value;
 use sqlx::PgPool;
 use store::running::{self, DueNode, Looked};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, timeout};
 
 use crate::jig::script::{Look, ScriptJig};
+use crate::node_record;
+use crate::objects::Objects;
 
 /// Most looks at once.
 const AT_ONCE: usize = 64;
@@ -33,6 +36,8 @@ const SURVEY: Duration = Duration::from_secs(60);
 pub struct Looking {
     /// The database.
     pub pool: PgPool,
+    /// Documents of nodes.
+    pub objects: Arc<Objects>,
     /// Reaches nodes.
     pub script: Arc<ScriptJig>,
     /// How often each node is looked at.
@@ -45,8 +50,8 @@ pub struct Looking {
 
 impl Looking {
     /// Looks at each node that often.
-    pub fn new(pool: PgPool, script: Arc<ScriptJig>, every: Duration, by: String) -> Self {
-        Self { pool, script, every, by, logged: Mutex::default() }
+    pub fn new(pool: PgPool, objects: Arc<Objects>, script: Arc<ScriptJig>, every: Duration, by: String) -> Self {
+        Self { pool, objects, script, every, by, logged: Mutex::default() }
     }
 
     /// Looks until it is dropped.
@@ -84,11 +89,15 @@ impl Looking {
 
     async fn look_at(self: Arc<Self>, node: DueNode) {
         let begun = Instant::now();
-        let mut look = self.script.look(&node.connection).await;
+        let connection = node_record::connection_of(&self.objects, node.doc, &node.connection).await;
+        let mut look = match &connection {
+            Ok(connection) => self.script.look(connection).await,
+            Err(error) => Look { tried: Vec::new(), revealing: Vec::new(), came: Err(error.to_string()) },
+        };
         let concealed = self.conceal(&node, &mut look).await;
         let Look { tried, came, .. } = look;
-        let survey = match &came {
-            Ok(boot_id) if node.wants_survey(boot_id) => Some(self.survey(&node).await),
+        let survey = match (&came, &connection) {
+            (Ok(boot_id), Ok(connection)) if node.wants_survey(boot_id) => Some(self.survey(&node, connection).await),
             _ => None,
         };
         // Of several that all failed none is the one.
@@ -134,14 +143,14 @@ impl Looking {
     }
 
     /// Finds out what runs there, and ends what no open run stands for: what was lost while nobody could reach the node.
-    async fn survey(&self, node: &DueNode) -> Result<(), String> {
+    async fn survey(&self, node: &DueNode, connection: &Value) -> Result<(), String> {
         let what = |error: String| format!("it let us in, but what runs there can't be found out: {error}");
         let asked = timeout(SURVEY, async {
-            let found = self.script.survey(&node.connection).await?;
+            let found = self.script.survey(connection).await?;
             let strays = running::stray_runs(&self.pool, node.id, &found).await.map_err(|error| error.to_string())?;
             for (run, step, epoch) in strays {
                 tracing::info!(node = %node.fqdn, %run, %step, "an attempt is ended that no open run stands for");
-                self.script.end_lost(&node.connection, step, epoch, run).await?;
+                self.script.end_lost(connection, step, epoch, run).await?;
             }
             Ok(())
         });

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use engine::Hash;
 use engine::blueprint::projection::content;
 use engine::catalog::Role;
-use engine::cluster::{DeploymentRoleDoc, NoderoleDoc, NoderoleKey};
+use engine::cluster::{DeploymentRoleDoc, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::counting::many;
 use engine::data::secret::{SecretRef, reference};
 use engine::data::surroundings::{self, Carried, OwnNode, Returned};
@@ -33,6 +33,7 @@ use store::running::{self, Approval, Given, KeptResult, RunFacts, Seen, SeenStep
 use time::format_description::well_known::Rfc3339;
 
 use crate::jig::Job;
+use crate::node_record::{self, RecordError};
 use crate::objects::{ObjectError, Objects};
 use crate::secrets::{Purpose, SecretError, SecretSource, Secrets};
 use crate::together::Together;
@@ -65,6 +66,15 @@ impl From<ObjectError> for Refusal {
         match error {
             ObjectError::Store(error) => Self::Store(error),
             other => Self::Object(other),
+        }
+    }
+}
+
+impl From<RecordError> for Refusal {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Object(error) => error.into(),
+            other => broken(other.to_string()),
         }
     }
 }
@@ -151,6 +161,7 @@ pub struct Prepared {
 
 /// The documents of one noderole under one root.
 struct Meant {
+    node: Arc<NodeDoc>,
     noderole: NoderoleDoc,
     role: Option<DeploymentRoleDoc>,
     /// The name of the deployment that it is bound in.
@@ -185,6 +196,8 @@ impl Preparing {
     pub async fn prepare(&self, run: RunId) -> Result<Prepared, Refusal> {
         let Gathered { facts, seen, approvals, results } = self.gather.ask(run).await?.ok_or(Refusal::NotOurs(run))?;
         let meant = self.check_chain(&facts, approvals).await?;
+        let connection = node_record::connection(&meant.now.node, facts.connection.as_ref())?;
+        node_record::check_hints(&meant.now.node, &facts.hints)?;
         let role = self.objects.role(meant.now.noderole.role).await?;
         if role.name.as_str() != facts.role {
             return Err(broken(format!("role {} is stored as the content of {}", role.name, facts.role)));
@@ -192,7 +205,7 @@ impl Preparing {
         let below = self.below(seen).await?;
         let layered = see(&facts, &meant.now, &role, &below)?;
         check_seen(&layered.value)?;
-        let surroundings = Arc::new(surrounding(&facts, results, &below)?);
+        let surroundings = Arc::new(surrounding(&facts, &meant.now.node, results, &below)?);
         let input = Arc::new(json!({ "data": layered.value, "sources": layered.sources }));
         let told = Telling { facts: Arc::clone(&facts), input, surroundings: Arc::clone(&surroundings) };
         if !self.keep.ask(told).await? {
@@ -207,7 +220,7 @@ impl Preparing {
             content: meant.ledger,
             node: facts.node,
             fqdn: Fqdn::parse(&facts.fqdn).map_err(|e| broken(e.to_string()))?,
-            connection: facts.connection.clone(),
+            connection,
             phantom: facts.phantom,
             role,
             exclusive: facts.exclusive,
@@ -276,8 +289,8 @@ impl Preparing {
         let deployment =
             root.deployments.get(&noderole.deployment).ok_or_else(|| lacks("document of its deployment"))?;
         let deployment = self.objects.deployment(*deployment).await?;
-        let role = deployment.roles.get(&key.role).cloned();
-        Ok(Meant { noderole: noderole.clone(), role, deployment: deployment.name.clone() })
+        let (noderole, role) = (noderole.clone(), deployment.roles.get(&key.role).cloned());
+        Ok(Meant { node, noderole, role, deployment: deployment.name.clone() })
     }
 
     /// The steps that it sees, with what their documents say.
@@ -391,16 +404,21 @@ fn check_approval(target: TargetNo, approval: Option<Approval>) -> Result<(), Re
 }
 
 /// What a run is given beside its attributes.
-fn surrounding(facts: &RunFacts, (results, all): (Vec<KeptResult>, usize), below: &[Below]) -> Result<Value, Refusal> {
+fn surrounding(
+    facts: &RunFacts,
+    doc: &NodeDoc,
+    (results, all): (Vec<KeptResult>, usize),
+    below: &[Below],
+) -> Result<Value, Refusal> {
     let more = all.saturating_sub(results.len());
     let node = OwnNode {
         id: facts.node,
         name: named(Fqdn::parse(&facts.fqdn))?,
         deployment: named(DeploymentName::parse(&facts.home))?,
         phantom: facts.phantom,
-        addresses: facts.connection.get("addresses").map(running::addresses).unwrap_or_default(),
+        addresses: doc.connection.as_ref().map(|connection| connection.addresses().to_vec()).unwrap_or_default(),
         facts: facts.facts.clone(),
-        hints: facts.hints.clone(),
+        hints: Value::Object(doc.hints.clone()),
     };
     let results = results.into_iter().map(returned).collect::<Result<Vec<_>, _>>()?;
     let carried = below.iter().filter_map(Below::carried).collect::<Result<Vec<_>, _>>()?;

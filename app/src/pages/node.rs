@@ -18,7 +18,7 @@ use leptos_router::NavigateOptions;
 use leptos_router::hooks::{use_navigate, use_params_map};
 use serde_json::{Map, Value};
 
-use crate::calls::{self, ChangeNode, MintNodeToken, RevokeNodeToken, SetAvailable, TakeOutNode};
+use crate::calls::{self, ChangeNode, MintNodeToken, ProposeChange, RevokeNodeToken, SetAvailable, TakeOutNode};
 use crate::check;
 use crate::clock::{Moment, Span};
 use crate::live::{Event, NOW, use_live};
@@ -322,21 +322,10 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
         feed.now();
     });
     let (id, before) = (now.id, now.clone());
-    let (may_reach, record) = (now.may_reach.clone(), now.record);
-    let way = match may_reach {
-        Ok(()) => way_fields(&now).into_any(),
-        Err(why) => view! { <p class="muted">{why}</p> }.into_any(),
-    };
-    let hints = (!now.settled).then(|| {
-        let text = check::pretty(&now.hints);
-        view! {
-            <div class="field">
-                <label for="change-hints">"Hints"</label>
-                <textarea class="area code" id="change-hints" name="hints" rows="4" spellcheck="false" autocomplete="off">{in_area(text)}</textarea>
-                <span class="hint">"A JSON object. Settled with the first commit on this node."</span>
-            </div>
-        }
-    });
+    let record = now.record;
+    let way = record.then(|| way_fields(&now));
+    let hints = record.then(|| hints_field(&now));
+    let propose = (!record).then(|| view! { <ProposeConnection now=now.clone()/> });
     view! {
         <details class="fold" open=is_refused>
             <summary>{icon(Icon::Right)} "Change"</summary>
@@ -358,13 +347,6 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
                     </div>
                     {hints}
                     {way}
-                    {(!record).then(|| view! {
-                        <div class="field">
-                            <label for="change-reason">"Reason"</label>
-                            <input class="input" id="change-reason" name="reason" maxlength=MAX_REASON autocomplete="off"/>
-                            <span class="hint">"Needed to reach it otherwise: it is part of the target, and what was approved for it will be carried out there. No review; it is in the audit."</span>
-                        </div>
-                    })}
                     <ProblemNotice problem=problem_of(change)/>
                     <Same of=move |typed: Typed| vec![api::calls::change_node(id, version.get(), changed(typed, &before))]/>
                     <div class="buttons">
@@ -374,6 +356,7 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
                 </ActionForm>
             </div>
         </details>
+        {propose}
     }
     .into_any()
 }
@@ -400,10 +383,6 @@ fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
     if !way.is_empty() {
         change.insert("way".into(), way.into());
     }
-    let reason = typed.get("reason");
-    if !reason.is_empty() {
-        change.insert("reason".into(), reason.into());
-    }
     if change.is_empty() {
         change.insert("description".into(), "TEXT".into());
     }
@@ -429,6 +408,45 @@ fn way_changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
         put("host_key", "host_key", ssh.host_key.clone().into(), Value::from);
     }
     way
+}
+
+fn hints_field(now: &NodeView) -> AnyView {
+    let text = check::pretty(&now.hints);
+    view! {
+        <div class="field">
+            <label for="change-hints">"Hints"</label>
+            <textarea class="area code" id="change-hints" name="hints" rows="4" spellcheck="false" autocomplete="off">{in_area(text)}</textarea>
+            <span class="hint">"A JSON object."</span>
+        </div>
+    }
+    .into_any()
+}
+
+/// Proposes another connection or other hints: of a node in a blueprint, both change only after a review.
+#[component]
+fn ProposeConnection(now: NodeView) -> impl IntoView {
+    let propose = ServerAction::<ProposeChange>::new();
+    let is_refused = Refused::of(propose).is_here();
+    let id = now.id;
+    view! {
+        <details class="fold" open=is_refused>
+            <summary>{icon(Icon::Right)} "Propose a new connection"</summary>
+            <div class="inside">
+                <ActionForm action=propose attr:class="form">
+                    <input type="hidden" name="node" value=id.to_string()/>
+                    {hints_field(&now)}
+                    {way_fields(&now)}
+                    <span class="hint">"The node is in a blueprint, so its connection and hints change only after a review."</span>
+                    <ProblemNotice problem=problem_of(propose)/>
+                    <Same of=move |_: Typed| vec![api::calls::propose_on_node(id)]/>
+                    <div class="buttons">
+                        <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose the change"</button>
+                    </div>
+                </ActionForm>
+            </div>
+        </details>
+    }
+    .into_any()
 }
 
 fn way_fields(now: &NodeView) -> impl IntoView + use<> {

@@ -25,6 +25,8 @@ fn rewired(n: u128, edges: Vec<EdgeDifference>) -> NodeDifference {
         renamed: None,
         phantom: None,
         moved: None,
+        connection: None,
+        hints: Vec::new(),
         noderoles: vec![NoderoleDifference {
             id: noderole(n, "app"),
             noderole: NoderoleKey::first(role("app")),

@@ -415,8 +415,6 @@ pub fn machine() -> NodeView {
             holds: true,
         }],
         may_change: Ok(()),
-        may_reach: Err("It is part of the target: that takes the permission admin, and a reason.".into()),
-        settled: true,
         cursor: 900,
     }
 }
@@ -542,6 +540,8 @@ fn difference() -> Difference {
         renamed: None,
         phantom: None,
         moved: Some((Some(deployment_id(0)), Some(deployment_id(1)))),
+        connection: None,
+        hints: Vec::new(),
         noderoles: vec![added(n, "app", vec![]), added(n, "runtime", vec![]), added(n, "dns-client", vec![])],
         unchanged: 2,
     };

@@ -140,11 +140,10 @@ async fn what_stands_between_a_node_and_its_work_is_said() {
 async fn who_may_change_a_node_finds_how_and_who_may_not_reads_why() {
     let operator = get(&Fake::new(|_| {}), PAGE).await;
     operator.says(&["/call/change-node", "/call/set-available", "/call/mint-node-token", "/call/revoke-node-token"]);
-    operator.says(&["name=\"version\" value=\"3\"", "that takes the permission admin, and a reason."]);
-    operator.says_not(&["name=\"address\"", "name=\"hints\"", "/call/take-out-node"]);
+    operator.says(&["name=\"version\" value=\"3\"", "/call/propose-change", "Propose a new connection"]);
+    operator.says_not(&["name=\"reason\" maxlength", "/call/take-out-node"]);
     let record = Fake::new(|world| {
-        world.machine.may_reach = Ok(());
-        (world.machine.record, world.machine.settled) = (true, false);
+        world.machine.record = true;
     });
     let page = get(&record, PAGE).await;
     page.says(&[
@@ -154,6 +153,7 @@ async fn who_may_change_a_node_finds_how_and_who_may_not_reads_why() {
         "name=\"hints\"",
     ]);
     page.says(&["/call/take-out-node"]);
+    page.says_not(&["/call/propose-change"]);
     let viewer = Fake::new(|world| world.machine.may_change = Err("ada does not have the permission operator.".into()));
     let page = get(&viewer, PAGE).await;
     page.says(&["ada does not have the permission operator."]);
@@ -164,8 +164,7 @@ async fn who_may_change_a_node_finds_how_and_who_may_not_reads_why() {
 async fn a_node_is_changed_without_scripts_too() {
     let fake = Fake::new(|_| {});
     let node = format!("node={}", fake::node(1));
-    let form =
-        format!("{node}&version=3&description=&mac=a+b&port=2222&address=10.0.3.8,10.0.3.9&hints=%7B%7D&reason=moved");
+    let form = format!("{node}&version=3&description=&mac=a+b&port=2222&address=10.0.3.8,10.0.3.9&hints=%7B%7D");
     for (call, form) in [
         ("change-node", form),
         ("change-node", format!("{node}&version=3&description=x")),
@@ -176,10 +175,8 @@ async fn a_node_is_changed_without_scripts_too() {
         assert_eq!(post(&fake, &format!("/call/{call}"), &form).await.status, 302, "{call}");
     }
     let told = fake.0.lock().expect("no test died here").told.clone();
-    let way = r#"{"root":null,"addresses":["10.0.3.8","10.0.3.9"],"port":2222,"user":null,"key":null,"key_version":null,"host_key":null}"#;
-    let first = format!(
-        r#"change node 3 {{"description":"","macs":["a","b"],"serial":"","hints":{{}},"way":{way},"reason":"moved"}}"#
-    );
+    let way = r#"{"addresses":["10.0.3.8","10.0.3.9"],"port":2222}"#;
+    let first = format!(r#"change node 3 {{"description":"","macs":["a","b"],"serial":"","hints":{{}},"way":{way}}}"#);
     assert_eq!(told[0], first);
     assert!(told[1].contains(r#""description":"x","macs":[]"#) && told[1].contains(r#""way":null"#), "{}", told[1]);
     assert_eq!(told[2], "available false disks");

@@ -205,6 +205,7 @@ const SHOWN: [(&str, &str); 37] = [
     ("Prioritise", "prioritise"),
     ("Propose", "propose"),
     ("ProposeMove", "propose"),
+    ("ProposeChange", "propose_on_node"),
     ("ProposeOnNode", "propose_on_node"),
     ("ProposePolicy", "propose"),
     ("Redo", "redo"),

@@ -24,8 +24,8 @@ pub use edits::{bind, discard, edit, propose, propose_on_node, put, redo, submit
 pub use graphs::{graph, review_graph};
 pub use lists::{List, list, list_of, noderole_data, run_data, search};
 pub use machines::{
-    NewNode, add_node, add_nodes, change_node, mint_node_token, revoke_node_token, set_available, show_node,
-    take_out_node,
+    NewNode, add_node, add_nodes, change_node, mint_node_token, propose_change, revoke_node_token, set_available,
+    show_node, take_out_node,
 };
 pub use people::{
     add_person, change_grants, confirm_person, disable_person, dismiss_notices, enable_person, end_other_sessions,

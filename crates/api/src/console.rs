@@ -2232,6 +2232,8 @@ mod tests {
             renamed: None,
             phantom: None,
             moved: Some((None, Some(id(1)))),
+            connection: None,
+            hints: Vec::new(),
             noderoles: Vec::new(),
             unchanged: 0,
         };

@@ -19,7 +19,7 @@ pub const REFUSAL_WORD: usize = 300;
 pub const REFUSAL: usize = 4_000;
 
 /// Addresses of a machine: a look tries all of them.
-pub const ADDRESSES: usize = 8;
+pub const ADDRESSES: usize = engine::cluster::connection::ADDRESSES;
 /// Machines that one text adds.
 pub const INVENTORY: usize = 500;
 /// Bytes of such a text.
@@ -27,7 +27,7 @@ pub const INVENTORY_BYTES: usize = 256 * 1024;
 /// Wrong lines of it that one refusal names.
 pub const FAULTS: usize = 20;
 /// Bytes of a machine's hints, as JSON.
-pub const HINTS: usize = 64 * 1024;
+pub const HINTS: usize = engine::plan::edit::MAX_HINTS;
 /// Bytes of what one source says of a machine, as JSON.
 pub const FACTS: usize = 256 * 1024;
 /// Bytes of a boot id, and of a boot environment's name.

@@ -8,6 +8,7 @@ use crate::At;
 use crate::console::{RunSummary, StepState};
 use crate::listing::{Cursor, Kind, Order, Sort, sort};
 use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
+use engine::plan::Edit;
 
 /// Everything about a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,10 +58,6 @@ pub struct NodeView {
     pub tokens: Vec<NodeToken>,
     /// Whether the reader may change it, its availability and its tokens; else why not.
     pub may_change: Result<(), String>,
-    /// Whether the reader may change how it is reached, and its hints; else why not.
-    pub may_reach: Result<(), String>,
-    /// Whether its hints are settled.
-    pub settled: bool,
     /// The journal's position as of which this is shown.
     pub cursor: i64,
 }
@@ -366,35 +363,38 @@ pub struct NodeChange {
     /// How it is reached.
     #[serde(default)]
     pub way: Option<WayChange>,
-    /// Why; asked for where the machine is part of the target and is to be reached otherwise.
-    #[serde(default)]
-    pub reason: String,
 }
 
 /// What is to be changed about how a machine is reached; what is absent stays.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct WayChange {
-    /// The folder that stands for its file system.
-    #[serde(default)]
-    pub root: Option<String>,
-    /// Names or numbers, tried in this order.
-    #[serde(default)]
-    pub addresses: Option<Vec<String>>,
-    /// The port of all of them.
-    #[serde(default)]
-    pub port: Option<u16>,
-    /// As whom.
-    #[serde(default)]
-    pub user: Option<String>,
-    /// The name of the secret that has the private key.
-    #[serde(default)]
-    pub key: Option<String>,
-    /// Which of its versions.
-    #[serde(default)]
-    pub key_version: Option<i64>,
-    /// The only host key that is taken, as `ssh-keyscan` prints it behind the name.
-    #[serde(default)]
-    pub host_key: Option<String>,
+pub use engine::cluster::ConnectionChange as WayChange;
+
+impl NodeView {
+    /// The change without the parts of the connection and the hints that say what is there already.
+    pub fn differing(&self, change: NodeChange) -> NodeChange {
+        let ssh = self.way.ssh.as_ref();
+        fn other<T: PartialEq>(new: Option<T>, now: Option<&T>) -> Option<T> {
+            new.filter(|new| Some(new) != now)
+        }
+        let way = change.way.map(|way| WayChange {
+            root: other(way.root, Some(&self.way.root)),
+            addresses: other(way.addresses, ssh.map(|ssh| &ssh.addresses)),
+            port: other(way.port, ssh.map(|ssh| &ssh.port)),
+            user: other(way.user, ssh.map(|ssh| &ssh.user)),
+            key: other(way.key, ssh.map(|ssh| &ssh.key)),
+            key_version: other(way.key_version, ssh.map(|ssh| &ssh.key_version)),
+            host_key: other(way.host_key, ssh.map(|ssh| &ssh.host_key)),
+        });
+        NodeChange { way: way.filter(|way| !way.is_empty()), hints: other(change.hints, Some(&self.hints)), ..change }
+    }
+}
+
+impl NodeChange {
+    /// The edits that propose the change of a node in a blueprint. What no document has (its description, its hardware) is not part of
+    /// them.
+    pub fn edits(&self, node: NodeId) -> Vec<Edit> {
+        let way = self.way.clone().filter(|way| !way.is_empty());
+        let connection = way.map(|connection| Edit::SetConnection { node, connection });
+        let hints = self.hints.clone().map(|hints| Edit::SetHints { node, hints });
+        connection.into_iter().chain(hints).collect()
+    }
 }

@@ -371,6 +371,25 @@ async fn what_others_shaped_is_joined_only_when_that_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_in_a_blueprint_is_proposed() {
+    let house = House::new().await;
+    house.gantry(&["bind", "n1", "app", "--in", "web"]).ok();
+    let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+    let submit = ["proposal", "submit", &proposal, "--title", "App", "--json"];
+    let review = house.gantry(&submit).json()["submission"].to_string();
+    house.committed(&review, &[]);
+    let elsewhere = ["node", "edit", "n1", "--root", "/srv/elsewhere"];
+    house.gantry(&elsewhere).no(5, "gantry node edit n1.house.example.com --root /srv/elsewhere --propose");
+    let proposed = house.gantry(&[&elsewhere[..], &["--propose", "--json"]].concat()).json()["proposal"].to_string();
+    let submit = ["proposal", "submit", &proposed, "--title", "Moved", "--json"];
+    let review = house.gantry(&submit).json()["submission"].to_string();
+    let shown = house.gantry(&["review", "diff", &review]).ok();
+    assert!(shown.contains("connection, root: ") && shown.contains("-> /srv/elsewhere"), "{shown}");
+    house.committed(&review, &[]);
+    assert_eq!(house.gantry(&["node", "show", "n1", "--json"]).json()["way"]["root"], "/srv/elsewhere");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_decided_on_a_version_of_a_node_is_refused_on_another() {
     let house = House::new().await;
     let version = |node: &str| house.gantry(&["node", "show", node, "--json"]).json()["version"].to_string();

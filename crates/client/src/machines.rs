@@ -5,9 +5,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use api::catalog::{RoleGraph, RoleTie, RoleView};
+use api::nodes::NodeChange;
 use clap::{Args, Subcommand};
 use engine::catalog::{Role as CatalogRole, Script};
-use engine::ids::RunId;
+use engine::ids::{NodeId, RunId};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
@@ -238,9 +239,9 @@ pub(crate) struct Edit {
     /// The host key, as ssh-keyscan prints it behind the name
     #[arg(long)]
     host_key: Option<String>,
-    /// Why; asked for where it is to be reached otherwise
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    /// Propose the new connection or hints of a node in a blueprint: opens the proposal on the node, or adds to the open one
+    #[arg(long, conflicts_with_all = ["description", "macs", "serial", "version"])]
+    propose: bool,
     #[command(flatten)]
     on: OnVersion,
 }
@@ -267,8 +268,14 @@ impl Edit {
         if change.is_empty() {
             return Err(Failure::Usage("say what is to be changed, such as --description TEXT".into()));
         }
-        let reason = told([("reason", json!(self.reason))]);
-        Ok(Value::Object(change.into_iter().chain(reason).collect()))
+        Ok(Value::Object(change))
+    }
+
+    /// The same as edits of the node's proposal.
+    fn edits(&self, node: NodeId) -> Outcome<Vec<engine::plan::Edit>> {
+        let change: NodeChange =
+            serde_json::from_value(self.change()?).map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(change.edits(node))
     }
 }
 
@@ -308,6 +315,20 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             let body = json!({"fqdn": add.fqdn, "macs": add.macs, "serial": add.serial, "domain": add.domain, "root": add.root, "ssh": ssh});
             let answer = server.post("/nodes", body)?;
             paper.either(&answer, outline(&answer).trim_end())
+        }
+        Node::Edit(edit) if edit.propose => {
+            let node = names::node(server, &edit.node)?;
+            let edits = edit.edits(node.id)?;
+            let proposal = taken(&mut server.post(&format!("/nodes/{}/proposals", node.id), json!({}))?, "proposal");
+            let place = format!("/proposals/{}", said(&proposal));
+            let version = taken(&mut server.get(&place)?, "version");
+            let mut answer = server.post(&format!("{place}/edits"), json!({"version": version, "edits": edits}))?;
+            answer["proposal"] = proposal.clone();
+            let told = format!(
+                "The change is in proposal {}: submit it with gantry proposal submit {0} --title TEXT.",
+                said(&proposal)
+            );
+            paper.either(&answer, &told)
         }
         Node::Edit(edit) => {
             let (place, change) = (place(&edit.node)?, edit.change()?);

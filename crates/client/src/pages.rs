@@ -456,7 +456,7 @@ mod tests {
             "tokens": [{"id": id, "name": "its unit", "by": null, "made": moment, "expires": moment, "used": null, "revoked": null,
                 "holds": true}, {"id": id, "name": "old", "by": null, "made": moment, "expires": moment, "used": null,
                 "revoked": moment, "holds": false}],
-            "may_change": {"Err": "you may not"}, "may_reach": {"Ok": null}, "settled": true, "cursor": 1});
+            "may_change": {"Err": "you may not"}, "cursor": 1});
         let text = node(&view, Paper::new(false));
         for line in [
             "n1.demo: alive, out of service, since 2026-09-21 14:13:20Z\n",

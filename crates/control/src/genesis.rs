@@ -177,8 +177,15 @@ fn first_blueprint(
     let mut add = |name: DeploymentName, parent, barclamps, roles| {
         let (id, phantom) =
             (DeploymentId(demo.id("deployment", name.as_str())), NodeId(demo.id("phantom", name.as_str())));
-        let node =
-            NodeDoc { id: phantom, fqdn: phantom_fqdn(id), deployment: id, phantom: true, noderoles: BTreeMap::new() };
+        let node = NodeDoc {
+            id: phantom,
+            fqdn: phantom_fqdn(id),
+            deployment: id,
+            phantom: true,
+            connection: None,
+            hints: serde_json::Map::new(),
+            noderoles: BTreeMap::new(),
+        };
         objects.push(blueprint.put_node(node).map_err(broken)?);
         let doc = DeploymentDoc { id, name, parent, phantom, barclamps, roles, inactive_jigs: BTreeSet::new() };
         objects.push(blueprint.put_deployment(doc).map_err(broken)?);

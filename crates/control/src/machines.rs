@@ -1,10 +1,8 @@
 //! A machine: all that is known of it, and what people change about it without a review.
 //!
-//! None of this is intent: no document has it, and no run is approved by it. What is meant for a machine that a target speaks of is
-//! changed by proposals alone. Two things lie close to that border. *How it is reached* decides which machine carries out what was
-//! approved for this one; so where a target speaks of it, it takes an admin and a reason, is refused while a run is open there, and
-//! nothing starts before a worker was let in anew and knows what runs there. *Hints* tell roles something before their first run, so
-//! they are settled with the first commit.
+//! What people say of a machine (description, network cards, serial number) is no intent and is changed directly. Its connection and its
+//! hints are part of its document once it is in a blueprint: then they change by a proposal only, and the record follows with the
+//! commit. The record of a machine in no blueprint is changed directly in every part.
 //!
 //! Whoever changes a record names the version that they looked at, and is told when somebody came before.
 
@@ -17,14 +15,13 @@ use api::nodes::{
     Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted, NodeChange, NodeToken,
     NodeView, OutOfService, ReportView, SshView, Way, WayChange,
 };
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use engine::alive::Belief;
+use engine::cluster::Connection;
+use engine::cluster::connection::fingerprint;
 use engine::data::secret;
 use engine::data::{check_written, mask};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PersonId, RoleName};
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 use sqlx::PgConnection;
 use store::intent::{self, MachineRow};
 use store::node_tokens::{NodeTokenRow, node_tokens};
@@ -88,9 +85,7 @@ impl Control {
             facts: facts.into_iter().map(facts_of).collect(),
             reports: reports.into_iter().map(report).collect(),
             tokens: tokens.into_iter().map(token).collect(),
-            may_reach: may_reach(actor, record, deployment, row.fqdn.as_str()).map_err(|problem| problem.detail),
             may_change,
-            settled: !record,
             cursor,
             fqdn: row.fqdn,
             description: row.description,
@@ -181,25 +176,17 @@ impl Control {
         if after == before {
             return Ok(before.version);
         }
-        let mut reason = None;
-        if is_other_way(&before, &after) {
-            may_reach(&actor, !before.meant, place, &before.fqdn)?;
-            reason = before.meant.then(|| checked(&change.reason)).transpose()?;
-            self.added.of_record(actor.person, new_addresses(&before, &after))?;
+        if before.meant && (is_other_way(&before, &after) || after.hints != before.hints) {
+            return Err(in_blueprint(&before.fqdn, &change));
         }
-        if before.meant && after.hints != before.hints {
-            return Err(Problem::conflict(
-                "hints_settled",
-                format!(
-                    "The hints of {} were settled with the first commit on it: what its roles should know now is their data, and changed by a \
-                     proposal.",
-                    before.fqdn
-                ),
-            ));
-        }
-        let by = (Some(actor.person), reason);
+        self.added.of_record(actor.person, new_addresses(&before, &after))?;
+        let by = (Some(actor.person), None);
         let version = write_changed(&mut transaction, node, &before, &after, by).await?;
         done(transaction).await?;
+        // Reviews that would give the node its first document rest on its record.
+        if is_other_way(&before, &after) || after.hints != before.hints {
+            self.replan_at_once().await;
+        }
         Ok(version)
     }
 
@@ -231,31 +218,27 @@ impl Control {
     }
 
     fn other_way(&self, before: &MachineRow, wanted: &WayChange) -> Result<(Value, Value), Problem> {
-        let now = way(&before.transport, &before.address, &before.connection);
-        let root = wanted.root.clone().unwrap_or(now.root);
-        let Some(ssh) = now.ssh else {
-            if (WayChange { root: None, ..wanted.clone() }) != WayChange::default() {
-                return Err(Problem::invalid(format!(
-                    "{} is a folder of the workers' machine and has no address: add a machine that is reached by SSH as a node of its own.",
-                    before.fqdn
-                )));
-            }
-            return Ok((before.address.clone(), self.in_folder(&root)?));
-        };
-        let wish = api::console::SshWish {
-            // Older records may name one twice; nobody who leaves them out has to answer for that.
-            addresses: wanted.addresses.clone().unwrap_or_else(|| connection::distinct(ssh.addresses)),
-            port: wanted.port.unwrap_or(ssh.port),
-            user: wanted.user.clone().unwrap_or(ssh.user),
-            key: wanted.key.clone().unwrap_or(ssh.key),
-            key_version: wanted.key_version.unwrap_or(ssh.key_version),
-            host_key: wanted.host_key.clone().unwrap_or(ssh.host_key),
-        };
-        let (connection, addresses) = connection::by_ssh(&wish, &root)?;
-        if wanted.addresses.is_some() || wanted.port.is_some() {
-            reach::check(&self.reach, &addresses, wish.port)?;
+        let now = connection::of_record(&before.transport, &before.address, &before.connection);
+        let changes_address = wanted.addresses.is_some() || wanted.port.is_some();
+        let wanted = wanted.apply(now.as_ref()).map_err(connection::refused)?;
+        if wanted.transport() != before.transport {
+            return Err(Problem::invalid(format!(
+                "{} is reached by {}: add a machine that is reached by {} as a node of its own.",
+                before.fqdn,
+                before.transport,
+                wanted.transport()
+            )));
         }
-        Ok((json!(addresses), connection))
+        let (connection, addresses) = connection::columns(&wanted);
+        match wanted {
+            Connection::Local { root } => Ok((before.address.clone(), self.in_folder(&root)?)),
+            Connection::Ssh(ssh) => {
+                if changes_address {
+                    reach::check(&self.reach, &addresses, ssh.port)?;
+                }
+                Ok((json!(addresses), connection))
+            }
+        }
     }
 
     /// Says that steps may start on a machine, or that none may. States stay as they are, and what runs goes on to its end.
@@ -387,16 +370,15 @@ pub(crate) fn checked_object<'v>(what: &str, value: &'v Value, most: usize) -> R
     Ok(object)
 }
 
-/// Who may say how a machine is reached.
-fn may_reach(actor: &Actor, record: bool, place: DeploymentId, fqdn: &str) -> Result<(), Problem> {
-    match record {
-        true => actor.require_in(Permission::Operator, place),
-        false if actor.may(Permission::Admin) => Ok(()),
-        false => Err(Problem::permission_missing(format!(
-            "{fqdn} is part of the target, so how it is reached decides which machine carries out what was approved: that takes the \
-             permission admin, and a reason."
-        ))),
-    }
+/// The connection and the hints of a node in a blueprint change by a proposal.
+pub(crate) fn in_blueprint(fqdn: &str, change: &NodeChange) -> Problem {
+    let command = api::calls::propose_change(fqdn, change);
+    Problem::conflict(
+        "in_blueprint",
+        format!(
+            "{fqdn} is in a blueprint, so its connection and hints change only after a review. Propose the change: {command}"
+        ),
+    )
 }
 
 /// Where a machine belongs now: whoever acts on it needs the permission there. The caller keeps it there, by its record's lock or by that
@@ -454,17 +436,11 @@ fn way(transport: &str, address: &Value, connection: &Value) -> Way {
             user: text("user"),
             key: key.as_ref().map(|key| key.name.clone()).unwrap_or_default(),
             key_version: key.map_or(1, |key| key.version),
-            fingerprint: fingerprint(&host_key),
+            fingerprint: fingerprint(&host_key).unwrap_or_default(),
             host_key,
         }
     };
     Way { transport: transport.to_owned(), root: text("root"), ssh: (transport == "ssh").then(ssh) }
-}
-
-/// A public key in short, as `ssh-keygen -l` prints it; empty when it is none.
-fn fingerprint(key: &str) -> String {
-    let blob = key.split_whitespace().nth(1).and_then(|text| STANDARD.decode(text).ok());
-    blob.map(|blob| format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(blob)))).unwrap_or_default()
 }
 
 /// What a change comes to, for the audit: each thing as it was and is.
@@ -562,15 +538,6 @@ fn token(row: NodeTokenRow) -> NodeToken {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_is_short_as_others_print_it() {
-        // By `ssh-keygen -lf`.
-        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
-        assert_eq!(fingerprint(key), "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU");
-        assert_eq!(fingerprint("ssh-ed25519 no!base64"), "");
-        assert_eq!(fingerprint(""), "");
-    }
 
     #[test]
     fn what_is_shown_to_all_names_no_secret() {

@@ -6,6 +6,7 @@ use api::Problem;
 use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
 use api::listing::{Cursor, Key, NodesWanted};
 use api::live::{Live, Topic};
+use api::nodes::{NodeChange, WayChange};
 use engine::cluster::{Hardware, derived_name, mac_address, phantom};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, PersonId};
 use engine::text::deceiving;
@@ -16,7 +17,7 @@ use store::reading::{self, NodeFilter};
 use uuid::Uuid;
 
 use crate::connection;
-use crate::machines::{tell, write_changed};
+use crate::machines::{in_blueprint, tell, write_changed};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::{Control, done, paging, reach, words};
@@ -117,6 +118,11 @@ impl Control {
         if after == before {
             return Ok(false);
         }
+        if before.meant {
+            let wanted = connection::of_record(transport, &after.address, &after.connection);
+            let change = NodeChange { way: wanted.as_ref().map(WayChange::from), ..NodeChange::default() };
+            return Err(in_blueprint(&before.fqdn, &change));
+        }
         let reason = "whoever has the machine itself says so";
         write_changed(&mut transaction, node, &before, &after, (None, Some(reason))).await?;
         done(transaction).await?;
@@ -127,7 +133,7 @@ impl Control {
     fn way_of(&self, wish: &NodeWish) -> Result<(&'static str, Value, Vec<String>), Problem> {
         Ok(match &wish.ssh {
             Some(ssh) => {
-                let (connection, addresses) = connection::by_ssh(ssh, &wish.root)?;
+                let (connection, addresses) = connection::columns(&connection::by_ssh(ssh, &wish.root)?);
                 reach::check(&self.reach, &addresses, ssh.port)?;
                 ("ssh", connection, addresses)
             }

@@ -18,6 +18,7 @@ use engine::catalog::{Catalog, CatalogError};
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc, Skeleton, phantom};
 use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, TargetNo};
+use engine::plan::Bare;
 use sqlx::PgConnection;
 use store::StoreError;
 use store::intent::{self, BareNode, DeploymentRow, Head};
@@ -35,6 +36,8 @@ pub(crate) struct Present {
     pub catalog: Arc<Catalog>,
     pub skeleton: Arc<Skeleton>,
     pub rows: Vec<DeploymentRow>,
+    /// Records of nodes without a document.
+    bare: Arc<BTreeMap<NodeId, BareNode>>,
 }
 
 /// What of the present can change, as one moment saw it.
@@ -138,10 +141,15 @@ impl Present {
         places
     }
 
-    /// The name and place of a node that no document speaks of.
-    pub fn bare(&self, id: NodeId) -> Option<(Fqdn, DeploymentId)> {
-        let node = self.skeleton.nodes.get(&id)?;
-        Some((node.fqdn.clone(), node.deployment))
+    /// The record of a node without a document. A connection that can't be read is none.
+    pub fn bare(&self, id: NodeId) -> Option<Bare> {
+        let BareNode { id: _, fqdn, deployment, connection, hints } = self.bare.get(&id)?;
+        Some(Bare {
+            fqdn: fqdn.clone(),
+            deployment: *deployment,
+            connection: connection.clone().and_then(|connection| serde_json::from_value(connection).ok()),
+            hints: hints.as_object().cloned().unwrap_or_default(),
+        })
     }
 }
 
@@ -162,8 +170,9 @@ impl Kept {
     pub async fn present(&self, control: &Control, moment: Moment) -> Result<Present, Problem> {
         let Moment { head, root, catalog, bare, rows } = moment;
         let blueprint = self.blueprint(control, root).await?;
-        let skeleton = self.skeleton((head.epoch, head.number), root, bare, &blueprint, &catalog).await?;
-        Ok(Present { head, blueprint, catalog, skeleton, rows })
+        let skeleton = self.skeleton((head.epoch, head.number), root, bare.clone(), &blueprint, &catalog).await?;
+        let bare = Arc::new(bare.into_iter().map(|node| (node.id, node)).collect());
+        Ok(Present { head, blueprint, catalog, skeleton, rows, bare })
     }
 
     /// Made beside the threads that answer requests: at 200,000 noderoles the first takes most of a second, and a later one as long as

@@ -100,7 +100,12 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
     let text = error.as_database_error().map(|e| e.message().to_owned()).unwrap_or_default();
     let text = match refusal {
         // What to do instead does not follow from what is wrong.
-        Refusal::LastAdmin | Refusal::ApprovalBarred | Refusal::MayNotConfirm => format!("{text}.{}", hint(error)),
+        Refusal::LastAdmin
+        | Refusal::ApprovalBarred
+        | Refusal::MayNotConfirm
+        | Refusal::RecordOutsideCommit
+        | Refusal::OtherRecord
+        | Refusal::NodeBusy => format!("{text}.{}", hint(error)),
         _ => text,
     };
     let code = match refusal {
@@ -125,6 +130,9 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::NotByToken | Refusal::NotAnAdmin => "forbidden",
         Refusal::ApprovalBarred => "not_approved",
         Refusal::MayNotConfirm => "may_not_confirm",
+        Refusal::RecordOutsideCommit => "in_blueprint",
+        Refusal::OtherRecord => "base_moved",
+        Refusal::NodeBusy => "busy",
         _ => "refused",
     };
     match refusal {

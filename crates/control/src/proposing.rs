@@ -13,6 +13,7 @@ use engine::blueprint::consequences::{self, Consequences, Wave, WaveGroup};
 use engine::blueprint::text::Place;
 use engine::blueprint::{Difference, Projection, change_hash, difference, project};
 use engine::canonical::{Object, ObjectKind};
+use engine::cluster::{Connection, ConnectionChange};
 use engine::gate::{Policy, Risk};
 use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, SubmissionId, TargetNo};
 use engine::plan::base::{Beyond, Within, base, beyond, outside, written};
@@ -260,6 +261,7 @@ impl Control {
         let by = self.beside(actor);
         self.check_edits(&by, &present, row.scope(), &rows, &edits).await?;
         self.check_fit(&by, &present, &rows, &edits).await?;
+        self.check_connections(&present, &rows, &edits)?;
         let mut transaction = self.begin().await?;
         let version = intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
             .await
@@ -331,6 +333,32 @@ impl Control {
         let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
         problem.errors = findings;
         Err(problem)
+    }
+
+    /// Refuses a connection that the node's transport does not have, or a folder that no node may use. Planning does not know connections.
+    fn check_connections(&self, present: &Present, rows: &[EditRow], edits: &[Edit]) -> Result<(), Problem> {
+        let mut changes: BTreeMap<NodeId, ConnectionChange> = BTreeMap::new();
+        let known = counting(rows);
+        let known = known.iter().map(|numbered| (None, &numbered.edit));
+        for (new, edit) in known.chain(edits.iter().enumerate().map(|(n, edit)| (Some(n + 1), edit))) {
+            let Edit::SetConnection { node, connection } = edit else { continue };
+            let change = connection.clone().after(changes.remove(node).unwrap_or_default());
+            if let (Some(new), Some(stored)) = (new, present.blueprint.nodes.get(node)) {
+                let applied = change.apply(stored.doc.connection.as_ref()).map_err(|error| error.to_string());
+                let checked = applied.and_then(|connection| match connection {
+                    Connection::Local { root } => self.in_folder(&root).map(drop).map_err(|problem| problem.detail),
+                    Connection::Ssh(_) => Ok(()),
+                });
+                if let Err(detail) = checked {
+                    let mut problem =
+                        Problem::new(422, "edit_refused", "The edit can't take effect", words::capital(&detail));
+                    problem.errors.push(Finding { at: format!("edit {new}"), detail });
+                    return Err(problem);
+                }
+            }
+            changes.insert(*node, change);
+        }
+        Ok(())
     }
 
     /// Takes the last edit back; hands back the new version.
@@ -637,8 +665,8 @@ pub(crate) fn moved_on() -> Problem {
 fn out_of_scope(present: &Present, scope: Scope) -> String {
     match scope {
         Scope::Node(node) => format!(
-            "this proposal is on node {} alone: it binds what the node's deployments have, unbinds, sets data, runs again or gives it \
-             up; propose on the deployment for this",
+            "this proposal is on node {} alone: it binds what the node's deployments have, unbinds, sets data, runs again, sets \
+             its connection or hints, or gives it up; propose on the deployment for this",
             node_name(present, node)
         ),
         Scope::Deployment(deployment) => format!(

@@ -30,7 +30,7 @@ use crate::beside::Beside;
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Asked, Planned, counting, plan_aside, tell};
-use crate::reviewing::{changed, moved_base, moved_documents};
+use crate::reviewing::{changed, moved_base, moved_parts};
 use crate::{Control, done};
 
 /// How long behind a commit another change begins to be planned anew. Its caller waits for the last one to end, however long that takes;
@@ -173,7 +173,7 @@ async fn moved(on: &mut PgConnection, present: &Present, id: SubmissionId) -> Re
     let deployments = moved_base(on, present, id).await.map_err(from_store)?;
     let documents = intent::documents(on, id).await.map_err(from_store)?;
     let named = deployments.iter().map(|(name, target)| format!("{name} (target {target})"));
-    let taken = moved_documents(present, &documents);
+    let taken = moved_parts(on, present, id, &documents).await.map_err(from_store)?;
     let taken = taken.iter().filter(|name| !deployments.iter().any(|(other, _)| other == *name)).cloned();
     Ok(named.chain(taken).collect())
 }

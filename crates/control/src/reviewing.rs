@@ -75,7 +75,7 @@ impl Control {
             // Only a plan tells: see `weighing`.
             lint: Vec::new(),
             moved_base: moved_base(on, present, id).await.map_err(from_store)?,
-            moved_documents: moved_documents(present, &documents),
+            moved_documents: moved_parts(on, present, id, &documents).await.map_err(from_store)?,
             same_epoch: row.epoch == present.head.epoch,
             policy: (row.policy, present.head.policy),
             approvals_needed: policy.approvals_for(&risks).max(row.approvals.unsigned_abs()),
@@ -362,6 +362,19 @@ pub(crate) async fn moved_base(
         None => Some((deployment.to_string(), present.head.number.0)),
     });
     Ok(moved.collect())
+}
+
+/// What the change was planned on and is not any more: documents, and records of nodes that get their first document.
+pub(crate) async fn moved_parts(
+    on: &mut PgConnection,
+    present: &Present,
+    id: SubmissionId,
+    documents: &[DocumentChange],
+) -> Result<Vec<String>, StoreError> {
+    let mut moved = moved_documents(present, documents);
+    let records = intent::moved_records(on, id).await?;
+    moved.extend(records.into_iter().filter(|fqdn| !moved.contains(fqdn)).collect::<Vec<_>>());
+    Ok(moved)
 }
 
 /// Documents of the change that are not any more what it was planned on.

@@ -123,6 +123,14 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
             some_of(jigs)
         )),
     }
+    let reached: Vec<String> = effects.connections.iter().map(|set| names.node(set.node)).collect();
+    if !reached.is_empty() {
+        let its = if reached.len() == 1 { "its" } else { "their" };
+        let nodes = some_nodes(&reached);
+        lines.push(format!(
+            "Changes the connection of {nodes}: {its} steps run on the machine that the new connection names."
+        ));
+    }
     lines.extend(effects.policy.as_ref().map(|set| words::policy(&set.policy)));
     lines.extend(moves(names, effects.moved.iter().filter(|moved| matches!(moved.why, Why::Asked { .. }))));
     lines
@@ -272,6 +280,10 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     lines.extend(moves(names, effects.moved.iter().filter(|moved| matches!(moved.why, Why::Brought { .. }))));
     for set in &effects.role_data {
         lines.push(format!("Sets the data of {} in {}.", set.role, names.deployment(set.deployment)));
+    }
+    let hints: Vec<String> = effects.hints.iter().map(|set| names.node(set.node)).collect();
+    if !hints.is_empty() {
+        lines.push(format!("Sets the hints of {}.", some_nodes(&hints)));
     }
     let mut own: Grouped<&RoleName> = BTreeMap::new();
     for set in &effects.noderole_data {

@@ -104,6 +104,8 @@ impl<'a> Names<'a> {
             }
             Over::Node { node } => format!("node {}", self.node(*node)),
             Over::Place { node } => format!("the deployment of {}", self.node(*node)),
+            Over::Connection { node, field } => format!("{field} of the connection of {}", self.node(*node)),
+            Over::Hints { node } => format!("the hints of {}", self.node(*node)),
             Over::Noderole { node, noderole } => format!("{noderole} on {}", self.node(*node)),
             Over::NoderoleValue { node, noderole, path } => {
                 format!("{} of {noderole} on {}", whole(path), self.node(*node))
@@ -143,6 +145,11 @@ impl<'a> Names<'a> {
             Edit::MoveNode { node, deployment } => {
                 format!("move {} to {}", self.node(*node), self.deployment(*deployment))
             }
+            Edit::SetConnection { node, connection } => {
+                let fields: Vec<String> = connection.fields().into_iter().map(|(field, _)| field).collect();
+                format!("change the connection of {}: {}", self.node(*node), fields.join(", "))
+            }
+            Edit::SetHints { node, .. } => format!("set the hints of {}", self.node(*node)),
             Edit::ExpungeNode { node, .. } => format!("give up {}", self.node(*node)),
             Edit::Rerun { node, noderole, .. } => format!("run {noderole} on {} again", self.node(*node)),
             Edit::RerunSlice { deployment, roles, .. } => {

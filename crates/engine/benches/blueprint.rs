@@ -39,6 +39,8 @@ fn blueprint(nodes: u128, each: u128) -> Blueprint {
             fqdn: Fqdn::parse(&format!("n{n}.bench.example.com")).unwrap(),
             deployment: DeploymentId(Uuid::from_u128(1)),
             phantom: false,
+            connection: None,
+            hints: serde_json::Map::new(),
             noderoles: (0..each).map(|r| (key(r), noderole(r))).collect(),
         };
         blueprint.put_node(doc).unwrap();

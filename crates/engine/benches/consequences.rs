@@ -61,6 +61,8 @@ fn blueprint(nodes: u128, each: u128, roles: &[Hash], data: &Value) -> Blueprint
             fqdn: Fqdn::parse(&format!("n{n}.bench.example.com")).unwrap(),
             deployment: WEB,
             phantom: false,
+            connection: None,
+            hints: serde_json::Map::new(),
             noderoles: (0..each).map(|r| (key(r), noderole(r))).collect(),
         };
         blueprint.put_node(doc).unwrap();

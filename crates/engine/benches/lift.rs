@@ -80,12 +80,28 @@ fn empty(pin: &Object) -> Blueprint {
         };
         blueprint.put_deployment(doc).unwrap();
         let fqdn = phantom_fqdn(id);
-        let doc = NodeDoc { id: phantom, fqdn, deployment: id, phantom: true, noderoles: BTreeMap::new() };
+        let doc = NodeDoc {
+            id: phantom,
+            fqdn,
+            deployment: id,
+            phantom: true,
+            connection: None,
+            hints: serde_json::Map::new(),
+            noderoles: BTreeMap::new(),
+        };
         blueprint.put_node(doc).unwrap();
     }
     for n in 0..BOUND + 3 * LIFTED {
         let fqdn = Fqdn::parse(&format!("n{n:04}.bench.example.com")).unwrap();
-        let doc = NodeDoc { id: node(n), fqdn, deployment: SYSTEM, phantom: false, noderoles: BTreeMap::new() };
+        let doc = NodeDoc {
+            id: node(n),
+            fqdn,
+            deployment: SYSTEM,
+            phantom: false,
+            connection: None,
+            hints: serde_json::Map::new(),
+            noderoles: BTreeMap::new(),
+        };
         blueprint.put_node(doc).unwrap();
     }
     blueprint

@@ -75,7 +75,15 @@ fn empty(pin: &Object) -> Blueprint {
         blueprint.put_deployment(doc).unwrap();
         let fqdn = phantom_fqdn(id);
         blueprint
-            .put_node(NodeDoc { id: phantom, fqdn, deployment: id, phantom: true, noderoles: BTreeMap::new() })
+            .put_node(NodeDoc {
+                id: phantom,
+                fqdn,
+                deployment: id,
+                phantom: true,
+                connection: None,
+                hints: serde_json::Map::new(),
+                noderoles: BTreeMap::new(),
+            })
             .unwrap();
     }
     blueprint
@@ -132,7 +140,8 @@ fn main() {
     let taken = median(3, || effects = black_box(resolve(&skeleton, &catalog, &on_top)));
     say("bound from nothing, brought along by a milestone", taken, "1000 ms");
 
-    let bare = |id: NodeId| nodes.iter().find(|(known, ..)| *known == id).map(|(_, fqdn, at)| (fqdn.clone(), *at));
+    let bare =
+        |id: NodeId| nodes.iter().find(|(known, ..)| *known == id).map(|(_, fqdn, at)| (fqdn.clone(), *at).into());
     effects = resolve(&skeleton, &catalog, &one_by_one);
     let mut full = materialise(&blueprint, &bare, &effects).unwrap().blueprint;
     let taken = median(3, || full = black_box(materialise(&blueprint, &bare, &effects).unwrap().blueprint));

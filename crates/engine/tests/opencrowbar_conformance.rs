@@ -198,7 +198,15 @@ fn world(folder: &Path, names: BTreeSet<&str>) -> Result<World, String> {
     };
     blueprint.put_deployment(deployment).unwrap();
     let fqdn = phantom_fqdn(SYSTEM);
-    let phantom = NodeDoc { id: PHANTOM, fqdn, deployment: SYSTEM, phantom: true, noderoles: BTreeMap::new() };
+    let phantom = NodeDoc {
+        id: PHANTOM,
+        fqdn,
+        deployment: SYSTEM,
+        phantom: true,
+        connection: None,
+        hints: serde_json::Map::new(),
+        noderoles: BTreeMap::new(),
+    };
     blueprint.put_node(phantom).unwrap();
     let nodes: BTreeMap<String, NodeId> =
         (100..).zip(names).map(|(n, name)| (name.to_owned(), NodeId(Uuid::from_u128(n)))).collect();

@@ -102,7 +102,15 @@ impl World {
                 inactive_jigs: BTreeSet::new(),
             };
             let fqdn = phantom_fqdn(id);
-            let phantom = NodeDoc { id: doc.phantom, fqdn, deployment: id, phantom: true, noderoles: BTreeMap::new() };
+            let phantom = NodeDoc {
+                id: doc.phantom,
+                fqdn,
+                deployment: id,
+                phantom: true,
+                connection: None,
+                hints: serde_json::Map::new(),
+                noderoles: BTreeMap::new(),
+            };
             blueprint.put_node(phantom).unwrap();
             blueprint.put_deployment(doc).unwrap();
         }
@@ -126,7 +134,8 @@ impl World {
         let effects = self.effects(edits);
         assert_eq!(effects.refused, []);
         let done =
-            materialise(&self.blueprint, &|id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2)), &effects).unwrap();
+            materialise(&self.blueprint, &|id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2).into()), &effects)
+                .unwrap();
         let mut skeleton = self.skeleton();
         skeleton.follow(&self.blueprint, &done.blueprint, self.bare(), &self.catalog).unwrap();
         self.blueprint = done.blueprint;

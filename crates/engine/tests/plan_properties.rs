@@ -25,7 +25,7 @@ use engine::Hash;
 use engine::blueprint::{DocumentChange, changes, compare, project};
 use engine::canonical::{self, Object, ObjectKind};
 use engine::catalog::{Attrib, Barclamp, Catalog, Flags, JigClass, Role};
-use engine::cluster::{Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
+use engine::cluster::{Blueprint, ConnectionChange, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
 use engine::gate::Policy;
 use engine::ids::{
     AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
@@ -246,13 +246,29 @@ impl World {
                 })
                 .unwrap();
             let (id, fqdn) = (phantom(n), phantom_fqdn(deployment(n)));
-            let doc = NodeDoc { id, fqdn, deployment: deployment(n), phantom: true, noderoles: BTreeMap::new() };
+            let doc = NodeDoc {
+                id,
+                fqdn,
+                deployment: deployment(n),
+                phantom: true,
+                connection: None,
+                hints: serde_json::Map::new(),
+                noderoles: BTreeMap::new(),
+            };
             blueprint.put_node(doc).unwrap();
         }
         for (n, home) in (0..).zip(&beginning.homes) {
             let fqdn = Fqdn::parse(&format!("n{n}.random.example.com")).unwrap();
             let at = deployment(*home);
-            let doc = NodeDoc { id: node(n), fqdn, deployment: at, phantom: false, noderoles: BTreeMap::new() };
+            let doc = NodeDoc {
+                id: node(n),
+                fqdn,
+                deployment: at,
+                phantom: false,
+                connection: None,
+                hints: serde_json::Map::new(),
+                noderoles: BTreeMap::new(),
+            };
             blueprint.put_node(doc).unwrap();
         }
         Self { catalog, blueprint, versions: [pin, other], minted: parents.len() }
@@ -590,7 +606,12 @@ fn edit() -> impl Strategy<Value = Drawn> {
         noderole: key(r),
         reason: "again".into(),
     });
-    let rare = prop_oneof![slice, jig, policy, again].prop_map(Drawn::Edit);
+    let connection = (some_node(), 0..3u8).prop_map(|(n, v)| Edit::SetConnection {
+        node: node(n),
+        connection: ConnectionChange { root: Some(format!("/srv/{v}")), ..ConnectionChange::default() },
+    });
+    let hints = (some_node(), 0..3u8).prop_map(|(n, v)| Edit::SetHints { node: node(n), hints: json!({"rack": v}) });
+    let rare = prop_oneof![slice, jig, policy, again, connection, hints].prop_map(Drawn::Edit);
     prop_oneof![6 => everyday(), 1 => rare]
 }
 
@@ -609,7 +630,7 @@ macro_rules! kinds {
 
 kinds! {
     CreateDeployment, RemoveDeployment, UseBarclamp, InheritBarclamp, AddRole, RemoveRole, SetRoleData, Bind, BindNodes, Unbind,
-    UnbindNodes, SetNoderoleData, MoveNode, ExpungeNode, Rerun, RerunSlice, ActivateJig, SetPolicy
+    UnbindNodes, SetNoderoleData, MoveNode, SetConnection, SetHints, ExpungeNode, Rerun, RerunSlice, ActivateJig, SetPolicy
 }
 
 #[test]
@@ -647,11 +668,13 @@ proptest! {
         world.check()?;
         let documents = changes(&before.root(), &world.blueprint.root());
         prop_assert!(!effects.is_empty() || documents.is_empty(), "nothing differs without an effect");
-        // Data may be set to what it was, and the policy is in no document.
+        // Data, connections and hints may be set to what they were, and the policy is in no document.
         let only_set = Effects {
             policy: effects.policy.clone(),
             role_data: effects.role_data.clone(),
             noderole_data: effects.noderole_data.clone(),
+            connections: effects.connections.clone(),
+            hints: effects.hints.clone(),
             refused: effects.refused.clone(),
             ..Effects::default()
         };
@@ -852,8 +875,15 @@ fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
     let homes: Vec<DeploymentId> = world.blueprint.deployments.keys().copied().take(2).collect();
     for (n, id) in lifted.iter().enumerate() {
         let fqdn = Fqdn::parse(&format!("m{n}.random.example.com")).unwrap();
-        let doc =
-            NodeDoc { id: *id, fqdn, deployment: homes[n % homes.len()], phantom: false, noderoles: BTreeMap::new() };
+        let doc = NodeDoc {
+            id: *id,
+            fqdn,
+            deployment: homes[n % homes.len()],
+            phantom: false,
+            connection: None,
+            hints: serde_json::Map::new(),
+            noderoles: BTreeMap::new(),
+        };
         world.blueprint.put_node(doc).unwrap();
     }
     let on = |id: NodeId| {

@@ -68,12 +68,28 @@ fn world() -> (Catalog, Blueprint) {
         };
         blueprint.put_deployment(doc).unwrap();
         let fqdn = phantom_fqdn(id);
-        let doc = NodeDoc { id: phantom, fqdn, deployment: id, phantom: true, noderoles: BTreeMap::new() };
+        let doc = NodeDoc {
+            id: phantom,
+            fqdn,
+            deployment: id,
+            phantom: true,
+            connection: None,
+            hints: serde_json::Map::new(),
+            noderoles: BTreeMap::new(),
+        };
         blueprint.put_node(doc).unwrap();
     }
     for n in 0..NODES {
         let fqdn = Fqdn::parse(&format!("n{n:04}.many.example.com")).unwrap();
-        let doc = NodeDoc { id: node(n), fqdn, deployment: WEB, phantom: false, noderoles: BTreeMap::new() };
+        let doc = NodeDoc {
+            id: node(n),
+            fqdn,
+            deployment: WEB,
+            phantom: false,
+            connection: None,
+            hints: serde_json::Map::new(),
+            noderoles: BTreeMap::new(),
+        };
         blueprint.put_node(doc).unwrap();
     }
     (catalog, blueprint)

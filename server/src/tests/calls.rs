@@ -93,6 +93,7 @@ const WRITING: &[Row] = &[
     ("add-node", Takes::OperateAll, "fqdn=m9.house.example.com&root=/srv/m9"),
     ("add-nodes", Takes::OperateAll, "text=m8.house.example.com+root%3D/srv/m8"),
     ("change-node", Takes::Operate, "node=$node&version=1&description=x"),
+    ("propose-change", Takes::Operate, "node=$node&root=/srv/other"),
     ("set-available", Takes::Operate, "node=$node&available=false&reason=because"),
     ("mint-node-token", Takes::OperateOrAdmin, "node=$node&name=x"),
     ("revoke-node-token", Takes::OperateOrAdmin, "node=$node&token=$its_token"),

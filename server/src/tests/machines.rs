@@ -84,6 +84,31 @@ async fn a_machine_is_changed_on_the_version_that_was_seen() {
 }
 
 #[tokio::test]
+async fn connection_in_a_blueprint_needs_a_proposal() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (n1, web) = (house.n1(&ada).await, house.id_of("web", &ada).await);
+    let bind = json!([{"edit": "bind", "deployment": web, "node": n1, "role": "app"}]);
+    house.passes(&ada, "web", bind, &[&bo]).await;
+    let path = format!("/api/v1/nodes/{}", n1.as_str().expect("an id"));
+    let headers = [("cookie", ada.as_str()), ("x-gantry", "1"), ("if-match", "\"1\"")];
+    let way = json!({"way": {"root": "/srv/elsewhere"}});
+    for body in [way.clone(), json!({"hints": {"rack": 7}})] {
+        let refused = house.send(Method::PATCH, &path, &headers, body).await;
+        let problem = refused.problem();
+        assert_eq!((refused.status.as_u16(), problem["code"].as_str()), (409, Some("in_blueprint")));
+        assert!(problem["detail"].as_str().is_some_and(|said| said.contains("--propose")), "{problem}");
+    }
+    let by_reason = json!({"way": {"root": "/srv/elsewhere"}, "reason": "its disk was moved"});
+    assert_eq!(house.send(Method::PATCH, &path, &headers, by_reason).await.status, StatusCode::BAD_REQUEST);
+    let proposal = house.tell(&format!("{path}/proposals"), &ada, json!({})).await.json()["proposal"].clone();
+    let edits = json!([{"edit": "set_connection", "node": n1, "connection": {"root": "/srv/elsewhere"}}]);
+    let version = house.append(&ada, proposal.as_i64().expect("a number"), 0, edits).await;
+    assert_eq!(version, 1);
+}
+
+#[tokio::test]
 async fn a_machine_is_called_by_its_name_everywhere() {
     let house = House::new().await;
     house.furnish().await;

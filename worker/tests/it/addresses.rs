@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::nodes::TriedAddress;
+use engine::cluster::Connection;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -67,13 +68,16 @@ impl Bed {
         Connections::new(Arc::new(SecretFolder(Some(self.testbed.secrets()))), LOCAL)
     }
 
-    async fn has_addresses(&self, node: usize, addresses: &[Ipv4Addr]) {
-        sqlx::query("UPDATE node SET connection = jsonb_set(connection, '{addresses}', $2) WHERE id = $1")
+    async fn has_addresses(&mut self, node: usize, addresses: &[Ipv4Addr]) {
+        sqlx::query("UPDATE node SET address = $2 WHERE id = $1")
             .bind(self.cluster.nodes[node].id.0)
             .bind(json!(addresses))
             .execute(self.cluster.pool())
             .await
             .expect("a change");
+        if let Connection::Ssh(ssh) = &mut self.cluster.nodes[node].connection {
+            ssh.addresses = addresses.iter().map(ToString::to_string).collect();
+        }
     }
 
     /// Of the first look that got in, what came of each address.

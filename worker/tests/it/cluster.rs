@@ -12,7 +12,8 @@ use engine::blueprint::{change_hash, changes, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::catalog::{Catalog, JigClass, Role};
 use engine::cluster::{
-    Blueprint, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, RootDoc,
+    Blueprint, Connection, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
+    RootDoc,
 };
 use engine::gate::{Policy, Risk, VerdictKind};
 use engine::ids::{
@@ -34,6 +35,7 @@ pub struct Node {
     pub id: NodeId,
     pub fqdn: Fqdn,
     pub root: PathBuf,
+    pub connection: Connection,
 }
 
 /// A role's instance on a node, to be bound.
@@ -112,7 +114,15 @@ impl Cluster {
         let (system, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
         let mut blueprint = Blueprint::default();
         let fqdn = Fqdn::parse(&format!("d-{}.phantom.gantry.internal", system.0.simple())).expect("a name");
-        let node = NodeDoc { id: phantom, fqdn, deployment: system, phantom: true, noderoles: BTreeMap::new() };
+        let node = NodeDoc {
+            id: phantom,
+            fqdn,
+            deployment: system,
+            phantom: true,
+            connection: None,
+            hints: serde_json::Map::new(),
+            noderoles: BTreeMap::new(),
+        };
         let name = DeploymentName::parse("system").expect("a name");
         let (barclamps, roles) = (BTreeMap::new(), BTreeMap::new());
         let deployment =
@@ -178,12 +188,17 @@ impl Cluster {
         self.insert_node(root.clone(), "local", json!({"root": root})).await;
     }
 
-    async fn insert_node(&mut self, root: PathBuf, transport: &'static str, connection: Value) {
+    /// A node with this connection.
+    pub async fn insert_node(&mut self, root: PathBuf, transport: &'static str, connection: Value) {
         let number = self.nodes.len();
+        let mut tagged = connection.clone();
+        tagged["transport"] = transport.into();
+        let reviewed: Connection = serde_json::from_value(tagged).expect("a connection");
         let node = Node {
             id: NodeId(Uuid::new_v4()),
             fqdn: Fqdn::parse(&format!("n{number}.test.gantry")).expect("a name"),
             root,
+            connection: reviewed.clone(),
         };
         let record = NewNode {
             id: node.id,
@@ -191,7 +206,7 @@ impl Cluster {
             deployment: self.system,
             transport,
             connection,
-            addresses: Vec::new(),
+            addresses: reviewed.addresses().to_vec(),
             alive: true,
             by: None,
         };
@@ -246,6 +261,8 @@ impl Cluster {
                     fqdn: at.fqdn.clone(),
                     deployment: self.system,
                     phantom: false,
+                    connection: Some(at.connection.clone()),
+                    hints: serde_json::Map::new(),
                     noderoles: BTreeMap::new(),
                 },
             });

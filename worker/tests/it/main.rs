@@ -6,6 +6,7 @@ mod cluster;
 mod data;
 mod hosts;
 mod joining;
+mod node_records;
 mod process;
 mod promises;
 mod queue;

@@ -77,6 +77,7 @@ pub(crate) const RISKS: [(Risk, &str); 6] = [
     (Risk::Move, "When a node changes hands between deployments side by side"),
     (Risk::Halt, "When a jig is switched off"),
     (Risk::Secret, "When a use of a secret is added or replaced"),
+    (Risk::Connection, "When the connection of a node changes"),
 ];
 
 /// A number of approvals, as it is typed. Whether it is enough, or too much, the gate says.

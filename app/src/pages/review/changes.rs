@@ -11,7 +11,8 @@ use engine::blueprint::difference::{
     RoleDifference, Sides,
 };
 use engine::blueprint::text::{Names as Known, Place};
-use engine::cluster::{EdgeKind, NoderoleKey, phantom};
+use engine::cluster::connection::FieldChange;
+use engine::cluster::{Connection, EdgeKind, NoderoleKey, phantom};
 use engine::counting::{either, many};
 use engine::data::{Change, ChangeKind};
 use engine::gate::{Policy, PolicyPart};
@@ -317,7 +318,10 @@ fn lines_of_deployment(deployment: &DeploymentDifference) -> usize {
 }
 
 fn lines_of_node(node: &NodeDifference) -> usize {
-    let own = usize::from(node.renamed.is_some()) + usize::from(node.phantom.is_some());
+    let own = usize::from(node.renamed.is_some())
+        + usize::from(node.phantom.is_some())
+        + connection_lines(node).len()
+        + node.hints.len();
     let of_noderole = |noderole: &NoderoleDifference| {
         let own = [of_both(noderole).is_some(), noderole.rank.is_some()];
         let edges = noderole.edges.len().min(EDGES) + usize::from(noderole.edges.len() > EDGES);
@@ -345,6 +349,8 @@ pub(super) fn cards(review: &ReviewView) -> Vec<Vec<Anchor>> {
 struct Group {
     first: NodeDifference,
     others: Vec<(NodeId, String)>,
+    /// How the others are reached, where this is their first document.
+    connections: BTreeMap<NodeId, String>,
 }
 
 impl Group {
@@ -361,10 +367,15 @@ fn alike(nodes: Vec<NodeDifference>, known: &Known, brought: &BTreeMap<NoderoleI
         // What can't be written stands for itself.
         let looks = looks(&node, known, brought).unwrap_or_else(|_| node.id.to_string());
         match place.get(&looks) {
-            Some(group) => groups[*group].others.push((node.id, known.node(&node.fqdn).into_owned())),
+            Some(group) => {
+                let group = &mut groups[*group];
+                group.others.push((node.id, known.node(&node.fqdn).into_owned()));
+                let first = node.connection.as_ref().and_then(|sides| sides.new.as_ref());
+                group.connections.extend(first.map(|connection| (node.id, connection.line())));
+            }
             None => {
                 place.insert(looks, groups.len());
-                groups.push(Group { first: node, others: Vec::new() });
+                groups.push(Group { first: node, others: Vec::new(), connections: BTreeMap::new() });
             }
         }
     }
@@ -391,7 +402,10 @@ fn looks(
     known: &Known,
     brought: &BTreeMap<NoderoleId, String>,
 ) -> Result<String, serde_json::Error> {
-    let NodeDifference { id: on, fqdn: _, mark, renamed, phantom, moved, noderoles, unchanged: _ } = node;
+    let NodeDifference { id: on, fqdn: _, mark, renamed, phantom, moved, connection, hints, noderoles, unchanged: _ } =
+        node;
+    // The connection in a first document is listed for each node of the card.
+    let connection = connection.as_ref().filter(|sides| sides.old.is_some());
     let alone = renamed.as_ref().map(|_| on);
     let noderoles: Vec<_> = noderoles
         .iter()
@@ -417,7 +431,7 @@ fn looks(
             (noderole, deployment, mark, contents, bound, rerun, rank, edges, data, brought.get(id))
         })
         .collect();
-    serde_json::to_string(&(mark, alone, phantom, moved, noderoles))
+    serde_json::to_string(&(mark, alone, phantom, moved, connection, hints, noderoles))
 }
 
 fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
@@ -494,7 +508,25 @@ fn node_rows(node: &NodeDifference) -> Option<AnyView> {
         let word = |is: bool| Some(if is { "a deployment" } else { "a machine" }.to_owned());
         rows.push(own_row("stands for", word(phantom.old), word(phantom.new)));
     }
+    rows.extend(connection_lines(node).into_iter().map(|(what, old, new)| own_row(&what, old, new)));
+    let hint = |change: &Change| Change { path: format!("hints {}", change.path), ..change.clone() };
+    rows.extend(node.hints.iter().map(|change| value_row(hint(change), ().into_any())));
     (!rows.is_empty()).then(|| rows.into_any())
+}
+
+/// What differs in how a node is reached: the whole connection in one line where it comes or goes, else each field.
+fn connection_lines(node: &NodeDifference) -> Vec<(String, Option<String>, Option<String>)> {
+    match &node.connection {
+        None => Vec::new(),
+        Some(Sides { old: Some(old), new: Some(new) }) => {
+            let changes = Connection::changes(Some(old), Some(new)).into_iter();
+            changes.map(|FieldChange { name, old, new }| (format!("connection, {name}"), old, new)).collect()
+        }
+        Some(Sides { old, new }) => {
+            let line = |side: &Option<Connection>| side.as_ref().map(Connection::line);
+            vec![("runs on".to_owned(), line(old), line(new))]
+        }
+    }
 }
 
 fn own_row(what: &str, old: Option<String>, new: Option<String>) -> AnyView {
@@ -556,7 +588,7 @@ fn role_rows(id: DeploymentId, role: RoleDifference, names: &Names) -> AnyView {
 fn node_card(group: Group, names: &Names) -> AnyView {
     let card = group.documents();
     let mark = opened::mark(names.marks, &card);
-    let Group { first, others } = group;
+    let Group { first, others, connections } = group;
     let moved = first.moved.map(|(from, to)| {
         let said = match (from, to) {
             (Some(_), Some(_)) => format!("moves from {} to {}", names.deployment(from), names.deployment(to)),
@@ -570,7 +602,15 @@ fn node_card(group: Group, names: &Names) -> AnyView {
         view! {
             <details>
                 <summary class="muted">"and " {n} " more in the same way"</summary>
-                <p>{others.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")}</p>
+                {match connections.is_empty() {
+                    true => view! { <p>{others.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")}</p> }.into_any(),
+                    false => {
+                        let reached = |(id, name): &(NodeId, String)| {
+                            view! { <li>{name.clone()} " runs on " {connections.get(id).cloned().unwrap_or_default()}</li> }
+                        };
+                        view! { <ul class="plain">{others.iter().map(reached).collect_view()}</ul> }.into_any()
+                    }
+                }}
                 {opened::end()}
             </details>
         }
@@ -840,6 +880,8 @@ mod tests {
             renamed: None,
             phantom: None,
             moved: None,
+            connection: None,
+            hints: Vec::new(),
             noderoles: vec![NoderoleDifference {
                 id: key.id(id),
                 noderole: key,

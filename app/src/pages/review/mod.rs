@@ -373,6 +373,7 @@ fn risk_pill(risk: Risk) -> impl IntoView {
         Risk::Move => "moves nodes",
         Risk::Halt => "switches off",
         Risk::Secret => "secrets",
+        Risk::Connection => "changes a connection",
     };
     let colour = if risk == Risk::Rerun { "todo" } else { "warn" };
     view! { <span class="pill" data-state=colour>{icon(if risk == Risk::Rerun { Icon::Again } else { Icon::Warn })} {word}</span> }.into_any()

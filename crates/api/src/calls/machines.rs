@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::shell::encoded;
 use super::{Call, Method};
+use crate::nodes::NodeChange;
 
 /// What a new node's form says; what is empty is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,6 +98,16 @@ pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Ca
     let Some(words) = words else { return call };
     let call = call.words(["node", "edit"]).word(node.to_string());
     words.into_iter().fold(call, |call, (name, value)| call.option(&name, &value)).version(version)
+}
+
+/// The command that proposes a change of a node in a blueprint. Hints come from a file, since no option can say them.
+pub fn propose_change(fqdn: &str, change: &NodeChange) -> String {
+    let way = change.way.as_ref().and_then(|way| serde_json::to_value(way).ok());
+    let options = way.as_ref().and_then(Value::as_object).and_then(edited).unwrap_or_default();
+    let call = Call::get("").words(["node", "edit", fqdn]);
+    let call = options.into_iter().fold(call, |call, (name, value)| call.option(&name, &value));
+    let call = if change.hints.is_some() { call.option("hints", "FILE") } else { call };
+    call.switch("propose", true).cli()
 }
 
 /// What is changed, as options. None: a part of it can be told by no option.

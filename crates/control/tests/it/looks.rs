@@ -222,15 +222,11 @@ async fn a_machine_that_makes_itself_known_again_is_reached_as_it_says() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_open_there_keeps_a_machine_where_it_is() {
+async fn machine_in_a_blueprint_is_not_moved_by_itself() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    let (node, pool) = (house.node(1).await, house.database.app());
-    house.worker().await;
-    running::set_node_alive(pool, node, true).await.unwrap();
-    running::claim_runs(pool, engine::anneal::Limits::default()).await.unwrap();
     let wish = NodeWish::named(crate::house::fqdn(1).to_string(), "/srv/elsewhere/n1");
-    assert_eq!(house.control.ensure_node(wish).await.unwrap_err().code, "busy");
+    assert_eq!(house.control.ensure_node(wish).await.unwrap_err().code, "in_blueprint");
 }
 
 #[tokio::test]

@@ -156,7 +156,17 @@ impl Play {
 }
 
 fn bare(id: NodeId, n: usize, deployment: DeploymentId) -> NodeDoc {
-    NodeDoc { id, fqdn: fqdn(n + 1), deployment, phantom: false, noderoles: BTreeMap::new() }
+    NodeDoc {
+        id,
+        fqdn: fqdn(n + 1),
+        deployment,
+        phantom: false,
+        connection: None,
+        hints: serde_json::Map::new(),
+        connection: None,
+        hints: serde_json::Map::new(),
+        noderoles: BTreeMap::new(),
+    }
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::difference::{DeploymentDifference, Difference, Mark};
+use super::difference::{DeploymentDifference, Difference, Mark, NodeDifference};
 use super::projection::{Projection, RerunCause, StepChange, StepIntent};
 use super::secret_uses::{SecretChange, UseChange, secret_changes};
 use crate::anneal::StepState;
@@ -451,6 +451,10 @@ fn risks_with(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeSet<Risk>
     let seen = planned.difference.nodes.iter().filter_map(|node| node.moved).filter_map(|(from, to)| from.zip(to));
     if asked.chain(seen).any(|(from, to)| !is_below(planned.new, to, from)) {
         risks.insert(Risk::Move);
+    }
+    let reached_otherwise = |node: &NodeDifference| node.mark == Mark::Changed && node.connection.is_some();
+    if planned.difference.nodes.iter().any(reached_otherwise) {
+        risks.insert(Risk::Connection);
     }
     let switched = planned.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
     if switched.into_iter().any(|jig| jig.mark == Mark::Added) {

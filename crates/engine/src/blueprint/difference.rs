@@ -13,10 +13,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Anchor, DocumentChange};
 use crate::canonical::Hash;
-use crate::cluster::{Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
+use crate::cluster::{Blueprint, Connection, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use crate::data::{self, Change, ChangeKind, DataError};
 use crate::gate::Policy;
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
@@ -169,6 +170,12 @@ pub struct NodeDifference {
     pub phantom: Option<Sides<bool>>,
     /// Where it was and will be, if that differs.
     pub moved: Option<(Option<DeploymentId>, Option<DeploymentId>)>,
+    /// How it is reached, if that differs. None on the old side: this is its first document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<Sides<Option<Connection>>>,
+    /// Its hints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<Change>,
     /// Its noderoles.
     pub noderoles: Vec<NoderoleDifference>,
     /// Noderoles that stay as they are.
@@ -266,7 +273,9 @@ impl Difference {
             node.noderoles.retain(here);
             let theirs = |place: Option<DeploymentId>| place.is_some_and(|id| ids.contains(&id));
             let moved = node.moved.is_some_and(|(from, to)| theirs(from) || theirs(to));
-            moved || !node.noderoles.is_empty()
+            // The difference does not say where a node is that stays there, so these are shown for every deployment.
+            let itself = node.mark == Mark::Changed && (node.connection.is_some() || !node.hints.is_empty());
+            moved || itself || !node.noderoles.is_empty()
         });
         beside -= self.nodes.len();
         (self, beside)
@@ -332,7 +341,7 @@ impl DeploymentDifference {
 
 impl NodeDifference {
     fn mirrored(self) -> Self {
-        let Self { id, fqdn, mark, renamed, phantom, moved, noderoles, unchanged } = self;
+        let Self { id, fqdn, mark, renamed, phantom, moved, connection, hints, noderoles, unchanged } = self;
         Self {
             id,
             fqdn: renamed.as_ref().map_or(fqdn, |sides| sides.old.clone()),
@@ -340,6 +349,8 @@ impl NodeDifference {
             renamed: renamed.map(Sides::mirrored),
             phantom: phantom.map(Sides::mirrored),
             moved: moved.map(|(from, to)| (to, from)),
+            connection: connection.map(Sides::mirrored),
+            hints: hints.into_iter().map(mirrored_value).collect(),
             noderoles: noderoles.into_iter().map(NoderoleDifference::mirrored).collect(),
             unchanged,
         }
@@ -476,7 +487,7 @@ fn roles(was: Option<&DeploymentDoc>, is: Option<&DeploymentDoc>) -> Result<Vec<
 
 fn node(was: Option<&NodeDoc>, is: Option<&NodeDoc>) -> Result<Option<NodeDifference>, DataError> {
     let Some(known) = is.or(was) else { return Ok(None) };
-    let NodeDoc { id, fqdn, deployment: _, phantom: _, noderoles: _ } = known;
+    let NodeDoc { id, fqdn, deployment: _, phantom: _, connection: _, hints: _, noderoles: _ } = known;
     let (carried_was, carried_is) = (was.map(|n| &n.noderoles), is.map(|n| &n.noderoles));
     let keys = keys(carried_was, carried_is);
     let total = keys.len();
@@ -488,6 +499,9 @@ fn node(was: Option<&NodeDoc>, is: Option<&NodeDoc>) -> Result<Option<NodeDiffer
         })
         .collect::<Result<_, _>>()?;
     let (from, to) = (was.map(|n| n.deployment), is.map(|n| n.deployment));
+    let connection = |side: Option<&NodeDoc>| side.and_then(|n| n.connection.clone());
+    let connections = Sides { old: connection(was), new: connection(is) };
+    let hints = |side: Option<&NodeDoc>| Value::Object(side.map(|n| n.hints.clone()).unwrap_or_default());
     Ok(Some(NodeDifference {
         id: *id,
         fqdn: fqdn.clone(),
@@ -495,6 +509,8 @@ fn node(was: Option<&NodeDoc>, is: Option<&NodeDoc>) -> Result<Option<NodeDiffer
         renamed: Sides::differing(was.map(|n| &n.fqdn), is.map(|n| &n.fqdn)),
         phantom: Sides::differing(was.map(|n| &n.phantom), is.map(|n| &n.phantom)),
         moved: (from != to).then_some((from, to)),
+        connection: (connections.old != connections.new).then_some(connections),
+        hints: data::diff(&hints(was), &hints(is))?,
         unchanged: total - noderoles.len(),
         noderoles,
     }))

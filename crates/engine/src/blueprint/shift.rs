@@ -95,7 +95,14 @@ fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
     // Where a node goes is said of one with a document only when it goes elsewhere.
     let to = |n: &NodeDifference| n.moved.and_then(|(_, to)| to);
     let goes_elsewhere = known.moved.is_some() && to(known) != to(new);
-    let shown = |n: &NodeDifference| NodeDifference { mark: Mark::Changed, moved: None, ..itself(n) };
+    // A first document takes over the record; where another change came first with that, the record is in its document.
+    let shown = |n: &NodeDifference| NodeDifference {
+        mark: Mark::Changed,
+        moved: None,
+        connection: n.connection.clone().filter(|_| n.mark == Mark::Changed),
+        hints: if n.mark == Mark::Changed { n.hints.clone() } else { Vec::new() },
+        ..itself(n)
+    };
     !goes_elsewhere && shown(new) == shown(known)
 }
 
@@ -143,6 +150,8 @@ mod tests {
             renamed: None,
             phantom: None,
             moved: None,
+            connection: None,
+            hints: Vec::new(),
             noderoles,
             unchanged,
         }

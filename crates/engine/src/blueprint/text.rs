@@ -19,7 +19,8 @@ use super::difference::{
     RoleDifference, Sides,
 };
 use crate::canonical::Hash;
-use crate::cluster::{Blueprint, EdgeKind, NoderoleKey, phantom};
+use crate::cluster::connection::FieldChange;
+use crate::cluster::{Blueprint, Connection, EdgeKind, NoderoleKey, phantom};
 use crate::counting::many;
 use crate::data::Change;
 use crate::gate::Policy;
@@ -313,6 +314,21 @@ impl Page<'_> {
             );
         }
         moved.into_iter().for_each(|text| self.line(1, text));
+        match &node.connection {
+            None => {}
+            Some(Sides { old: None, new: Some(new) }) => self.line(1, format_args!("+ connection: {}", new.line())),
+            Some(Sides { old: Some(old), new: None }) => self.line(1, format_args!("- connection: {}", old.line())),
+            Some(Sides { old, new }) => {
+                for FieldChange { name, old, new } in Connection::changes(old.as_ref(), new.as_ref()) {
+                    let side = |side: Option<String>| side.unwrap_or_else(|| "nothing".into());
+                    self.line(1, format_args!("* connection, {name}: {} -> {}", side(old), side(new)));
+                }
+            }
+        }
+        if !node.hints.is_empty() {
+            self.line(1, "* hints");
+            self.values(2, &node.hints);
+        }
         for mark in [Mark::Removed, Mark::Changed, Mark::Added] {
             node.noderoles.iter().filter(|n| n.mark == mark).for_each(|n| self.noderole(node.id, n));
         }

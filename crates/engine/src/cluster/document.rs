@@ -15,6 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::connection::Connection;
 use crate::canonical::{Hash, Object, ObjectKind};
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
 
@@ -84,6 +85,12 @@ pub struct NodeDoc {
     pub deployment: DeploymentId,
     /// Whether it stands for a deployment instead of a machine.
     pub phantom: bool,
+    /// How a worker reaches it. None: a phantom, or a document from before connections were part of it, which no run uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<Connection>,
+    /// What its roles may want to know before their first run; an object.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub hints: serde_json::Map<String, Value>,
     /// What it carries.
     pub noderoles: BTreeMap<NoderoleKey, NoderoleDoc>,
 }

@@ -11,6 +11,7 @@
 //! * there is one noderole for a node, role and instance, and its id is derived from these three;
 //! * every edge of a noderole leads to one that exists, and ranks rise along edges, so the graph has no cycle.
 
+pub mod connection;
 pub mod document;
 pub mod graph;
 pub mod naming;
@@ -18,6 +19,7 @@ pub mod phantom;
 pub mod skeleton;
 pub mod trail;
 
+pub use connection::{Connection, ConnectionChange, ConnectionError, Ssh};
 pub use document::{
     Blueprint, BlueprintError, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
     RootDoc,

@@ -26,8 +26,10 @@ pub const SHORTEST_CONCEALED: usize = 4;
 /// A secret's name and version, never its value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
 pub struct SecretRef {
     /// Its name.
+    #[serde(rename = "$secret")]
     pub name: String,
     /// Which of its values; a rotation is a reviewed edit that raises it.
     pub version: i64,

@@ -58,11 +58,14 @@ pub enum Risk {
     Halt,
     /// A use of a secret is added or replaced.
     Secret,
+    /// The connection of a node in a blueprint changes: its steps run on the machine that the new one names.
+    Connection,
 }
 
 impl Risk {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Destructive, Self::Rerun, Self::Removal, Self::Move, Self::Halt, Self::Secret];
+    pub const ALL: [Self; 7] =
+        [Self::Destructive, Self::Rerun, Self::Removal, Self::Move, Self::Halt, Self::Secret, Self::Connection];
 
     /// The word in the database.
     pub fn as_str(self) -> &'static str {
@@ -73,6 +76,7 @@ impl Risk {
             Self::Move => "move",
             Self::Halt => "halt",
             Self::Secret => "secret",
+            Self::Connection => "connection",
         }
     }
 
@@ -85,6 +89,7 @@ impl Risk {
             Self::Move => "a move",
             Self::Halt => "a halt of a jig",
             Self::Secret => "a use of a secret",
+            Self::Connection => "a new connection",
         }
     }
 }

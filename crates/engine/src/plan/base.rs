@@ -5,7 +5,7 @@
 //! of the target that last changed it; a submission notes these numbers, and a commit inside them voids it. A sibling's does not.
 //!
 //! A deployment counts as changed when its document changes, when a noderole bound in it comes, goes or changes, when a node arrives
-//! in it or leaves it sideways, and when a deployment below it comes or goes. A node that moves *down* from it does not change it:
+//! in it or leaves it sideways, when the connection or the hints of one of its nodes change, and when a deployment below it comes or goes. A node that moves *down* from it does not change it:
 //! what the node carries for it stays, so nothing that a plan reads becomes different. That matters, because new nodes wait in
 //! *system*, and every first binding takes one from there; otherwise each of them would void every review in the cluster. Two changes
 //! that take the same node are told apart by the node's own document, whose old hash a submission lists.
@@ -106,6 +106,11 @@ fn node_writes(old: &Blueprint, new: &Blueprint, id: NodeId, written: &mut BTree
             written.extend(from);
         }
     }
+    if let (Some(was), Some(is)) = (before, after)
+        && (&was.connection, &was.hints) != (&is.connection, &is.hints)
+    {
+        written.insert(is.deployment);
+    }
     let keys: BTreeSet<_> = [before, after].into_iter().flatten().flat_map(|node| node.noderoles.keys()).collect();
     for key in keys {
         let was = before.and_then(|n| n.noderoles.get(key));
@@ -171,6 +176,8 @@ fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
         Edit::Unbind { node, .. }
         | Edit::SetNoderoleData { node, .. }
         | Edit::Rerun { node, .. }
+        | Edit::SetConnection { node, .. }
+        | Edit::SetHints { node, .. }
         | Edit::ExpungeNode { node, .. } => *node == only,
         Edit::CreateDeployment { .. }
         | Edit::RemoveDeployment { .. }
@@ -229,7 +236,9 @@ impl<'a> Within<'a> {
             // These concern all deployments. Every submission is void once the policy changes; who switches a jig writes the root,
             // which is in every base.
             Edit::SetPolicy { .. } | Edit::ActivateJig { .. } => Some(deployment),
-            Edit::ExpungeNode { node, .. } => self.skeleton.nodes.get(node).map(|n| n.deployment),
+            Edit::ExpungeNode { node, .. } | Edit::SetConnection { node, .. } | Edit::SetHints { node, .. } => {
+                self.skeleton.nodes.get(node).map(|n| n.deployment)
+            }
             Edit::RemoveDeployment { deployment }
             | Edit::UseBarclamp { deployment, .. }
             | Edit::InheritBarclamp { deployment, .. }

@@ -78,6 +78,18 @@ pub enum Over {
         /// Of which.
         node: NodeId,
     },
+    /// A field of a node's connection.
+    Connection {
+        /// Of which node.
+        node: NodeId,
+        /// The field.
+        field: String,
+    },
+    /// A node's hints.
+    Hints {
+        /// Of which node.
+        node: NodeId,
+    },
     /// Whether a node carries a noderole.
     Noderole {
         /// Where.
@@ -271,6 +283,8 @@ fn subject(over: &Over) -> Subject {
         | Over::RoleValue { deployment, .. } => Subject::Deployment(*deployment),
         Over::Node { node }
         | Over::Place { node }
+        | Over::Connection { node, .. }
+        | Over::Hints { node }
         | Over::Noderole { node, .. }
         | Over::NoderoleValue { node, .. }
         | Over::Rerun { node, .. } => Subject::Node(*node),
@@ -367,6 +381,12 @@ impl<B: Before> Said<'_, B> {
             Edit::MoveNode { node, deployment } => {
                 self.say(signed, Over::Place { node: *node }, &deployment.to_string());
             }
+            Edit::SetConnection { node, connection } => {
+                for (field, value) in connection.fields() {
+                    self.say(signed, Over::Connection { node: *node, field }, &value);
+                }
+            }
+            Edit::SetHints { node, hints } => self.say(signed, Over::Hints { node: *node }, &hints.to_string()),
             Edit::ExpungeNode { node, .. } => {
                 self.take_away(signed, Over::Node { node: *node }, &Reach::Node(*node));
             }

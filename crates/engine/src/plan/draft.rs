@@ -21,8 +21,9 @@ use std::rc::Rc;
 use super::bind::Rules;
 use super::clash::Along;
 use super::effects::{
-    BarclampUse, Bound, Effects, Expunged, JigSwitch, Moved, NewDeployment, NewRole, NoderoleData, PolicySet, Refusal,
-    RemovedDeployment, RemovedRole, Repinned, Rerun, Rewired, RoleData, Unbound, Unpinned, Why,
+    BarclampUse, Bound, ConnectionSet, Effects, Expunged, HintsSet, JigSwitch, Moved, NewDeployment, NewRole,
+    NoderoleData, PolicySet, Refusal, RemovedDeployment, RemovedRole, Repinned, Rerun, Rewired, RoleData, Unbound,
+    Unpinned, Why,
 };
 use super::refusal::EditError;
 use super::sight::Sight;
@@ -65,6 +66,8 @@ pub(super) struct Set {
     pub role_data: LastWords<(DeploymentId, RoleName), RoleData>,
     pub noderole_data: LastWords<(NodeId, NoderoleKey), NoderoleData>,
     pub reruns: LastWords<(NodeId, NoderoleKey), Rerun>,
+    pub connections: LastWords<NodeId, ConnectionSet>,
+    pub hints: LastWords<NodeId, HintsSet>,
     pub jigs: LastWords<JigName, JigSwitch>,
     pub policy: Option<PolicySet>,
 }
@@ -86,6 +89,11 @@ impl<K: Ord, T> LastWords<K, T> {
     pub fn say(&mut self, key: K, entry: T) {
         self.said += 1;
         self.entries.insert(key, (self.said, entry));
+    }
+
+    /// The last entry of a key.
+    pub fn last(&self, key: &K) -> Option<&T> {
+        self.entries.get(key).map(|(_, entry)| entry)
     }
 
     /// Those that hold, the one said first first.
@@ -827,6 +835,8 @@ impl<'a> Draft<'a> {
         effects.role_data = self.set.role_data.told(role_data);
         effects.noderole_data = self.set.noderole_data.told(data);
         effects.reruns = self.set.reruns.told(rerun);
+        effects.connections = self.set.connections.told(|set| self.node(set.node).is_ok());
+        effects.hints = self.set.hints.told(|set| self.node(set.node).is_ok());
         effects.jigs = self.set.jigs.told(|switch| self.jig_differs(switch));
         effects.policy = self.set.policy;
     }

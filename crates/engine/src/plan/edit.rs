@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::refusal::EditError;
 use crate::canonical::Hash;
-use crate::cluster::NoderoleKey;
+use crate::cluster::{ConnectionChange, NoderoleKey};
+use crate::data::secret::holds_reference;
 use crate::gate::Policy;
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, RoleName};
 use crate::text::{deceiving, number};
@@ -22,6 +23,9 @@ pub const MAX_REASON: usize = 1_000;
 
 /// Most nodes that one edit lists.
 pub const MAX_LISTED: usize = 1_000;
+
+/// Most bytes of a node's hints, as JSON.
+pub const MAX_HINTS: usize = 64 * 1024;
 
 /// Most deployments one above the other, *system* included. Whatever is asked of a deployment is asked of those above it, too: what is
 /// seen, what serves, what a review rests upon.
@@ -139,6 +143,21 @@ pub enum Edit {
         /// Where to.
         deployment: DeploymentId,
     },
+    /// Changes how a node in a blueprint is reached: only the fields that are named. The record of a node in no blueprint is edited
+    /// without a proposal.
+    SetConnection {
+        /// Which.
+        node: NodeId,
+        /// The fields that change.
+        connection: ConnectionChange,
+    },
+    /// Sets the hints of a node in a blueprint: replaces those that it had before.
+    SetHints {
+        /// Which.
+        node: NodeId,
+        /// An object, without references to secrets.
+        hints: Value,
+    },
     /// Gives a node up that is physically gone: everything on it counts as gone at once, nothing is run for it, and its id never
     /// comes back.
     ExpungeNode {
@@ -233,6 +252,15 @@ impl Edit {
                 return Err(EditError::OneIdForTwo(name.to_string()));
             }
         }
+        if let Self::SetConnection { connection, .. } = self {
+            if connection.is_empty() {
+                return Err(EditError::NoConnectionField);
+            }
+            connection.checked().map_err(EditError::Connection)?;
+        }
+        if let Self::SetHints { hints, .. } = self {
+            check_hints(hints)?;
+        }
         let length = self.reason().map_or(0, |reason| reason.chars().count());
         if length > MAX_REASON {
             return Err(EditError::LongReason { length });
@@ -246,6 +274,18 @@ impl Edit {
             _ => Ok(()),
         }
     }
+}
+
+/// Refuses hints that are too large or refer to a secret: everybody who may see the node reads them.
+fn check_hints(hints: &Value) -> Result<(), EditError> {
+    let Value::Object(_) = hints else { return Err(EditError::Hints("a JSON object is needed".into())) };
+    if serde_json::to_vec(hints).map_or(usize::MAX, |bytes| bytes.len()) > MAX_HINTS {
+        return Err(EditError::Hints(format!("they may have at most {} KiB as JSON", MAX_HINTS / 1024)));
+    }
+    if holds_reference(hints) {
+        return Err(EditError::Hints("they can't refer to a secret, because every viewer reads them".into()));
+    }
+    Ok(())
 }
 
 /// An edit and its place in the proposal.

@@ -4,10 +4,10 @@
 //! or what brought it along) and comparable (canonical JSON; server and browser agree by hash).
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::canonical::{self, Hash};
-use crate::cluster::{EdgeDoc, NoderoleKey};
+use crate::cluster::{ConnectionChange, EdgeDoc, NoderoleKey};
 use crate::gate::Policy;
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
 
@@ -56,6 +56,12 @@ pub struct Effects {
     /// Roles and noderoles that get another content of their role.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repinned: Vec<Repinned>,
+    /// Connections that change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionSet>,
+    /// Hints that are replaced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<HintsSet>,
     /// Jigs that are switched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub jigs: Vec<JigSwitch>,
@@ -86,6 +92,8 @@ impl Effects {
             expunged,
             rewired,
             repinned,
+            connections,
+            hints,
             jigs,
             policy,
             refused: _,
@@ -105,6 +113,8 @@ impl Effects {
             && expunged.is_empty()
             && rewired.is_empty()
             && repinned.is_empty()
+            && connections.is_empty()
+            && hints.is_empty()
             && jigs.is_empty()
             && policy.is_none()
     }
@@ -254,6 +264,30 @@ pub struct NoderoleData {
     pub noderole: NoderoleKey,
     /// The whole new data.
     pub data: Value,
+    /// Why.
+    pub why: Why,
+}
+
+/// A change of how a node is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ConnectionSet {
+    /// The node.
+    pub node: NodeId,
+    /// The fields that change.
+    pub connection: ConnectionChange,
+    /// Why.
+    pub why: Why,
+}
+
+/// New hints of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HintsSet {
+    /// The node.
+    pub node: NodeId,
+    /// All of them.
+    pub hints: Map<String, Value>,
     /// Why.
     pub why: Why,
 }

@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::effects::{Effects, JigSwitch, Repinned};
 use crate::blueprint::{DocumentChange, compare};
 use crate::canonical::Object;
-use crate::cluster::{Blueprint, BlueprintError, DeploymentDoc, DeploymentRoleDoc, NodeDoc, NoderoleDoc};
+use crate::cluster::{
+    Blueprint, BlueprintError, Connection, ConnectionError, DeploymentDoc, DeploymentRoleDoc, NodeDoc, NoderoleDoc,
+};
 use crate::ids::{DeploymentId, Fqdn, NodeId};
 
 /// A new blueprint and what is new about it.
@@ -49,6 +51,14 @@ pub enum MaterialiseError {
         /// The role.
         role: String,
     },
+    /// Effects change a connection in a way that its transport does not have.
+    #[error("the connection of {node} can't be set: {error}")]
+    Connection {
+        /// The node.
+        node: Fqdn,
+        /// Why not.
+        error: ConnectionError,
+    },
     /// The blueprint has no root deployment, which switches jigs.
     #[error(
         "the blueprint has no deployment above all others, so there is nowhere to switch a jig: restore it from a backup"
@@ -59,9 +69,31 @@ pub enum MaterialiseError {
     Blueprint(#[from] BlueprintError),
 }
 
+/// The record of a node without a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bare {
+    /// Its name.
+    pub fqdn: Fqdn,
+    /// Where it belongs.
+    pub deployment: DeploymentId,
+    /// How it is reached. None: the record says nothing that can be used, so no run starts there.
+    pub connection: Option<Connection>,
+    /// Its hints.
+    pub hints: Map<String, Value>,
+}
+
+impl From<(Fqdn, DeploymentId)> for Bare {
+    fn from((fqdn, deployment): (Fqdn, DeploymentId)) -> Self {
+        Self { fqdn, deployment, connection: None, hints: Map::new() }
+    }
+}
+
+/// Looks up the record of a node without a document.
+pub type BareRecords<'a> = &'a dyn Fn(NodeId) -> Option<Bare>;
+
 struct Writing<'a> {
     old: &'a Blueprint,
-    bare: &'a dyn Fn(NodeId) -> Option<(Fqdn, DeploymentId)>,
+    bare: BareRecords<'a>,
     deployments: BTreeMap<DeploymentId, DeploymentDoc>,
     nodes: BTreeMap<NodeId, NodeDoc>,
 }
@@ -80,8 +112,9 @@ impl Writing<'_> {
             let doc = match self.old.nodes.get(&id) {
                 Some(stored) => (*stored.doc).clone(),
                 None => {
-                    let (fqdn, deployment) = (self.bare)(id).ok_or(MaterialiseError::NoNode(id))?;
-                    NodeDoc { id, fqdn, deployment, phantom: false, noderoles: BTreeMap::new() }
+                    let Bare { fqdn, deployment, connection, hints } =
+                        (self.bare)(id).ok_or(MaterialiseError::NoNode(id))?;
+                    NodeDoc { id, fqdn, deployment, phantom: false, connection, hints, noderoles: BTreeMap::new() }
                 }
             };
             self.nodes.insert(id, doc);
@@ -99,13 +132,14 @@ impl Writing<'_> {
     }
 }
 
-/// Writes the effects into a new blueprint. `bare` tells the name and deployment of nodes that have no document yet.
+/// Writes the effects into a new blueprint. `bare` has the records of nodes without a document: a node's first document takes its
+/// connection and hints from there, so the change hash covers them.
 ///
 /// # Errors
 /// When the effects were not resolved on this blueprint.
 pub fn materialise(
     old: &Blueprint,
-    bare: &dyn Fn(NodeId) -> Option<(Fqdn, DeploymentId)>,
+    bare: BareRecords<'_>,
     effects: &Effects,
 ) -> Result<Materialised, MaterialiseError> {
     // Every field is named, so that a new one can't be forgotten here.
@@ -125,6 +159,8 @@ pub fn materialise(
         expunged,
         rewired,
         repinned,
+        connections,
+        hints,
         jigs,
         policy: _, // It is no part of a blueprint: the submission carries it.
         refused: _,
@@ -146,6 +182,8 @@ pub fn materialise(
             fqdn: new.phantom_fqdn.clone(),
             deployment: new.id,
             phantom: true,
+            connection: None,
+            hints: Map::new(),
             noderoles: BTreeMap::new(),
         };
         let doc = DeploymentDoc {
@@ -198,6 +236,15 @@ pub fn materialise(
     }
     for rerun in reruns {
         writing.noderole(rerun.node, &rerun.noderole)?.reruns += 1;
+    }
+    for set in connections {
+        let doc = writing.node(set.node)?;
+        let applied = set.connection.apply(doc.connection.as_ref());
+        let failed = |error| MaterialiseError::Connection { node: doc.fqdn.clone(), error };
+        doc.connection = Some(applied.map_err(failed)?);
+    }
+    for set in hints {
+        writing.node(set.node)?.hints = set.hints.clone();
     }
     for switch in jigs {
         write_jig(&mut writing, switch)?;

@@ -38,7 +38,7 @@ pub use edit::{Edit, MAX_LEVELS, MAX_LISTED, MAX_REASON, NumberedEdit};
 pub use effects::{Effects, Refusal};
 pub use ground::{Ground, Grounded};
 pub use lift::lift;
-pub use materialise::materialise;
+pub use materialise::{Bare, materialise};
 pub use refusal::EditError;
 pub use report::{Report, report};
 pub use resolve::{resolve, resolve_by, resolve_with};

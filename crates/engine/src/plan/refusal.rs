@@ -2,7 +2,7 @@
 
 use crate::canonical::Hash;
 use crate::catalog::CatalogError;
-use crate::cluster::NoderoleKey;
+use crate::cluster::{ConnectionError, NoderoleKey};
 use crate::data::DataError;
 use crate::gate::PolicyError;
 use crate::ids::{BarclampName, DeploymentId, Fqdn, JigName, NodeId, RoleName};
@@ -193,6 +193,18 @@ pub enum EditError {
         /// The one that wants it.
         deployment: String,
     },
+    /// The connection can't be used.
+    #[error("the connection can't be set: {0}")]
+    Connection(ConnectionError),
+    /// No field is named.
+    #[error("the edit names no field of the connection: name at least one, such as host_key")]
+    NoConnectionField,
+    /// The hints can't be used.
+    #[error("the hints can't be set: {0}")]
+    Hints(String),
+    /// The record is edited without a proposal.
+    #[error("{0} is in no blueprint, so its record is edited without a proposal: gantry node edit {0}")]
+    BareNode(Fqdn),
     /// A phantom takes no roles by hand.
     #[error("{0} stands for its deployment and is no machine: use a real node")]
     Phantom(Fqdn),
@@ -511,6 +523,9 @@ impl EditError {
             Self::ProvidedTwice { .. } => "provided_twice",
             Self::Sibling { .. } => "sibling",
             Self::Phantom(_) => "phantom",
+            Self::Connection(_) | Self::NoConnectionField => "connection",
+            Self::Hints(_) => "hints",
+            Self::BareNode(_) => "bare_node",
             Self::NoSuchJig { .. } => "no_such_jig",
             Self::Cycle(_) => "cycle",
             Self::TooDeep(_) => "too_deep",

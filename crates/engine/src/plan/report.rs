@@ -290,6 +290,17 @@ impl Asked<'_> {
             let what = format!("data of {} on {} is replaced", data.noderole, self.node(data.node));
             report.will_do.push(Line::new(what, asked(&data.why)).about([Subject::Noderole(id)]).by([data.why.edit()]));
         }
+        for set in &self.effects.connections {
+            let fields: Vec<String> = set.connection.fields().into_iter().map(|(field, _)| field).collect();
+            let what = format!("the connection of {} changes: {}", self.node(set.node), fields.join(", "));
+            let line = Line::new(what, asked(&set.why)).about([Subject::Node(set.node)]);
+            report.will_do.push(line.by([set.why.edit()]));
+        }
+        for set in &self.effects.hints {
+            let what = format!("the hints of {} are replaced", self.node(set.node));
+            let line = Line::new(what, asked(&set.why)).about([Subject::Node(set.node)]);
+            report.will_do.push(line.by([set.why.edit()]));
+        }
         report
     }
 

@@ -21,16 +21,18 @@ use super::bind::Rules;
 use super::clash::Along;
 use super::draft::Draft;
 use super::edit::{Edit, MAX_LEVELS, NumberedEdit};
-use super::effects::{Effects, JigSwitch, NewDeployment, NoderoleData, PolicySet, Refusal, Rerun, RoleData, Why};
+use super::effects::{
+    ConnectionSet, Effects, HintsSet, JigSwitch, NewDeployment, NoderoleData, PolicySet, Refusal, Rerun, RoleData, Why,
+};
 use super::refusal::EditError;
 use super::sight::Pinned;
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, JigClass};
 pub use crate::cluster::phantom::fqdn as phantom_fqdn;
-use crate::cluster::{EdgeKind, NoderoleKey, Skeleton};
+use crate::cluster::{ConnectionChange, EdgeKind, NoderoleKey, Skeleton};
 use crate::data::{self, DataError};
 use crate::gate::Policy;
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName};
+use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
 
 /// What the edits come to. Edits that can't take effect are named in [`Effects::refused`] and change nothing.
 pub fn resolve(skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit]) -> Effects {
@@ -114,6 +116,8 @@ impl Draft<'_> {
             }
             Edit::SetNoderoleData { node, noderole, data } => self.set_noderole_data(*node, noderole, data, why),
             Edit::MoveNode { node, deployment } => self.move_by_hand(*node, *deployment, why),
+            Edit::SetConnection { node, connection } => self.set_connection(*node, connection, why),
+            Edit::SetHints { node, hints } => self.set_hints(*node, hints, why),
             Edit::ExpungeNode { node, reason } => self.expunge_node(*node, reason, seq),
             Edit::Rerun { node, noderole, reason } => self.rerun(*node, noderole, reason, why),
             Edit::RerunSlice { deployment, roles, reason } => self.rerun_slice(*deployment, roles, reason, seq),
@@ -230,6 +234,32 @@ impl Draft<'_> {
         check_object(data).map_err(|error| EditError::Data { subject: format!("{noderole} on {fqdn}"), error })?;
         let entry = NoderoleData { node, noderole: noderole.clone(), data: data.clone(), why };
         self.set.noderole_data.say((node, noderole.clone()), entry);
+        Ok(())
+    }
+
+    /// A machine that a document describes. The record of any other is edited without a proposal.
+    fn documented(&self, node: NodeId) -> Result<&Fqdn, EditError> {
+        let found = self.node(node)?;
+        match (found.phantom, found.bare) {
+            (true, _) => Err(EditError::Phantom(found.fqdn.clone())),
+            (_, true) => Err(EditError::BareNode(found.fqdn.clone())),
+            _ => Ok(&found.fqdn),
+        }
+    }
+
+    fn set_connection(&mut self, node: NodeId, change: &ConnectionChange, why: Why) -> Result<(), EditError> {
+        self.documented(node)?;
+        let change = change.checked().map_err(EditError::Connection)?;
+        let earlier = self.set.connections.last(&node).map(|set| set.connection.clone()).unwrap_or_default();
+        self.set.connections.say(node, ConnectionSet { node, connection: change.after(earlier), why });
+        Ok(())
+    }
+
+    fn set_hints(&mut self, node: NodeId, hints: &Value, why: Why) -> Result<(), EditError> {
+        let fqdn = self.documented(node)?;
+        check_object(hints).map_err(|error| EditError::Data { subject: format!("the hints of {fqdn}"), error })?;
+        let hints = hints.as_object().cloned().unwrap_or_default();
+        self.set.hints.say(node, HintsSet { node, hints, why });
         Ok(())
     }
 

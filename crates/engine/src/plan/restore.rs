@@ -28,12 +28,12 @@ use super::bind::Rules;
 use super::draft::Draft;
 use super::edit::{Edit, MAX_LISTED, NumberedEdit};
 use super::effects::Refusal;
-use super::materialise::{MaterialiseError, materialise};
+use super::materialise::{BareRecords, MaterialiseError, materialise};
 use super::resolve::resolve;
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, in_sight};
 use crate::cluster::{Blueprint, NoderoleKey, Skeleton, phantom};
-use crate::ids::{BarclampName, DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
+use crate::ids::{BarclampName, DeploymentId, NodeId, NoderoleId, RoleName};
 
 /// How often what was refused is tried again. Chains of things that wait for one another are far shorter.
 const MAX_PASSES: usize = 64;
@@ -215,8 +215,8 @@ pub struct Now<'a> {
     pub skeleton: &'a Skeleton,
     /// Everything that was ever imported.
     pub catalog: &'a Catalog,
-    /// Name and deployment of a node without a document.
-    pub bare: &'a dyn Fn(NodeId) -> Option<(Fqdn, DeploymentId)>,
+    /// Records of nodes without a document.
+    pub bare: BareRecords<'a>,
 }
 
 /// The edits that bring a deployment back from now to then.

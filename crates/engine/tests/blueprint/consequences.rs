@@ -7,6 +7,7 @@ use engine::anneal::StepState;
 use engine::blueprint::consequences::{self, Consequences, Loss, Planned, placed, running};
 use engine::blueprint::{consequences as of, difference};
 use engine::catalog::{JigClass, LaneMode, OnChange, Role, RunPolicy, Script};
+use engine::cluster::{Connection, ConnectionChange};
 use engine::gate::Risk;
 use engine::ids::{ActionName, BarclampName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
 use engine::plan::Edit;
@@ -243,6 +244,21 @@ fn a_move_beside_is_a_risk_and_one_down_is_none() {
     assert_eq!(to(blue), [].into());
     let beside = world.with_node(1, |doc| doc.deployment = EDGE);
     assert_eq!(told(&world.to(beside)).risks, [Risk::Move].into());
+}
+
+#[test]
+fn changed_connection_is_a_risk() {
+    let mut world = chain();
+    world.commit(&[bind(WEB, 1, "base")]);
+    let old = Connection::Local { root: "/srv/n1".into() };
+    world.blueprint = world.with_node(1, |doc| doc.connection = Some(old.clone()));
+    let connection = ConnectionChange { root: Some("/srv/other".into()), ..ConnectionChange::default() };
+    let changed = world.change(&[Edit::SetConnection { node: node(1), connection }]);
+    assert_eq!(told(&changed).risks, [Risk::Connection].into());
+    let hints = world.change(&[Edit::SetHints { node: node(1), hints: json!({"rack": 7}) }]);
+    assert_eq!(told(&hints).risks, [].into());
+    let first = world.change(&[bind(WEB, 2, "base")]);
+    assert_eq!(told(&first).risks, [].into(), "a first document is no change of a connection");
 }
 
 #[test]

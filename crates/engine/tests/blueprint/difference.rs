@@ -7,7 +7,9 @@ use engine::blueprint::difference::{Mark, Sides};
 use engine::blueprint::text::{Behind, Names, PinBehind};
 use engine::blueprint::{apply, changes, compare, difference};
 use engine::catalog::Role;
-use engine::cluster::{Blueprint, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc};
+use engine::cluster::{
+    Blueprint, Connection, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc,
+};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId};
 use engine::plan::Edit;
 use proptest::prelude::*;
@@ -157,7 +159,7 @@ fn blueprint() -> impl Strategy<Value = Blueprint> {
         },
     );
     let noderoles = prop::collection::btree_map((0u8..3).prop_map(|n| key(&format!("r{n}"))), noderole, 0..3);
-    let node_doc = (0u128..2, 0u128..3, any::<bool>(), noderoles);
+    let node_doc = (0u128..2, 0u128..3, any::<bool>(), 0u8..4, noderoles);
     let roles = prop::collection::btree_map(
         (0u8..2).prop_map(|n| name(&format!("r{n}"))),
         (hash(), value()).prop_map(|(role, data)| DeploymentRoleDoc { role, data }),
@@ -179,7 +181,7 @@ type Deployment = (
     BTreeMap<engine::ids::RoleName, DeploymentRoleDoc>,
     BTreeSet<JigName>,
 );
-type Node = (u128, u128, bool, BTreeMap<engine::cluster::NoderoleKey, NoderoleDoc>);
+type Node = (u128, u128, bool, u8, BTreeMap<engine::cluster::NoderoleKey, NoderoleDoc>);
 
 fn written(deployments: BTreeMap<u128, Deployment>, nodes: BTreeMap<u128, Node>) -> Blueprint {
     let mut blueprint = Blueprint::default();
@@ -197,8 +199,18 @@ fn written(deployments: BTreeMap<u128, Deployment>, nodes: BTreeMap<u128, Node>)
         };
         blueprint.put_deployment(doc).unwrap();
     }
-    for (n, (deployment, label, phantom, noderoles)) in nodes {
-        let doc = NodeDoc { id: node(n), fqdn: fqdn(label), deployment: id(deployment), phantom, noderoles };
+    for (n, (deployment, label, phantom, record, noderoles)) in nodes {
+        let connection = (record > 0).then(|| Connection::Local { root: format!("/{}", record % 2) });
+        let hints = (record > 1).then(|| ("rack".to_owned(), json!(record))).into_iter().collect();
+        let doc = NodeDoc {
+            id: node(n),
+            fqdn: fqdn(label),
+            deployment: id(deployment),
+            phantom,
+            connection,
+            hints,
+            noderoles,
+        };
         blueprint.put_node(doc).unwrap();
     }
     blueprint

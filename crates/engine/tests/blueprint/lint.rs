@@ -434,6 +434,8 @@ fn services_alone_and_clusters_of_a_wrong_size() {
         fqdn: Fqdn::parse("web.phantom.example.com").unwrap(),
         deployment: WEB,
         phantom: true,
+        connection: None,
+        hints: serde_json::Map::new(),
         noderoles: BTreeMap::new(),
     };
     world.blueprint.put_node(doc).unwrap();

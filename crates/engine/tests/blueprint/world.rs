@@ -132,7 +132,7 @@ impl World {
             (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
         let effects = resolve(&skeleton, &self.catalog, &numbered);
         assert_eq!(effects.refused, []);
-        let bare = |id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2));
+        let bare = |id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2).into());
         let new = materialise(&self.blueprint, &bare, &effects).unwrap().blueprint;
         Changed { effects, ..self.to(new) }
     }

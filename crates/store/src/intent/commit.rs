@@ -17,7 +17,7 @@ use engine::blueprint::projection::{RerunCause, StepChange, StepIntent};
 use engine::blueprint::{DocumentChange, Projection};
 use engine::canonical::Object;
 use engine::catalog::{JoinAfter, JoinNeed, LaneMode, Needs, Place};
-use engine::cluster::{Blueprint, NoderoleDoc};
+use engine::cluster::{Blueprint, Connection, NoderoleDoc, Ssh};
 use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, StepId, SubmissionId, TargetNo};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -295,20 +295,50 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
     let names: Vec<&str> = machines.iter().map(|n| n.doc.fqdn.as_str()).collect();
     let places: Vec<Uuid> = machines.iter().map(|n| n.doc.deployment.0).collect();
     let hashes: Vec<&[u8]> = machines.iter().map(|n| n.hash.as_bytes().as_slice()).collect();
+    let connections: Vec<Option<Value>> = machines.iter().map(|n| n.doc.connection.as_ref().map(row_of)).collect();
+    let hints: Vec<Value> = machines.iter().map(|n| Value::Object(n.doc.hints.clone())).collect();
+    // A first document only repeats the record: a guard refuses it where the record changed since. After that the record follows the
+    // document. Where its connection changes, no run starts before a worker was let in again and knows what runs there.
     let done = sqlx::query(
-        "UPDATE node n SET fqdn = d.fqdn, deployment_id = d.place, doc = d.doc \
-         FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[]) AS d (id, fqdn, place, doc) WHERE n.id = d.id",
+        "UPDATE node n SET fqdn = d.fqdn, deployment_id = d.place, doc = d.doc, \
+           transport = CASE WHEN d.moved THEN d.written ->> 'transport' ELSE n.transport END, \
+           address = CASE WHEN d.moved THEN d.written -> 'address' ELSE n.address END, \
+           connection = CASE WHEN d.moved THEN d.written -> 'connection' ELSE n.connection END, \
+           hints = CASE WHEN d.known THEN d.hints ELSE n.hints END, \
+           version = n.version + (d.moved OR d.known AND d.hints <> n.hints)::int, \
+           looked_at = CASE WHEN d.moved THEN NULL ELSE n.looked_at END, \
+           look_against = CASE WHEN d.moved THEN 0 ELSE n.look_against END, way_no = n.way_no + d.moved::int, \
+           joined = CASE WHEN d.moved AND d.written ->> 'transport' = 'ssh' THEN 'none' ELSE n.joined END \
+         FROM (SELECT u.*, o.doc IS NOT NULL AND u.written IS NOT NULL AS known, \
+                 o.doc IS NOT NULL AND u.written IS NOT NULL AND node_connection(o.transport, o.address, o.connection) \
+                   IS DISTINCT FROM node_connection(u.written ->> 'transport', u.written -> 'address', u.written -> 'connection') AS moved \
+               FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[], $5::jsonb[], $6::jsonb[]) \
+                 AS u (id, fqdn, place, doc, written, hints) JOIN node o ON o.id = u.id) d \
+         WHERE n.id = d.id",
     )
     .bind(&ids)
     .bind(names)
     .bind(places)
     .bind(hashes)
+    .bind(connections)
+    .bind(hints)
     .execute(on)
     .await?;
     if done.rows_affected() != ids.len() as u64 {
         return Err(StoreError::corrupt("node", "a node of the plan has no record any more"));
     }
     Ok(())
+}
+
+/// A connection as the columns of a node's row.
+fn row_of(connection: &Connection) -> Value {
+    match connection {
+        Connection::Local { root } => json!({"transport": "local", "address": [], "connection": {"root": root}}),
+        Connection::Ssh(Ssh { addresses, port, user, key, host_key, root }) => json!({
+            "transport": "ssh", "address": addresses,
+            "connection": {"root": root, "port": port, "user": user, "host_key": host_key, "key": key},
+        }),
+    }
 }
 
 fn noderole_doc<'a>(blueprint: &'a Blueprint, step: &StepIntent) -> Option<&'a NoderoleDoc> {

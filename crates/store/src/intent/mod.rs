@@ -53,7 +53,7 @@ pub use proposals::{
     undo_edit,
 };
 pub use record::append_live;
-pub use replans::{ReplanRow, insert_replan, replan_to, replans, stale_submissions};
+pub use replans::{ReplanRow, insert_replan, moved_records, replan_to, replans, stale_submissions};
 pub use submissions::{
     JudgeRow, NewSubmission, PersonRow, REFUSED_AGAIN, SubmissionRow, VerdictRow, able, append_refusal, authors, base,
     documents, insert_submission, insert_verdict, judges, people, reviewers, reviewers_of, submission, submission_of,

@@ -18,18 +18,25 @@ pub struct BareNode {
     pub fqdn: Fqdn,
     /// Where it waits.
     pub deployment: DeploymentId,
+    /// How it is reached, as a document has it (`engine::cluster::Connection`).
+    pub connection: Option<Value>,
+    /// Its hints.
+    pub hints: Value,
 }
 
 /// All nodes that no document speaks of; at most 100,000.
 pub async fn bare_nodes(on: &mut PgConnection) -> Result<Vec<BareNode>, StoreError> {
-    let rows: Vec<(Uuid, String, Uuid)> = sqlx::query_as(
-        "SELECT id, fqdn, deployment_id FROM node WHERE doc IS NULL AND removed_in IS NULL ORDER BY fqdn LIMIT 100000",
+    let rows: Vec<(Uuid, String, Uuid, Option<Value>, Value)> = sqlx::query_as(
+        "SELECT id, fqdn, deployment_id, node_connection(transport, address, connection), hints \
+         FROM node WHERE doc IS NULL AND removed_in IS NULL ORDER BY fqdn LIMIT 100000",
     )
     .fetch_all(on)
     .await?;
-    let node = |(id, fqdn, deployment): (Uuid, String, Uuid)| {
+    let node = |(id, fqdn, deployment, connection, hints)| {
+        let id: Uuid = id;
+        let fqdn: String = fqdn;
         let fqdn = Fqdn::parse(&fqdn).map_err(|e| StoreError::corrupt(format!("node {id}"), e))?;
-        Ok(BareNode { id: NodeId(id), fqdn, deployment: DeploymentId(deployment) })
+        Ok(BareNode { id: NodeId(id), fqdn, deployment: DeploymentId(deployment), connection, hints })
     };
     rows.into_iter().map(node).collect()
 }

@@ -86,8 +86,13 @@ pub async fn replan_to(
     Ok(row.map(to_replan))
 }
 
-/// The newest submissions of open proposals of which something that they rest upon changed: a deployment of the base, or a document
-/// that they replace. Oldest first.
+/// The nodes whose first document a submission writes and whose record changed since it was planned.
+pub async fn moved_records(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<String>, StoreError> {
+    Ok(sqlx::query_scalar("SELECT fqdn FROM moved_records($1) ORDER BY fqdn").bind(id.0).fetch_all(on).await?)
+}
+
+/// The newest submissions of open proposals of which something that they rest upon changed: a deployment of the base, a document that
+/// they replace, or the record of a node whose first document they write. Oldest first.
 pub async fn stale_submissions(on: &mut PgConnection, limit: i64) -> Result<Vec<SubmissionId>, StoreError> {
     let rows: Vec<(i64,)> = sqlx::query_as(
         "SELECT s.id FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
@@ -99,7 +104,8 @@ pub async fn stale_submissions(on: &mut PgConnection, limit: i64) -> Result<Vec<
              SELECT FROM submission_document x \
              LEFT JOIN deployment d ON x.kind = 'deployment' AND d.id = x.id AND d.removed_in IS NULL \
              LEFT JOIN node n ON x.kind = 'node' AND n.id = x.id AND n.removed_in IS NULL \
-             WHERE x.submission_id = s.id AND coalesce(d.doc, n.doc) IS DISTINCT FROM x.old_hash)) \
+             WHERE x.submission_id = s.id AND coalesce(d.doc, n.doc) IS DISTINCT FROM x.old_hash) \
+           OR EXISTS (SELECT FROM moved_records(s.id))) \
          ORDER BY s.id LIMIT $1",
     )
     .bind(limit)

@@ -93,12 +93,14 @@ fn meant_deployments(blueprint: &Blueprint) -> Rows {
 }
 
 const NODES: &str = "SELECT id, jsonb_build_object('fqdn', fqdn, 'deployment', deployment_id, 'phantom', phantom, \
-    'doc', encode(doc, 'hex')) FROM node WHERE removed_in IS NULL AND doc IS NOT NULL";
+    'doc', encode(doc, 'hex'), 'connection', node_connection(transport, address, connection), 'hints', hints) \
+    FROM node WHERE removed_in IS NULL AND doc IS NOT NULL";
 
 fn meant_nodes(blueprint: &Blueprint) -> Rows {
     let row = |stored: &engine::cluster::document::Stored<engine::cluster::NodeDoc>| {
         let doc = &stored.doc;
-        json!({"fqdn": doc.fqdn, "deployment": doc.deployment, "phantom": doc.phantom, "doc": stored.hash.to_string()})
+        json!({"fqdn": doc.fqdn, "deployment": doc.deployment, "phantom": doc.phantom, "doc": stored.hash.to_string(),
+               "connection": doc.connection, "hints": doc.hints})
     };
     blueprint.nodes.iter().map(|(id, stored)| (id.0, row(stored))).collect()
 }

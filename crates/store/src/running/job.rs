@@ -60,13 +60,13 @@ pub struct RunFacts {
     pub fqdn: String,
     /// Whether that stands for a deployment.
     pub phantom: bool,
-    /// How to reach it: its record, with its transport.
-    pub connection: Value,
+    /// How its row says that it is reached, in the form of a document. None: a phantom.
+    pub connection: Option<Value>,
     /// Where it belongs, by name.
     pub home: String,
     /// What is known of it.
     pub facts: Value,
-    /// What people said of it when they added it.
+    /// The hints that its row has.
     pub hints: Value,
 }
 
@@ -93,7 +93,7 @@ struct FactsRow {
     node_id: Uuid,
     fqdn: String,
     phantom: bool,
-    connection: Value,
+    connection: Option<Value>,
     home: String,
     facts: Value,
     hints: Value,
@@ -146,7 +146,7 @@ pub async fn run_facts(pool: &PgPool, runs: &[RunId]) -> Result<BTreeMap<RunId, 
            r.generation, r.target_number, t.root AS target_root, m.number AS reviewed, m.root AS reviewed_root,
            g.root AS generation_root, r.epoch,
            h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
-           jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection AS connection,
+           node_connection(n.transport, n.address, n.connection) AS connection,
            d.name AS home, n.facts, n.hints
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
          JOIN node n ON n.id = r.node_id JOIN deployment d ON d.id = n.deployment_id JOIN target t ON t.number = r.target_number

@@ -51,7 +51,9 @@ pub struct DueNode {
     pub id: NodeId,
     /// Its name.
     pub fqdn: String,
-    /// How to reach it.
+    /// The hash of its document. None: it is in no blueprint.
+    pub doc: Option<Hash>,
+    /// How its row says that it is reached, in the form of a document.
     pub connection: Value,
     /// Whether what runs there is known.
     pub confirmed: bool,
@@ -110,29 +112,35 @@ impl Looked {
 /// # Errors
 /// What the database refused.
 pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec<DueNode>, StoreError> {
-    let rows: Vec<(Uuid, String, Value, bool, String, i32, i32)> = sqlx::query_as(
+    let rows: Vec<(Uuid, String, Option<Vec<u8>>, Option<Value>, bool, String, i32, i32)> = sqlx::query_as(
         "UPDATE node n SET looked_at = now()
          FROM (SELECT id FROM node
                WHERE transport = 'ssh' AND removed_in IS NULL
                  AND (looked_at IS NULL OR looked_at < now() - make_interval(secs => $1))
                ORDER BY looked_at NULLS FIRST LIMIT $2 FOR UPDATE SKIP LOCKED) due
          WHERE n.id = due.id
-         RETURNING n.id, n.fqdn, jsonb_build_object('transport', n.transport, 'addresses', n.address) || n.connection,
+         RETURNING n.id, n.fqdn, n.doc, node_connection(n.transport, n.address, n.connection),
            n.alive AND n.joined = 'confirmed', coalesce(n.boot_id, ''), n.way_no, n.word_no",
     )
     .bind(every.as_secs_f64())
     .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;
-    let due = |(id, fqdn, connection, confirmed, boot_id, way_no, word_no)| DueNode {
-        id: NodeId(id),
-        fqdn,
-        connection,
-        confirmed,
-        boot_id,
-        as_of: AsOf { way_no, word_no },
+    let due = |(id, fqdn, doc, connection, confirmed, boot_id, way_no, word_no)| {
+        let doc: Option<Vec<u8>> = doc;
+        let hash =
+            |doc: Vec<u8>| Hash::from_bytes(&doc).ok_or_else(|| StoreError::corrupt("node", "a hash has 32 bytes"));
+        Ok(DueNode {
+            id: NodeId(id),
+            fqdn,
+            doc: doc.map(hash).transpose()?,
+            connection: Option::unwrap_or_default(connection),
+            confirmed,
+            boot_id,
+            as_of: AsOf { way_no, word_no },
+        })
     };
-    Ok(rows.into_iter().map(due).collect())
+    rows.into_iter().map(due).collect()
 }
 
 /// The addresses of a node that let a worker in as the node is reached now.

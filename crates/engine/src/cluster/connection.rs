@@ -1,0 +1,556 @@
+//! How a worker reaches a node, and what people may write there.
+//!
+//! The connection decides which machine runs an approved step, so it is part of the node's document: hashed, reviewed and used by the
+//! worker from there. A record of a node without a document has the same fields, checked by the same rules. A key is named, never part
+//! of it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::data::secret::SecretRef;
+use crate::text::deceiving;
+
+/// Most addresses of one node.
+pub const ADDRESSES: usize = 8;
+/// The port of SSH.
+pub const SSH_PORT: u16 = 22;
+/// Host key types that workers accept. RSA is not supported.
+const KEY_TYPES: [&str; 4] = ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"];
+/// Longest root, name of a key and host key, in bytes.
+const LONGEST: [usize; 3] = [4_096, 200, 2_000];
+
+/// How a worker reaches a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "transport", rename_all = "snake_case")]
+pub enum Connection {
+    /// A folder on the worker's own machine.
+    Local {
+        /// The folder that is the node's root.
+        root: String,
+    },
+    /// Another machine, over SSH.
+    Ssh(Ssh),
+}
+
+/// An SSH connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Ssh {
+    /// Host names or IP addresses, tried in this order.
+    pub addresses: Vec<String>,
+    /// The port.
+    #[serde(default = "ssh_port")]
+    pub port: u16,
+    /// The account.
+    pub user: String,
+    /// The secret that has the private key.
+    pub key: SecretRef,
+    /// The only host key that the worker accepts: its type and the key in base64.
+    pub host_key: String,
+    /// The folder that is the node's root.
+    #[serde(default = "whole_machine")]
+    pub root: String,
+}
+
+fn ssh_port() -> u16 {
+    SSH_PORT
+}
+
+fn whole_machine() -> String {
+    "/".to_owned()
+}
+
+/// The fields of a connection that an edit changes. Fields that are left out stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct ConnectionChange {
+    /// Host names or IP addresses, tried in this order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub addresses: Option<Vec<String>>,
+    /// The port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// The account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The name of the secret that has the private key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The version of that secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_version: Option<i64>,
+    /// The only host key that the worker accepts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_key: Option<String>,
+    /// The folder that is the node's root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+}
+
+/// A connection that can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {reason}")]
+pub struct ConnectionError {
+    /// The field.
+    pub field: &'static str,
+    /// What is wrong with it, and what to do.
+    pub reason: String,
+}
+
+fn wrong<T>(field: &'static str, reason: impl Into<String>) -> Result<T, ConnectionError> {
+    Err(ConnectionError { field, reason: reason.into() })
+}
+
+/// A field of a connection, as people read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// Its whole value.
+    value: String,
+    /// The value as it is shown: of a host key its fingerprint.
+    pub shown: String,
+}
+
+/// A field in which two connections differ. None: that side has no such field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldChange {
+    /// Its name.
+    pub name: &'static str,
+    /// Before.
+    pub old: Option<String>,
+    /// After.
+    pub new: Option<String>,
+}
+
+impl Connection {
+    /// The word for the transport in the database.
+    pub fn transport(&self) -> &'static str {
+        match self {
+            Self::Local { .. } => "local",
+            Self::Ssh(_) => "ssh",
+        }
+    }
+
+    /// The addresses of the node; none of a local one.
+    pub fn addresses(&self) -> &[String] {
+        match self {
+            Self::Local { .. } => &[],
+            Self::Ssh(ssh) => &ssh.addresses,
+        }
+    }
+
+    /// The folder that is the node's root.
+    pub fn root(&self) -> &str {
+        match self {
+            Self::Local { root } => root,
+            Self::Ssh(ssh) => &ssh.root,
+        }
+    }
+
+    /// The same connection in canonical spelling.
+    ///
+    /// # Errors
+    /// The first field that can't be used.
+    pub fn checked(self) -> Result<Self, ConnectionError> {
+        match self {
+            Self::Local { root } => Ok(Self::Local { root: checked_root(&root)? }),
+            Self::Ssh(ssh) => Ok(Self::Ssh(Ssh {
+                addresses: checked_addresses(&ssh.addresses)?,
+                port: checked_port(ssh.port)?,
+                user: checked_user(&ssh.user)?,
+                key: checked_key(&ssh.key)?,
+                host_key: checked_host_key(&ssh.host_key)?,
+                root: checked_root(&ssh.root)?,
+            })),
+        }
+    }
+
+    /// Every field, for people.
+    pub fn fields(&self) -> Vec<Field> {
+        let plain = |name, value: String| Field { name, shown: value.clone(), value };
+        let mut fields = vec![plain("transport", self.transport().to_owned())];
+        if let Self::Ssh(ssh) = self {
+            fields.push(plain("addresses", ssh.addresses.join(", ")));
+            fields.push(plain("port", ssh.port.to_string()));
+            fields.push(plain("user", ssh.user.clone()));
+            fields.push(plain("key", format!("secret {} version {}", ssh.key.name, ssh.key.version)));
+            let key_type = ssh.host_key.split_whitespace().next().unwrap_or_default();
+            let shown = match fingerprint(&ssh.host_key) {
+                Some(fingerprint) => format!("{key_type} {fingerprint}"),
+                None => ssh.host_key.clone(),
+            };
+            fields.push(Field { name: "host key", value: ssh.host_key.clone(), shown });
+        }
+        fields.push(plain("root", self.root().to_owned()));
+        fields
+    }
+
+    /// The fields in which two connections differ.
+    pub fn changes(old: Option<&Self>, new: Option<&Self>) -> Vec<FieldChange> {
+        let fields = |side: Option<&Self>| side.map(Self::fields).unwrap_or_default();
+        let (was, is) = (fields(old), fields(new));
+        let names: BTreeSet<&str> = was.iter().chain(&is).map(|field| field.name).collect();
+        let order = ["transport", "addresses", "port", "user", "key", "host key", "root"];
+        let of = |fields: &[Field], name| fields.iter().find(|field| field.name == name).cloned();
+        let changed = order.into_iter().filter(|name| names.contains(name)).filter_map(|name| {
+            let (old, new) = (of(&was, name), of(&is, name));
+            if old == new {
+                return None;
+            }
+            // Two host keys with one fingerprint are shown in full, so that the difference can be seen.
+            let alike = old.as_ref().map(|f| &f.shown) == new.as_ref().map(|f| &f.shown);
+            let shown = |field: Field| if alike { field.value } else { field.shown };
+            Some(FieldChange { name, old: old.map(shown), new: new.map(shown) })
+        });
+        changed.collect()
+    }
+
+    /// The connection in one line: `ssh root@10.0.0.1:22, key secret deploy/ssh version 1, host key ssh-ed25519 SHA256:..., root /`.
+    pub fn line(&self) -> String {
+        let Self::Ssh(ssh) = self else { return format!("local, root {}", self.root()) };
+        let addresses: Vec<String> =
+            ssh.addresses.iter().map(|address| format!("{}@{}:{}", ssh.user, bracketed(address), ssh.port)).collect();
+        let fields = self.fields();
+        let behind = fields.iter().filter(|field| matches!(field.name, "key" | "host key" | "root"));
+        let behind: String = behind.map(|field| format!(", {} {}", field.name, field.shown)).collect();
+        format!("ssh {}{behind}", addresses.join(" or "))
+    }
+}
+
+/// An IPv6 address in brackets, so that a port can follow.
+fn bracketed(address: &str) -> String {
+    if address.contains(':') { format!("[{address}]") } else { address.to_owned() }
+}
+
+impl From<&Connection> for ConnectionChange {
+    fn from(connection: &Connection) -> Self {
+        let root = Some(connection.root().to_owned());
+        let Connection::Ssh(ssh) = connection else { return Self { root, ..Self::default() } };
+        Self {
+            addresses: Some(ssh.addresses.clone()),
+            port: Some(ssh.port),
+            user: Some(ssh.user.clone()),
+            key: Some(ssh.key.name.clone()),
+            key_version: Some(ssh.key.version),
+            host_key: Some(ssh.host_key.clone()),
+            root,
+        }
+    }
+}
+
+impl ConnectionChange {
+    /// Whether it changes no field.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Both changes, where this one comes after the other.
+    #[must_use]
+    pub fn after(self, earlier: Self) -> Self {
+        Self {
+            addresses: self.addresses.or(earlier.addresses),
+            port: self.port.or(earlier.port),
+            user: self.user.or(earlier.user),
+            key: self.key.or(earlier.key),
+            key_version: self.key_version.or(earlier.key_version),
+            host_key: self.host_key.or(earlier.host_key),
+            root: self.root.or(earlier.root),
+        }
+    }
+
+    /// The same change in canonical spelling.
+    ///
+    /// # Errors
+    /// The first field that can't be used.
+    pub fn checked(&self) -> Result<Self, ConnectionError> {
+        Ok(Self {
+            addresses: self.addresses.as_deref().map(checked_addresses).transpose()?,
+            port: self.port.map(checked_port).transpose()?,
+            user: self.user.as_deref().map(checked_user).transpose()?,
+            key: self
+                .key
+                .clone()
+                .map(|name| checked_key(&SecretRef { name, version: 1 }))
+                .transpose()?
+                .map(|key| key.name),
+            key_version: self
+                .key_version
+                .map(|version| checked_key(&SecretRef { name: "any".into(), version }).map(|key| key.version))
+                .transpose()?,
+            host_key: self.host_key.as_deref().map(checked_host_key).transpose()?,
+            root: self.root.as_deref().map(checked_root).transpose()?,
+        })
+    }
+
+    /// The connection that this change makes of another one. A document from before connections were part of it has none: then the
+    /// change has to name every field.
+    ///
+    /// # Errors
+    /// When a field is missing, or the transport has no such field.
+    pub fn apply(&self, base: Option<&Connection>) -> Result<Connection, ConnectionError> {
+        let of_ssh = self.addresses.is_some()
+            || self.port.is_some()
+            || self.user.is_some()
+            || self.key.is_some()
+            || self.key_version.is_some()
+            || self.host_key.is_some();
+        let ssh = match base {
+            Some(Connection::Local { root }) if !of_ssh => {
+                return Connection::Local { root: self.root.clone().unwrap_or_else(|| root.clone()) }.checked();
+            }
+            Some(Connection::Local { .. }) => {
+                return wrong(
+                    "connection",
+                    "The node is a folder on the workers' machine, so only its root can change. Add a machine that is reached over SSH as \
+                     another node.",
+                );
+            }
+            None if !of_ssh => {
+                let Some(root) = &self.root else { return wrong("root", "Name the folder.") };
+                return Connection::Local { root: root.clone() }.checked();
+            }
+            Some(Connection::Ssh(ssh)) => Some(ssh),
+            None => None,
+        };
+        fn given<T: Clone>(field: &'static str, new: Option<&T>, old: Option<&T>) -> Result<T, ConnectionError> {
+            match new.or(old) {
+                Some(value) => Ok(value.clone()),
+                None => wrong(field, "The node's document has no connection yet: name every field."),
+            }
+        }
+        Connection::Ssh(Ssh {
+            addresses: given("addresses", self.addresses.as_ref(), ssh.map(|ssh| &ssh.addresses))?,
+            port: self.port.or(ssh.map(|ssh| ssh.port)).unwrap_or(SSH_PORT),
+            user: given("user", self.user.as_ref(), ssh.map(|ssh| &ssh.user))?,
+            key: SecretRef {
+                name: given("key", self.key.as_ref(), ssh.map(|ssh| &ssh.key.name))?,
+                version: self.key_version.or(ssh.map(|ssh| ssh.key.version)).unwrap_or(1),
+            },
+            host_key: given("host_key", self.host_key.as_ref(), ssh.map(|ssh| &ssh.host_key))?,
+            root: self.root.clone().or_else(|| ssh.map(|ssh| ssh.root.clone())).unwrap_or_else(whole_machine),
+        })
+        .checked()
+    }
+
+    /// The fields that it changes, with their new values in JSON.
+    pub fn fields(&self) -> Vec<(String, String)> {
+        let written = serde_json::to_value(self).unwrap_or_default();
+        let fields = written.as_object().into_iter().flatten();
+        fields.map(|(name, value)| (name.clone(), value.to_string())).collect()
+    }
+}
+
+/// A public key in short, as `ssh-keygen -l` prints it. None: the text is not a public key.
+pub fn fingerprint(key: &str) -> Option<String> {
+    let blob = STANDARD.decode(key.split_whitespace().nth(1)?).ok()?;
+    Some(format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(blob))))
+}
+
+/// An address in canonical spelling: an IP address in its shortest form, a name in lower case. A zone after `%` stays as it is.
+pub fn canonical_address(address: &str) -> String {
+    let (host, zone) = address.split_at(address.find('%').unwrap_or(address.len()));
+    let host = host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_canonical().to_string());
+    host + zone
+}
+
+fn checked_addresses(addresses: &[String]) -> Result<Vec<String>, ConnectionError> {
+    if addresses.is_empty() || addresses.len() > ADDRESSES {
+        return wrong("addresses", format!("Name 1 to {ADDRESSES} host names or IP addresses, in the order to try."));
+    }
+    if let Some(other) = addresses.iter().find(|address| !is_address(address)) {
+        return wrong("addresses", format!("{other:?} is neither a host name nor an IP address."));
+    }
+    let canonical: Vec<String> = addresses.iter().map(|address| canonical_address(address)).collect();
+    let twice = canonical.iter().enumerate().find(|(at, address)| canonical[..*at].contains(address));
+    match twice {
+        Some((_, twice)) => wrong("addresses", format!("{twice} is listed twice. Name it once.")),
+        None => Ok(canonical),
+    }
+}
+
+fn is_address(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '%' | '_');
+    let host = text.split('%').next().unwrap_or_default();
+    // Resolvers read `127.1` and `0x7f000001` as numbers, people read them as names.
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    let hex = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    let is_number = match hex {
+        Some(digits) => digits.chars().all(|c| c.is_ascii_hexdigit()),
+        None => !last.is_empty() && last.chars().all(|c| c.is_ascii_digit()),
+    };
+    !text.is_empty()
+        && text.len() <= 253
+        && !text.starts_with('-')
+        && text.chars().all(plain)
+        && (!is_number || host.parse::<IpAddr>().is_ok())
+}
+
+fn checked_port(port: u16) -> Result<u16, ConnectionError> {
+    if port == 0 { wrong("port", "0 is not a port. SSH listens on 22.") } else { Ok(port) }
+}
+
+fn checked_user(user: &str) -> Result<String, ConnectionError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '@' | '\\');
+    if user.is_empty() || user.len() > 64 || user.starts_with('-') || !user.chars().all(plain) {
+        return wrong("user", format!("{:?} is not the name of an account.", crate::text::shown(user)));
+    }
+    Ok(user.to_owned())
+}
+
+fn checked_key(key: &SecretRef) -> Result<SecretRef, ConnectionError> {
+    if key.parts().is_none() || key.version < 1 || key.name.len() > LONGEST[1] {
+        return wrong(
+            "key",
+            "Name the secret that has the private key, as its file is called in the workers' folder of secrets, and its version, from 1 on.",
+        );
+    }
+    Ok(key.clone())
+}
+
+fn checked_host_key(text: &str) -> Result<String, ConnectionError> {
+    let mut words = text.split_whitespace();
+    let key_type = words.next().filter(|word| KEY_TYPES.contains(word));
+    let base64 =
+        |key: &&str| key.len() >= 60 && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='));
+    match (key_type, words.next().filter(base64)) {
+        // A comment after the key is left out.
+        (Some(key_type), Some(key)) if text.len() <= LONGEST[2] => Ok(format!("{key_type} {key}")),
+        _ => wrong(
+            "host_key",
+            format!(
+                "Give the host's public key as ssh-keyscan prints it after the name (ssh-keyscan -t ed25519 HOST): its type, one of {}, and \
+                 the key. Workers accept no other key.",
+                KEY_TYPES.join(", ")
+            ),
+        ),
+    }
+}
+
+fn checked_root(root: &str) -> Result<String, ConnectionError> {
+    let root = match root.trim() {
+        "" => "/",
+        root => root,
+    };
+    let leads_up = root.split('/').any(|part| part == "..");
+    if !root.starts_with('/') || root.len() > LONGEST[0] || leads_up || deceiving(root).is_some() {
+        return wrong("root", "Give an absolute path without '..', or leave it out for the whole machine.");
+    }
+    Ok(root.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HOST_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+
+    fn ssh() -> Ssh {
+        Ssh {
+            addresses: vec!["10.0.0.1".into()],
+            port: 22,
+            user: "root".into(),
+            key: SecretRef { name: "deploy/ssh".into(), version: 1 },
+            host_key: HOST_KEY.into(),
+            root: "/".into(),
+        }
+    }
+
+    #[test]
+    fn connection_is_spelled_canonically() {
+        let written = Ssh {
+            addresses: vec!["N1.Example.com".into(), "::ffff:10.0.0.1".into(), "fe80::1%eth0".into()],
+            host_key: format!("{HOST_KEY} root@n1"),
+            root: String::new(),
+            ..ssh()
+        };
+        let checked = Connection::Ssh(written).checked().unwrap();
+        assert_eq!(checked.addresses(), ["n1.example.com", "10.0.0.1", "fe80::1%eth0"]);
+        assert_eq!(checked.root(), "/");
+        assert!(matches!(&checked, Connection::Ssh(ssh) if ssh.host_key == HOST_KEY));
+    }
+
+    #[test]
+    fn unusable_field_is_named() {
+        let bad: [(&str, Ssh); 9] = [
+            ("addresses", Ssh { addresses: vec![], ..ssh() }),
+            ("addresses", Ssh { addresses: vec!["-oProxyCommand=x".into()], ..ssh() }),
+            ("addresses", Ssh { addresses: vec!["10.0.0.1".into(), "::ffff:10.0.0.1".into()], ..ssh() }),
+            ("port", Ssh { port: 0, ..ssh() }),
+            ("user", Ssh { user: "root; true".into(), ..ssh() }),
+            ("key", Ssh { key: SecretRef { name: "../x".into(), version: 1 }, ..ssh() }),
+            ("host_key", Ssh { host_key: "ssh-rsa AAAA".into(), ..ssh() }),
+            ("root", Ssh { root: "/srv/../etc".into(), ..ssh() }),
+            ("root", Ssh { root: "/srv/a\u{202e}b".into(), ..ssh() }),
+        ];
+        for (field, bad) in bad {
+            assert_eq!(Connection::Ssh(bad).checked().unwrap_err().field, field);
+        }
+    }
+
+    #[test]
+    fn fingerprint_matches_ssh_keygen() {
+        // Printed by `ssh-keygen -lf`.
+        assert_eq!(fingerprint(HOST_KEY).unwrap(), "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU");
+        assert_eq!(fingerprint("ssh-ed25519 no!base64"), None);
+        assert_eq!(fingerprint(""), None);
+    }
+
+    #[test]
+    fn line_names_what_the_reviewer_approves() {
+        assert_eq!(
+            Connection::Ssh(ssh()).line(),
+            "ssh root@10.0.0.1:22, key secret deploy/ssh version 1, host key ssh-ed25519 \
+             SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU, root /"
+        );
+        assert_eq!(Connection::Local { root: "/srv/n1".into() }.line(), "local, root /srv/n1");
+    }
+
+    #[test]
+    fn partial_change_needs_a_connection() {
+        let change = ConnectionChange { user: Some("ops".into()), ..ConnectionChange::default() };
+        assert_eq!(change.apply(None).unwrap_err().field, "addresses");
+        let local = Connection::Local { root: "/srv/n1".into() };
+        assert_eq!(change.apply(Some(&local)).unwrap_err().field, "connection");
+        let whole = change.apply(Some(&Connection::Ssh(ssh()))).unwrap();
+        assert_eq!(whole, Connection::Ssh(Ssh { user: "ops".into(), ..ssh() }));
+    }
+
+    #[test]
+    fn host_keys_with_one_fingerprint_are_told_apart() {
+        // The last character has unused bits, so two spellings decode to the same bytes only if the decoder allows it. Raw text is shown.
+        let other = Connection::Ssh(Ssh { host_key: "ssh-ed25519 !".into(), ..ssh() });
+        let same = Connection::Ssh(Ssh { host_key: "ssh-ed25519  !".into(), ..ssh() });
+        assert_eq!(Connection::changes(Some(&other), Some(&same)).len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn changed_fields_are_all_shown(
+            port in 1..4_u16, user in "[ab]", version in 1..3_i64, root in "/[ab]", address in "[ab]", key in "[AB]{60}",
+        ) {
+            let new = Connection::Ssh(Ssh {
+                addresses: vec![address], port, user, key: SecretRef { name: "k".into(), version },
+                host_key: format!("ssh-ed25519 {key}"), root,
+            });
+            let old = Connection::Ssh(Ssh {
+                addresses: vec!["a".into()], port: 1, user: "a".into(), key: SecretRef { name: "k".into(), version: 1 },
+                host_key: format!("ssh-ed25519 {}", "A".repeat(60)), root: "/a".into(),
+            });
+            let changes = Connection::changes(Some(&old), Some(&new));
+            prop_assert_eq!(changes.is_empty(), old == new);
+            prop_assert!(changes.iter().all(|change| change.old != change.new));
+            let back = Connection::changes(Some(&new), Some(&old));
+            prop_assert_eq!(back.len(), changes.len());
+            prop_assert_eq!(serde_json::from_value::<Connection>(serde_json::to_value(&new).unwrap()).unwrap(), new);
+        }
+    }
+}

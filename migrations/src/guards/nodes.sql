@@ -1,0 +1,62 @@
+-- The record of a node and its document ----------------------------------------------------------------------------------
+-- A connection decides on which machine an approved step runs, and hints are input of its roles. Once a node has a document, both come
+-- from there, and the row only repeats them.
+
+-- A row's connection in the form that a document has (engine::cluster::Connection). NULL: a node that is not reached.
+CREATE OR REPLACE FUNCTION node_connection(transport text, address jsonb, connection jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT CASE transport
+    WHEN 'ssh' THEN jsonb_build_object(
+      'transport', 'ssh', 'addresses', address, 'port', coalesce(connection -> 'port', '22'), 'user', connection -> 'user',
+      'key', connection -> 'key', 'host_key', connection -> 'host_key', 'root', coalesce(connection -> 'root', '"/"'))
+    WHEN 'local' THEN jsonb_build_object('transport', 'local', 'root', connection -> 'root') END
+$$;
+
+-- Whether a row says what a document says. A document without a connection, from before connections were part of it, says nothing;
+-- workers start no run with it.
+CREATE OR REPLACE FUNCTION node_matches(n node, doc jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT NOT doc ? 'connection'
+    OR doc -> 'connection' IS NOT DISTINCT FROM node_connection(n.transport, n.address, n.connection)
+       AND coalesce(doc -> 'hints', '{}') = n.hints
+$$;
+
+-- The nodes whose first document a submission writes and whose record changed since it was planned.
+CREATE OR REPLACE FUNCTION moved_records(submission bigint) RETURNS TABLE (fqdn text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
+  SELECT n.fqdn FROM submission_document d JOIN node n ON n.id = d.id AND n.doc IS NULL AND n.removed_in IS NULL AND NOT n.phantom
+  WHERE d.submission_id = submission AND d.kind = 'node' AND d.old_hash IS NULL
+    AND NOT node_matches(n, (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.new_hash))
+$$;
+
+CREATE OR REPLACE FUNCTION guard_node_record() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+  changed boolean := TG_OP = 'UPDATE' AND (OLD.transport, OLD.address, OLD.connection, OLD.hints)
+    IS DISTINCT FROM (NEW.transport, NEW.address, NEW.connection, NEW.hints);
+  doc jsonb;
+  n node := NEW;
+BEGIN
+  IF TG_OP = 'UPDATE' AND NOT changed AND NEW.doc IS NOT DISTINCT FROM OLD.doc THEN
+    RETURN NEW;
+  END IF;
+  IF changed AND NOT committing() THEN
+    RAISE EXCEPTION 'node % is in a blueprint: its connection and hints change only by a commit', NEW.fqdn
+      USING ERRCODE = 'GY030', HINT = 'Propose the change, have it reviewed, commit it.';
+  END IF;
+  doc := (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = NEW.doc);
+  IF NOT node_matches(n, doc) OR changed AND NOT doc ? 'connection' THEN
+    RAISE EXCEPTION 'the connection or the hints of node % are not those of its document', NEW.fqdn
+      USING ERRCODE = 'GY031', HINT = 'The record changed since the review. It is planned again; review it again.';
+  END IF;
+  IF changed AND node_connection(OLD.transport, OLD.address, OLD.connection)
+                 IS DISTINCT FROM node_connection(NEW.transport, NEW.address, NEW.connection)
+     AND EXISTS (SELECT FROM run r WHERE r.node_id = NEW.id AND r.ended_at IS NULL) THEN
+    RAISE EXCEPTION 'node % has an open run, so its connection can''t change now', NEW.fqdn
+      USING ERRCODE = 'GY032', HINT = 'Take the node out of service, wait for the end of its runs or cancel them, then commit again.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_node_record BEFORE INSERT OR UPDATE OF transport, address, connection, hints, doc ON node FOR EACH ROW
+  WHEN (NEW.doc IS NOT NULL AND NOT NEW.phantom AND NEW.removed_in IS NULL) EXECUTE FUNCTION guard_node_record();

@@ -1,0 +1,23 @@
+//! The connection and hints of a node in its document.
+
+use sea_orm_migration::prelude::*;
+
+pub(crate) const SQL: &str = include_str!("m0037_machine_documents.sql");
+
+/// Applies `m0037_machine_documents.sql`.
+#[derive(Debug)]
+pub struct Migration;
+
+impl MigrationName for Migration {
+    fn name(&self) -> &str {
+        "m0037_machine_documents"
+    }
+}
+
+#[async_trait::async_trait]
+impl MigrationTrait for Migration {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        manager.get_connection().execute_unprepared(SQL).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! The record of a node and its document: which changes of a connection or of hints the guards let through.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod world;
+
+use migrations::Refusal;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use world::{Submission, World, assert_refused, node_doc};
+
+/// Statements that change the record of every machine with this name.
+fn changes(fqdn: &str) -> [String; 4] {
+    [
+        "transport = 'ssh'",
+        "address = '[\"10.0.0.9\"]'",
+        "connection = '{\"root\": \"/srv/other\"}'",
+        "hints = '{\"rack\": 7}'",
+    ]
+    .map(|change| format!("UPDATE node SET {change} WHERE fqdn = '{fqdn}'"))
+}
+
+/// A planned change of n1 whose document has this connection and these hints.
+async fn planned(world: &World, connection: Value, hints: Value) -> Submission {
+    let mut planned = world.plan(world.web, world.ada).await;
+    let mut doc = node_doc(
+        world.n1,
+        "n1.x.example",
+        world.web,
+        json!({"app": {"deployment": world.web, "data": {"n": Uuid::new_v4()}}}),
+    );
+    (doc["connection"], doc["hints"]) = (connection, hints);
+    planned.documents[0].3 = Some(world.put("node", doc).await);
+    planned.risk.push("connection".into());
+    planned
+}
+
+async fn approved(world: &World, planned: &Submission) -> i64 {
+    let submission = world.submit(planned).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    submission
+}
+
+/// Commits as Gantry does: the row follows the document.
+async fn commit_with(world: &World, planned: &Submission, row: &str) -> Result<(), sqlx::Error> {
+    let submission = approved(world, planned).await;
+    let root = world.root_with(planned).await;
+    let mut tx = world.db.app().begin().await?;
+    let number = world.insert_target(&mut tx, submission, &root).await?;
+    let sql = format!("UPDATE node SET doc = $2, {row} WHERE id = $1");
+    sqlx::query(sqlx::AssertSqlSafe(sql)).bind(world.n1).bind(&planned.documents[0].3).execute(&mut *tx).await?;
+    world.project(&mut tx, planned, number).await?;
+    tx.commit().await
+}
+
+fn local() -> Value {
+    json!({"transport": "local", "root": "/srv/n1"})
+}
+
+#[tokio::test]
+async fn documented_record_changes_by_commit_only() {
+    let world = World::new().await;
+    for sql in changes("n1.x.example") {
+        assert_refused(&sql, world.app(&sql).await, Refusal::RecordOutsideCommit);
+        assert_refused(&sql, world.owner(&sql).await, Refusal::RecordOutsideCommit);
+    }
+    let add = "INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system";
+    world.app(add).await.unwrap();
+    for sql in changes("bare.x.example") {
+        assert_eq!(world.app(&sql).await.unwrap(), 1, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn row_unlike_document_does_not_commit() {
+    let world = World::new().await;
+    for row in [
+        "version = version",
+        "connection = '{\"root\": \"/srv/other\"}'",
+        "connection = '{\"root\": \"/srv/n1\"}', transport = 'ssh'",
+        "connection = '{\"root\": \"/srv/n1\"}', hints = '{\"rack\": 8}'",
+    ] {
+        let planned = planned(&world, local(), json!({})).await;
+        assert_refused(row, commit_with(&world, &planned, row).await, Refusal::OtherRecord);
+    }
+    let planned = planned(&world, local(), json!({"rack": 7})).await;
+    commit_with(&world, &planned, "connection = '{\"root\": \"/srv/n1\"}', hints = '{\"rack\": 7}'").await.unwrap();
+}
+
+#[tokio::test]
+async fn commit_leaves_other_records_alone() {
+    let world = World::new().await;
+    let planned = planned(&world, local(), json!({})).await;
+    let submission = approved(&world, &planned).await;
+    let root = world.root_with(&planned).await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    world.insert_target(&mut tx, submission, &root).await.unwrap();
+    let other = sqlx::query("UPDATE node SET connection = '{\"root\": \"/srv/other\"}' WHERE id = $1");
+    assert_refused("n2", other.bind(world.n2).execute(&mut *tx).await, Refusal::OtherRecord);
+}
+
+#[tokio::test]
+async fn changed_connection_without_its_risk_is_refused() {
+    let world = World::new().await;
+    let mut planned = planned(&world, local(), json!({})).await;
+    planned.risk.retain(|risk| risk != "connection");
+    let row = "connection = '{\"root\": \"/srv/n1\"}'";
+    assert_refused("no risk", commit_with(&world, &planned, row).await, Refusal::Incomplete);
+}
+
+#[tokio::test]
+async fn changed_bare_record_is_found() {
+    let world = World::new().await;
+    let add = "INSERT INTO node (fqdn, deployment_id, transport, connection)
+               SELECT 'bare.x.example', id, 'local', '{\"root\": \"/srv/bare\"}' FROM deployment WHERE system";
+    world.app(add).await.unwrap();
+    let bare: Uuid = sqlx::query_scalar("SELECT id FROM node WHERE fqdn = 'bare.x.example'")
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
+    let mut doc = node_doc(bare, "bare.x.example", world.web, json!({}));
+    doc["connection"] = json!({"transport": "local", "root": "/srv/bare"});
+    let mut planned = world.plan(world.web, world.ada).await;
+    planned.documents.push(("node", bare, None, Some(world.put("node", doc).await)));
+    let submission = world.submit(&planned).await.unwrap();
+    let moved = || async {
+        let sql = "SELECT fqdn FROM moved_records($1)";
+        sqlx::query_scalar::<_, String>(sql).bind(submission).fetch_all(world.db.app()).await.unwrap()
+    };
+    assert!(moved().await.is_empty());
+    for (there, back) in [
+        ("connection = '{\"root\": \"/srv/other\"}'", "connection = '{\"root\": \"/srv/bare\"}'"),
+        ("hints = '{\"rack\": 7}'", "hints = '{}'"),
+    ] {
+        world.app(&format!("UPDATE node SET {there} WHERE fqdn = 'bare.x.example'")).await.unwrap();
+        assert_eq!(moved().await, ["bare.x.example"], "{there}");
+        world.app(&format!("UPDATE node SET {back} WHERE fqdn = 'bare.x.example'")).await.unwrap();
+        assert!(moved().await.is_empty(), "{back}");
+    }
+}
