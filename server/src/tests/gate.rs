@@ -199,7 +199,7 @@ async fn no_way_to_commit_passes_what_the_gate_refuses() {
 
     let other = "INSERT INTO proposal (deployment_id, kind, created_by)
                  SELECT deployment_id, 'autopilot', created_by FROM proposal RETURNING id";
-    let other: i64 = sqlx::query_scalar(other).fetch_one(house.db.app()).await.expect("a proposal");
+    let other: i64 = sqlx::query_scalar(other).fetch_one(house.db.owner()).await.expect("a proposal");
     let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
     let node = house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let edits = json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);

@@ -54,7 +54,7 @@ impl Line {
         let written = written(&self.blueprint, &new, &changes);
         let projection = project(&self.blueprint, &new, &changes, &self.catalog).unwrap();
         let root = new.root_object().unwrap();
-        let mut transaction = house.database.app().begin().await.unwrap();
+        let mut transaction = house.database.owner().begin().await.unwrap();
         let head = intent::head(&mut transaction).await.unwrap();
         intent::put_objects(&mut transaction, std::slice::from_ref(&root)).await.unwrap();
         let (proposal, _) = intent::ensure_proposal(&mut transaction, on, house.ada.person).await.unwrap();
@@ -90,7 +90,7 @@ impl Line {
         };
         let submission = intent::insert_submission(&mut transaction, &submission).await.unwrap();
         transaction.commit().await.unwrap();
-        let mut transaction = house.database.app().begin().await.unwrap();
+        let mut transaction = house.database.owner().begin().await.unwrap();
         let head = intent::lock_for_commit(&mut transaction).await.unwrap();
         intent::insert_verdict(&mut transaction, submission, house.bo.person, VerdictKind::Approve, "").await.unwrap();
         let target = NewTarget {

@@ -111,7 +111,7 @@ async fn break_alone(rule: Rule, case: &Approved) {
         }
         Rule::Resolved => {
             let slipped = sqlx::query("UPDATE edit SET undone = true WHERE proposal_id = $1").bind(case.proposal);
-            let slipped = slipped.execute(house.db.app()).await.expect("the application may");
+            let slipped = slipped.execute(house.db.owner()).await.expect("the owner may");
             assert_eq!(slipped.rows_affected(), 1);
         }
         Rule::Lint => case.past_the_guards("jig", "UPDATE jig SET active = false WHERE name = 'noop'").await,
