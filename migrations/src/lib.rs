@@ -50,7 +50,7 @@
 //! | GY026 | a person gets the name under which Gantry itself is told of |
 //! | GY030 | the connection or hints of a node with a document are changed outside a commit |
 //! | GY031 | the connection or hints of a node are not those of its document |
-//! | GY032 | the connection of a node changes while a run is open there |
+//! | GY032 | the connection or hints of a node change while a run is open there |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
