@@ -59,6 +59,7 @@
 //! | GY040 | approvals do not count, because an author gave those people access |
 //! | GY041 | access is confirmed by an admin who may not confirm it |
 //! | GY042 | a session is given another admin than the one whose link began it |
+//! | GY032 | the connection or hints of a node change while a run is open there |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
