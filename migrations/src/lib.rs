@@ -48,6 +48,7 @@
 //! | GY024 | nobody would be left who may decide about people |
 //! | GY025 | a permission is given in a part of the tree that is none |
 //! | GY026 | a person gets the name under which Gantry itself is told of |
+//! | GY044 | an audit row names another actor than the person that the transaction acts for |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -93,6 +94,7 @@ mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
 mod m0035_visits;
 mod m0036_acting;
+mod m0041_audit_chain;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -116,8 +118,15 @@ pub const ADMIN_LOCK: i64 = 6;
 pub const IMPORT_LOCK: i64 = 7;
 
 /// Functions and triggers, one file per topic, then the grants. Applied in this order; later files may use functions of earlier ones.
-const GUARDS: &str =
-    concat!(include_str!("guards.sql"), "\n", include_str!("guards/acting.sql"), "\n", include_str!("grants.sql"),);
+const GUARDS: &str = concat!(
+    include_str!("guards.sql"),
+    "\n",
+    include_str!("guards/acting.sql"),
+    "\n",
+    include_str!("guards/audit.sql"),
+    "\n",
+    include_str!("grants.sql"),
+);
 
 /// Why the schema couldn't be brought up to date.
 #[derive(Debug, thiserror::Error)]
@@ -191,6 +200,7 @@ migrations! {
     m0034_no_table_of_secrets,
     m0035_visits,
     m0036_acting,
+    m0041_audit_chain,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

@@ -55,11 +55,13 @@ pub enum Refusal {
     NoPartOfTheTree,
     /// GY026: a person gets the name under which Gantry itself is told of.
     OwnName,
+    /// GY044: an audit row names another actor than the person that the transaction acts for.
+    OtherActor,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 26] = [
+    pub const ALL: [(&'static str, Self); 27] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -86,6 +88,7 @@ impl Refusal {
         ("GY024", Self::LastAdmin),
         ("GY025", Self::NoPartOfTheTree),
         ("GY026", Self::OwnName),
+        ("GY044", Self::OtherActor),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::builder::TypedValueParser;
@@ -11,7 +12,8 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command};
 use control::{Control, Demo};
 use engine::gate::Policy;
-use server::{MetricsToken, PublicAddress, TrustedProxies};
+use control::checkpoints::SigningKey;
+use server::{Checkpoints, Destination, MetricsToken, PublicAddress, TrustedProxies};
 use tokio::net::TcpListener;
 
 use crate::{database, signals};
@@ -39,6 +41,33 @@ pub struct Arguments {
     /// Proxies whose X-Forwarded-For is believed: addresses and networks, with commas between them
     #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = TrustedProxies::LOOPBACK)]
     trusted_proxies: TrustedProxies,
+    #[command(flatten)]
+    audit: AuditArguments,
+}
+
+/// Checkpoints of the audit.
+#[derive(Debug, clap::Args)]
+pub struct AuditArguments {
+    /// File with the private key that signs checkpoints of the audit, as `gantry audit keygen` makes it
+    #[arg(long, env = "GANTRY_AUDIT_KEY", value_name = "FILE", requires = "audit_checkpoints")]
+    audit_key: Option<PathBuf>,
+    /// File that signed checkpoints of the audit are appended to, or URL that they are posted to
+    #[arg(long, env = "GANTRY_AUDIT_CHECKPOINTS", value_name = "FILE or URL", hide_env_values = true, requires = "audit_key")]
+    audit_checkpoints: Option<Destination>,
+    /// Seconds between checkpoints, if the audit grew
+    #[arg(long, env = "GANTRY_AUDIT_CHECKPOINT_PERIOD", value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    audit_checkpoint_period: u32,
+}
+
+impl AuditArguments {
+    /// What the server needs to write checkpoints; None: it writes none.
+    fn read(self) -> Result<Option<Checkpoints>> {
+        let (Some(path), Some(to)) = (self.audit_key, self.audit_checkpoints) else { return Ok(None) };
+        let text = std::fs::read_to_string(&path).with_context(|| format!("{} can't be read", path.display()))?;
+        let key = SigningKey::read(&text).with_context(|| format!("{} is no private key", path.display()))?;
+        Ok(Some(Checkpoints { key, to, every: Duration::from_secs(self.audit_checkpoint_period.into()) }))
+    }
 }
 
 /// Reads the token for metrics. What was given is a secret, so a refusal does not repeat it.
@@ -55,6 +84,7 @@ impl TypedValueParser for Unsaid {
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
+    let checkpoints = arguments.audit.read()?;
     let store = database::open(&arguments.database_url).await?;
     let control = Control::new(store);
     let policy = Policy { approvals: 1, by_risk: Default::default() };
@@ -68,6 +98,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         site: arguments.site,
         metrics_token: arguments.metrics_token,
         trusted_proxies: arguments.trusted_proxies,
+        checkpoints,
     };
     serve(listener, config, control, signals::stopped()).await
 }

@@ -122,6 +122,7 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::LastAdmin => "last_admin",
         Refusal::NoPartOfTheTree => "no_part_of_the_tree",
         Refusal::OwnName => "own_name",
+        Refusal::OtherActor => "other_actor",
         _ => "refused",
     };
     match refusal {
