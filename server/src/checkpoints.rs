@@ -149,3 +149,160 @@ fn post(url: &str, line: &str) -> Result<(), String> {
     let sent = agent.post(url).header("content-type", "application/json").send(line);
     sent.map(drop).map_err(|error| format!("the POST of the checkpoint failed: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+
+    use control::checkpoints::VerifyingKey;
+    use store::Store;
+    use tempfile::TempDir;
+    use testdb::TestDatabase;
+
+    use super::*;
+
+    struct World {
+        db: TestDatabase,
+        control: Arc<Control>,
+        public: VerifyingKey,
+        pem: String,
+        folder: TempDir,
+    }
+
+    impl World {
+        async fn new() -> Self {
+            let db = TestDatabase::new().await;
+            let control = Arc::new(Control::new(Store::over(db.app().clone())));
+            let pem = SigningKey::generate().unwrap();
+            let public = VerifyingKey::read(&SigningKey::read(&pem).unwrap().public()).unwrap();
+            Self { db, control, public, pem, folder: tempfile::tempdir().unwrap() }
+        }
+
+        /// One more sealed entry.
+        async fn grow(&self) {
+            for sql in ["INSERT INTO audit (action) VALUES ('test')", "SELECT seal_audit(10)"] {
+                sqlx::query(sql).execute(self.db.app()).await.unwrap();
+            }
+        }
+
+        fn start(&self, to: Destination) -> CancellationToken {
+            let stopping = CancellationToken::new();
+            let key = SigningKey::read(&self.pem).unwrap();
+            let checkpoints = Checkpoints { key, to, every: Duration::from_millis(20) };
+            let metrics = Metrics::default();
+            tokio::spawn(until_stopped(Arc::clone(&self.control), metrics, checkpoints, stopping.clone()));
+            stopping
+        }
+
+        fn file(&self) -> PathBuf {
+            self.folder.path().join("checkpoints.jsonl")
+        }
+
+        /// The checkpoints in the file, once there are so many.
+        async fn written(&self, wanted: usize) -> Vec<Checkpoint> {
+            for _ in 0..500 {
+                let text = std::fs::read_to_string(self.file()).unwrap_or_default();
+                if text.lines().count() >= wanted && text.ends_with('\n') {
+                    return text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            panic!("there are no {wanted} checkpoints");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn file_gets_a_checkpoint_when_the_chain_grows() {
+        let world = World::new().await;
+        let file = Destination::File(world.file());
+        let first = world.start(file.clone());
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        assert!(!world.file().exists(), "nothing is sealed yet");
+        world.grow().await;
+        world.written(1).await;
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        assert_eq!(world.written(1).await.len(), 1, "the chain did not grow");
+        first.cancel();
+        world.grow().await;
+        // A restarted server goes on after the last line.
+        let second = world.start(file);
+        let checkpoints = world.written(2).await;
+        let sealed: Vec<(i64, Vec<u8>)> =
+            sqlx::query_as("SELECT seq, hash FROM seal ORDER BY seq").fetch_all(world.db.app()).await.unwrap();
+        for checkpoint in &checkpoints {
+            assert!(world.public.signed(checkpoint));
+            let link = &checkpoint.link;
+            assert!(sealed.iter().any(|(seq, hash)| seq.unsigned_abs() == link.seq && hash == link.hash.as_bytes()));
+        }
+        assert!(checkpoints[0].link.seq < checkpoints[1].link.seq);
+        second.cancel();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn recomputed_chain_is_not_signed() {
+        let world = World::new().await;
+        world.grow().await;
+        let key = SigningKey::read(&world.pem).unwrap();
+        let last = world.control.checkpoint(&key, None).await.unwrap().unwrap();
+        for sql in [
+            "ALTER TABLE seal DISABLE TRIGGER USER",
+            "UPDATE seal SET hash = sha256(hash) WHERE seq = (SELECT max(seq) FROM seal)",
+        ] {
+            sqlx::query(sql).execute(world.db.owner()).await.unwrap();
+        }
+        world.grow().await;
+        let refused = world.control.checkpoint(&key, Some(&last)).await.unwrap_err();
+        assert_eq!(refused.code, "audit_changed");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn failed_post_is_retried() {
+        let world = World::new().await;
+        world.grow().await;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/checkpoints", listener.local_addr().unwrap());
+        let (send, received) = mpsc::channel();
+        std::thread::spawn(move || {
+            for (n, stream) in listener.incoming().enumerate() {
+                let mut stream = stream.unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let (mut line, mut length) = (String::new(), 0);
+                while reader.read_line(&mut line).unwrap() > 2 {
+                    if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                        length = value.trim().parse().unwrap();
+                    }
+                    line.clear();
+                }
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).unwrap();
+                let status = if n == 0 { "503 Service Unavailable" } else { "204 No Content" };
+                write!(stream, "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").unwrap();
+                if send.send(body).is_err() {
+                    return;
+                }
+            }
+        });
+        let stopping = world.start(Destination::Url(url));
+        let posted = spawn_blocking(move || {
+            let take = || received.recv_timeout(Duration::from_secs(10)).unwrap();
+            [take(), take()]
+        });
+        let [first, second] = posted.await.unwrap();
+        stopping.cancel();
+        let read = |body: &[u8]| serde_json::from_slice::<Checkpoint>(body).unwrap();
+        assert!(world.public.signed(&read(&first)) && world.public.signed(&read(&second)));
+        assert_eq!(read(&first).link.hash, read(&second).link.hash, "the same end is sent again");
+    }
+
+    #[test]
+    fn destination_is_a_file_or_a_url() {
+        let read = |text: &str| text.parse::<Destination>();
+        assert_eq!(read("/var/x.jsonl"), Ok(Destination::File("/var/x.jsonl".into())));
+        assert_eq!(read("https://log.example/a"), Ok(Destination::Url("https://log.example/a".into())));
+        for wrong in ["", "ftp://log.example/a", "https://"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -92,7 +92,7 @@ fn made(path: &Path) -> Result<()> {
 
 pub fn run(verify: &Verify) -> ExitCode {
     match verified(verify) {
-        Err(error) if matches!(error.downcast_ref(), Some(Broken::NotCovered { .. })) => {
+        Err(error) if matches!(error.downcast_ref::<Broken>(), Some(Broken::NotCovered { .. })) => {
             eprintln!("gantry: {error:#}");
             ExitCode::from(client::CALLED_WRONGLY)
         }

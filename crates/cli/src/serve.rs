@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
@@ -49,10 +49,10 @@ pub struct Arguments {
 #[derive(Debug, clap::Args)]
 pub struct AuditArguments {
     /// File with the private key that signs checkpoints of the audit, as `gantry audit keygen` makes it
-    #[arg(long, env = "GANTRY_AUDIT_KEY", value_name = "FILE", requires = "audit_checkpoints")]
+    #[arg(long, env = "GANTRY_AUDIT_KEY", value_name = "FILE")]
     audit_key: Option<PathBuf>,
     /// File that signed checkpoints of the audit are appended to, or URL that they are posted to
-    #[arg(long, env = "GANTRY_AUDIT_CHECKPOINTS", value_name = "FILE or URL", hide_env_values = true, requires = "audit_key")]
+    #[arg(long, env = "GANTRY_AUDIT_CHECKPOINTS", value_name = "FILE or URL", hide_env_values = true)]
     audit_checkpoints: Option<Destination>,
     /// Seconds between checkpoints, if the audit grew
     #[arg(long, env = "GANTRY_AUDIT_CHECKPOINT_PERIOD", value_name = "SECONDS", default_value_t = 60,
@@ -63,7 +63,11 @@ pub struct AuditArguments {
 impl AuditArguments {
     /// What the server needs to write checkpoints; None: it writes none.
     fn read(self) -> Result<Option<Checkpoints>> {
-        let (Some(path), Some(to)) = (self.audit_key, self.audit_checkpoints) else { return Ok(None) };
+        let (path, to) = match (self.audit_key, self.audit_checkpoints) {
+            (None, None) => return Ok(None),
+            (Some(path), Some(to)) => (path, to),
+            _ => bail!("set both the key and the destination of checkpoints: audit_key and audit_checkpoints"),
+        };
         let text = std::fs::read_to_string(&path).with_context(|| format!("{} can't be read", path.display()))?;
         let key = SigningKey::read(&text).with_context(|| format!("{} is no private key", path.display()))?;
         Ok(Some(Checkpoints { key, to, every: Duration::from_secs(self.audit_checkpoint_period.into()) }))

@@ -221,6 +221,13 @@ CREATE OR REPLACE FUNCTION audit_broken_at() RETURNS bigint LANGUAGE sql STABLE 
      OR c.hash <> sha256(c.prev_hash || convert_to(audit_content(c.a), 'UTF8'))
 $$;
 
+-- Whether a row still has the values that its audit row records. Columns that came with a later version are not in the audit row.
+CREATE OR REPLACE FUNCTION audit_agrees(of_action text, of_subject text, image jsonb) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM audit a WHERE a.subject = of_subject AND a.action = of_action AND a.source = 'database'
+                   AND a.detail = (SELECT jsonb_object_agg(k, image -> k) FROM jsonb_object_keys(a.detail) k))
+$$;
+
 -- Whether a row's last change is sealed after that seq, or not yet. An export up to that seq leaves such rows out.
 CREATE OR REPLACE FUNCTION audited_after(of_action text, of_subject text, seq bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$

@@ -215,8 +215,11 @@ struct Recorded {
 #[derive(Clone, Copy)]
 struct Standing {
     seq: u64,
-    reviews: bool,
-    /// Rises with each permission to review in a part of the tree.
+    /// A person whose account is enabled.
+    able: bool,
+    /// With the permission to review everywhere.
+    everywhere: bool,
+    /// Parts of the tree with the permission to review.
     parts: i64,
 }
 
@@ -514,12 +517,11 @@ impl Check {
         let what = || format!("person {id}");
         let row: PersonRow = typed(what, detail)?;
         let id = PersonId(id.parse().map_err(|_| wrong(what(), "its id is no UUID"))?);
-        let reviews = row.kind == "human" && !row.disabled;
-        let everywhere = reviews && row.permissions.iter().any(|permission| permission == "reviewer");
+        let able = row.kind == "human" && !row.disabled;
+        let everywhere = row.permissions.iter().any(|permission| permission == "reviewer");
         let history = self.people.entry(id).or_default();
-        let parts = history.last().map_or(0, |last| last.parts.abs());
-        // A person who cannot review at all has no part of the tree to do it in.
-        history.push(Standing { seq, reviews: everywhere, parts: if reviews { parts } else { -parts } });
+        let parts = history.last().map_or(0, |last| last.parts);
+        history.push(Standing { seq, able, everywhere, parts });
         Ok(())
     }
 
@@ -527,9 +529,8 @@ impl Check {
         let mut parts = subject.split(' ');
         let (Some(person), Some("reviewer")) = (parts.next().and_then(|id| id.parse().ok()), parts.next()) else { return };
         let history = self.people.entry(PersonId(person)).or_default();
-        let last = history.last().copied().unwrap_or(Standing { seq, reviews: false, parts: 0 });
-        let step = if given { 1 } else { -1 };
-        let parts = if last.parts < 0 { last.parts - step } else { last.parts + step };
+        let last = history.last().copied().unwrap_or(Standing { seq, able: false, everywhere: false, parts: 0 });
+        let parts = last.parts + if given { 1 } else { -1 };
         history.push(Standing { seq, parts, ..last });
     }
 
@@ -554,7 +555,9 @@ impl Check {
             ObjectKind::Deployment => drop(self.deployments.insert(hash, Arc::new(parsed(what, bytes)?))),
             ObjectKind::Node => drop(self.nodes.insert(hash, Arc::new(parsed(what, bytes)?))),
             ObjectKind::Policy => drop(self.policy_objects.insert(hash, parsed(what, bytes)?)),
-            ObjectKind::Barclamp | ObjectKind::Role | ObjectKind::Script => drop(self.objects.insert(hash)),
+            ObjectKind::Barclamp | ObjectKind::Role | ObjectKind::Script => {
+                self.objects.insert(hash);
+            }
         }
         Ok(())
     }
@@ -744,13 +747,16 @@ impl Check {
             let Some(standing) = self.standing(person, seq) else {
                 return Err(wrong(format!("person {person}"), format!("the audit has no entry of this reviewer of submission {id}")));
             };
-            if kind != "approve" && standing.reviews {
+            if !standing.able {
+                continue;
+            }
+            if kind != "approve" && standing.everywhere {
                 return Err(wrong(
                     format!("target {}", row.number),
                     format!("person {person} objected to submission {id} and never approved it"),
                 ));
             }
-            if kind == "approve" && (standing.reviews || standing.parts > 0) {
+            if kind == "approve" && (standing.everywhere || standing.parts > 0) {
                 approvals += 1;
             }
         }
