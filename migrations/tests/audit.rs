@@ -27,17 +27,32 @@ async fn each_change_writes_its_row() {
     let statements = [
         ("person.insert", "INSERT INTO person (name) VALUES ('zed')"),
         ("person.update", "UPDATE person SET permissions = '{admin}' WHERE name = 'zed'"),
-        ("scoped_grant.insert", "INSERT INTO scoped_grant SELECT p.id, 'operator', d.id FROM person p, deployment d WHERE p.name = 'zed' AND d.name = 'web'"),
+        (
+            "scoped_grant.insert",
+            "INSERT INTO scoped_grant SELECT p.id, 'operator', d.id FROM person p, deployment d WHERE p.name = 'zed' AND d.name = 'web'",
+        ),
         ("scoped_grant.delete", "DELETE FROM scoped_grant"),
-        ("account.insert", "INSERT INTO account (person_id, password_hash) SELECT id, '$argon2-first' FROM person WHERE name = 'zed'"),
+        (
+            "account.insert",
+            "INSERT INTO account (person_id, password_hash) SELECT id, '$argon2-first' FROM person WHERE name = 'zed'",
+        ),
         ("account.update", "UPDATE account SET password_hash = '$argon2-second', changed_at = clock_timestamp()"),
-        ("session.insert", "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at) \
-                            SELECT sha256('opaque'), id, now() + '1 h', now() + '1 h' FROM person WHERE name = 'zed'"),
+        (
+            "session.insert",
+            "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at) \
+                            SELECT sha256('opaque'), id, now() + '1 h', now() + '1 h' FROM person WHERE name = 'zed'",
+        ),
         ("session.delete", "DELETE FROM session"),
-        ("token.insert", "INSERT INTO token (kind, hash, person_id, expires_at) \
-                          SELECT 'sign_in', sha256('opaque'), id, now() + '1 h' FROM person WHERE name = 'zed'"),
+        (
+            "token.insert",
+            "INSERT INTO token (kind, hash, person_id, expires_at) \
+                          SELECT 'sign_in', sha256('opaque'), id, now() + '1 h' FROM person WHERE name = 'zed'",
+        ),
         ("token.update", "UPDATE token SET revoked_at = now()"),
-        ("node.insert", "INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system"),
+        (
+            "node.insert",
+            "INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system",
+        ),
         ("node.update", "UPDATE node SET connection = '{\"user\": \"root\"}' WHERE fqdn = 'bare.x.example'"),
         ("node.update", "UPDATE node SET hints = '{\"ip\": \"10.0.0.1\"}' WHERE fqdn = 'bare.x.example'"),
         ("node.update", "UPDATE node SET description = 'a' WHERE fqdn = 'bare.x.example'"),
@@ -45,10 +60,19 @@ async fn each_change_writes_its_row() {
         ("node.update", "UPDATE node SET serial = 'b' WHERE fqdn = 'bare.x.example'"),
         ("node.update", "UPDATE node SET available = false WHERE fqdn = 'bare.x.example'"),
         ("node.update", "UPDATE node SET removed_in = (SELECT number FROM head) WHERE fqdn = 'bare.x.example'"),
-        ("deployment.update", "UPDATE deployment SET held_by = (SELECT id FROM person WHERE name = 'ada'), held_at = now() WHERE name = 'web'"),
-        ("proposal.insert", "INSERT INTO proposal (deployment_id, created_by) SELECT d.id, p.id FROM deployment d, person p \
-                             WHERE d.name = 'storage' AND p.name = 'ada'"),
-        ("edit.insert", "INSERT INTO edit (proposal_id, seq, actor, body) SELECT max(p.id), 1, max(p.created_by::text)::uuid, '{\"edit\": 1}' FROM proposal p"),
+        (
+            "deployment.update",
+            "UPDATE deployment SET held_by = (SELECT id FROM person WHERE name = 'ada'), held_at = now() WHERE name = 'web'",
+        ),
+        (
+            "proposal.insert",
+            "INSERT INTO proposal (deployment_id, created_by) SELECT d.id, p.id FROM deployment d, person p \
+                             WHERE d.name = 'storage' AND p.name = 'ada'",
+        ),
+        (
+            "edit.insert",
+            "INSERT INTO edit (proposal_id, seq, actor, body) SELECT max(p.id), 1, max(p.created_by::text)::uuid, '{\"edit\": 1}' FROM proposal p",
+        ),
         ("edit.update", "UPDATE edit SET undone = true WHERE proposal_id = (SELECT max(id) FROM proposal)"),
         ("proposal.update", "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'"),
     ];
@@ -57,13 +81,15 @@ async fn each_change_writes_its_row() {
         world.app(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         assert_eq!(database_rows(&world, action).await.len(), before + 1, "{action}: {sql}");
     }
-    for (action, rows) in [("target.insert", 3), ("policy.insert", 1), ("submission.insert", 1), ("verdict.insert", 1)] {
+    for (action, rows) in [("target.insert", 3), ("policy.insert", 1), ("submission.insert", 1), ("verdict.insert", 1)]
+    {
         assert_eq!(database_rows(&world, action).await.len(), rows, "{action}");
     }
     let submission = database_rows(&world, "submission.insert").await.remove(0).1;
     assert_eq!(submission["authors"].as_array().unwrap().len(), 1);
     assert_eq!(submission["base"].as_object().unwrap().len(), 2);
-    let all: String = sqlx::query_scalar("SELECT string_agg(detail::text, '') FROM audit").fetch_one(world.db.app()).await.unwrap();
+    let all: String =
+        sqlx::query_scalar("SELECT string_agg(detail::text, '') FROM audit").fetch_one(world.db.app()).await.unwrap();
     for secret in ["argon2", "token_hash", "password_hash", "\"hash\": \"\\\\x7b"] {
         assert!(!all.contains(secret), "{secret}");
     }
@@ -73,7 +99,10 @@ async fn each_change_writes_its_row() {
 async fn progress_of_nodes_writes_no_row() {
     let world = World::new().await;
     let before = database_rows(&world, "node.update").await.len();
-    world.app("UPDATE node SET alive = true, alive_since = now(), last_seen_at = now() WHERE NOT phantom").await.unwrap();
+    world
+        .app("UPDATE node SET alive = true, alive_since = now(), last_seen_at = now() WHERE NOT phantom")
+        .await
+        .unwrap();
     world.app("UPDATE node SET available = true, connection = connection").await.unwrap();
     assert_eq!(database_rows(&world, "node.update").await.len(), before);
 }
@@ -85,9 +114,15 @@ async fn run_start_and_end_write_rows() {
                  SELECT id, node_id, lane_id, generation, 1, 1, content_hash, true, now() FROM step LIMIT 1";
     world.app(claim).await.unwrap();
     world.app("INSERT INTO worker (name, lease_until) VALUES ('w', now())").await.unwrap();
-    world.app("UPDATE run SET state = 'running', started_at = now(), worker_id = (SELECT id FROM worker)").await.unwrap();
+    world
+        .app("UPDATE run SET state = 'running', started_at = now(), worker_id = (SELECT id FROM worker)")
+        .await
+        .unwrap();
     world.app("UPDATE run SET lease_until = now() + '1 h', log_bytes = 5").await.unwrap();
-    world.app("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost', result = '{\"a\": 1}'").await.unwrap();
+    world
+        .app("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost', result = '{\"a\": 1}'")
+        .await
+        .unwrap();
     world.app("UPDATE run SET outcome = 'late'").await.unwrap();
     let start = database_rows(&world, "run.start").await;
     let end = database_rows(&world, "run.end").await;
@@ -184,6 +219,7 @@ async fn audited_submission_takes_no_more_parts() {
     .await
     .unwrap();
     tx.execute("SET CONSTRAINTS ALL IMMEDIATE").await.unwrap();
-    let late = sqlx::query("INSERT INTO submission_author VALUES ($1, $2)").bind(id).bind(world.ada).execute(&mut *tx).await;
+    let late =
+        sqlx::query("INSERT INTO submission_author VALUES ($1, $2)").bind(id).bind(world.ada).execute(&mut *tx).await;
     assert_refused("a late author", late, Refusal::SubmissionSealed);
 }

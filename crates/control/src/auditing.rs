@@ -179,7 +179,11 @@ fn entry(row: AuditRow) -> AuditEntry {
         action: row.action,
         subject: row.subject,
         detail: row.detail,
-        source: if row.source == AuditSource::Database.as_str() { AuditSource::Database } else { AuditSource::Application },
+        source: if row.source == AuditSource::Database.as_str() {
+            AuditSource::Database
+        } else {
+            AuditSource::Application
+        },
         sealed: row.seq,
     }
 }

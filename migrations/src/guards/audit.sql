@@ -7,30 +7,43 @@
 
 -- Rows ----------------------------------------------------------------------------------------------------------------
 
--- Each row that is inserted waits for its seal. A transaction that acts for a person writes rows of that person or of Gantry only.
+-- A transaction that acts for a person writes rows of that person or of Gantry only.
 CREATE OR REPLACE FUNCTION guard_audit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-DECLARE person uuid;
+DECLARE person uuid := acting_person();
 BEGIN
-  IF NEW.source = 'application' AND NEW.actor IS NOT NULL THEN
-    person := acting_person();
-    IF person IS NOT NULL AND NEW.actor <> person THEN
-      RAISE EXCEPTION 'the audit row names % as its actor, and the transaction acts for %', NEW.actor, person
-        USING ERRCODE = 'GY044', HINT = 'Name the person that the transaction acts for, or nobody.';
-    END IF;
+  IF person IS NOT NULL AND NEW.actor <> person THEN
+    RAISE EXCEPTION 'the audit row names % as its actor, and the transaction acts for %', NEW.actor, person
+      USING ERRCODE = 'GY044', HINT = 'Name the person that the transaction acts for, or nobody.';
   END IF;
-  INSERT INTO audit_unsealed (audit_id) VALUES (NEW.id);
   RETURN NEW;
 END $$;
-CREATE TRIGGER guard_audit BEFORE INSERT ON audit FOR EACH ROW EXECUTE FUNCTION guard_audit();
+CREATE TRIGGER guard_audit BEFORE INSERT ON audit FOR EACH ROW
+  WHEN (NEW.source = 'application' AND NEW.actor IS NOT NULL) EXECUTE FUNCTION guard_audit();
+
+-- The functions of the hot path (runs) have no search path of their own, which costs 0.1 ms a call: they qualify every name instead.
+
+-- Each row that is inserted waits for its seal.
+CREATE OR REPLACE FUNCTION guard_audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  INSERT INTO public.audit_unsealed (audit_id) SELECT a.id FROM added a;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_audit_queue AFTER INSERT ON audit REFERENCING NEW TABLE AS added
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_audit_queue();
+
+-- A moment in the audit, whatever the time zone of the session is.
+CREATE OR REPLACE FUNCTION audit_moment(at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+$$;
 
 -- The part of a run that the audit records: what it ran for and how it ended.
-CREATE OR REPLACE FUNCTION audit_run(r run) RETURNS jsonb LANGUAGE sql STABLE
-SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
-  SELECT jsonb_strip_nulls(jsonb_build_object(
+CREATE OR REPLACE FUNCTION audit_run(r run) RETURNS jsonb LANGUAGE sql STABLE AS $$
+  SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
     'id', r.id, 'step_id', r.step_id, 'node_id', r.node_id, 'lane_id', r.lane_id, 'generation', r.generation,
     'target_number', r.target_number, 'epoch', r.epoch, 'content_hash', r.content_hash, 'cause', r.cause, 'cause_by', r.cause_by,
-    'queued_at', r.queued_at, 'started_at', r.started_at, 'worker_id', r.worker_id, 'ended_at', r.ended_at, 'outcome', r.outcome))
+    'queued_at', public.audit_moment(r.queued_at), 'started_at', public.audit_moment(r.started_at), 'worker_id', r.worker_id,
+    'ended_at', public.audit_moment(r.ended_at), 'outcome', r.outcome))
 $$;
 
 -- The parts of a submission that are in tables of their own. Its documents are proven by its change hash.
@@ -142,12 +155,12 @@ BEGIN
   END LOOP;
 END $$;
 
--- Runs are the hot path. A row trigger with a condition costs nothing when a lease is renewed or a log grows, which are most updates.
-CREATE OR REPLACE FUNCTION guard_audit_run() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+-- A row trigger with a condition costs nothing when a lease is renewed or a log grows, which are most updates of runs.
+CREATE OR REPLACE FUNCTION guard_audit_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-  INSERT INTO audit (action, subject, detail, source)
-  VALUES (CASE NEW.state WHEN 'running' THEN 'run.start' ELSE 'run.end' END, NEW.id::text, audit_run(NEW), 'database');
+  INSERT INTO public.audit (action, subject, detail, source)
+  VALUES (CASE WHEN NEW.state OPERATOR(pg_catalog.=) 'running'::pg_catalog.text THEN 'run.start' ELSE 'run.end' END,
+          NEW.id::pg_catalog.text, public.audit_run(NEW), 'database');
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_audit AFTER INSERT ON run FOR EACH ROW WHEN (NEW.state <> 'queued') EXECUTE FUNCTION guard_audit_run();

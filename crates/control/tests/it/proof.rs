@@ -12,8 +12,7 @@ use crate::house::House;
 /// The lines of a whole export, as the server writes them.
 async fn export(house: &House) -> Vec<String> {
     loop {
-        let sealed: i32 =
-            sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(house.database.app()).await.unwrap();
+        let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(house.database.app()).await.unwrap();
         if sealed == 0 {
             break;
         }
@@ -113,11 +112,19 @@ async fn later_changes_leave_an_export_whole() {
 #[tokio::test]
 async fn rows_that_the_owner_alters_are_named() {
     for (table, sql, name) in [
-        ("verdict", "UPDATE verdict SET person_id = (SELECT id FROM person WHERE name = 'cy') WHERE id = 1", "verdict 1"),
+        (
+            "verdict",
+            "UPDATE verdict SET person_id = (SELECT id FROM person WHERE name = 'cy') WHERE id = 1",
+            "verdict 1",
+        ),
         ("verdict", "DELETE FROM verdict WHERE id = 1", "target 2: the export has 0 of the 1 approvals"),
         ("target", "UPDATE target SET committed_by = NULL WHERE number = 2", "target 2"),
         ("submission", "UPDATE submission SET risk = '{move}' WHERE id = 1", "submission 1"),
-        ("submission_author", "UPDATE submission_author SET person_id = (SELECT id FROM person WHERE name = 'cy') WHERE submission_id = 1", "submission 1"),
+        (
+            "submission_author",
+            "UPDATE submission_author SET person_id = (SELECT id FROM person WHERE name = 'cy') WHERE submission_id = 1",
+            "submission 1",
+        ),
         ("submission_document", "DELETE FROM submission_document WHERE submission_id = 1", "submission 1"),
         ("run", "UPDATE run SET outcome = 'failed' WHERE outcome = 'succeeded'", "run 1"),
         ("run", "UPDATE run SET target_number = 1 WHERE id = 1", "run 1"),

@@ -420,7 +420,9 @@ impl Check {
 
     fn expect(&mut self, sealed: &Sealed) -> Result<(), Broken> {
         match self.expected.remove(&sealed.seq) {
-            Some(hash) if hash != sealed.hash => Err(Broken::Recomputed { seq: sealed.seq, expected: hash, found: sealed.hash }),
+            Some(hash) if hash != sealed.hash => {
+                Err(Broken::Recomputed { seq: sealed.seq, expected: hash, found: sealed.hash })
+            }
             _ => Ok(()),
         }
     }
@@ -434,7 +436,8 @@ impl Check {
             return Err(Broken::End { said: named, found: last });
         }
         if header.after == 0 {
-            let missing = self.recorded.iter().filter(|(_, recorded)| !recorded.met).min_by_key(|(_, recorded)| recorded.seq);
+            let missing =
+                self.recorded.iter().filter(|(_, recorded)| !recorded.met).min_by_key(|(_, recorded)| recorded.seq);
             if let Some(((table, key), recorded)) = missing {
                 return Err(wrong(
                     format!("{} {key}", table.as_str()),
@@ -477,8 +480,8 @@ impl Check {
 
     fn entry(&mut self, sealed: &Sealed) -> Result<(), Broken> {
         let named = || format!("entry {}", sealed.seq);
-        let content: Content =
-            serde_json::from_str(&sealed.content).map_err(|error| wrong(named(), format!("its content is no entry: {error}")))?;
+        let content: Content = serde_json::from_str(&sealed.content)
+            .map_err(|error| wrong(named(), format!("its content is no entry: {error}")))?;
         if content.source.as_deref() != Some("database") {
             return Ok(());
         }
@@ -527,7 +530,9 @@ impl Check {
 
     fn grant(&mut self, seq: u64, subject: &str, given: bool) {
         let mut parts = subject.split(' ');
-        let (Some(person), Some("reviewer")) = (parts.next().and_then(|id| id.parse().ok()), parts.next()) else { return };
+        let (Some(person), Some("reviewer")) = (parts.next().and_then(|id| id.parse().ok()), parts.next()) else {
+            return;
+        };
         let history = self.people.entry(PersonId(person)).or_default();
         let last = history.last().copied().unwrap_or(Standing { seq, able: false, everywhere: false, parts: 0 });
         let parts = last.parts + if given { 1 } else { -1 };
@@ -562,7 +567,12 @@ impl Check {
         Ok(())
     }
 
-    fn row(&mut self, table: Table, row: Map<String, Value>, documents: Option<Vec<DocumentChange>>) -> Result<(), Broken> {
+    fn row(
+        &mut self,
+        table: Table,
+        row: Map<String, Value>,
+        documents: Option<Vec<DocumentChange>>,
+    ) -> Result<(), Broken> {
         let key = match table {
             Table::Barclamp => format!("{} {}", text_of(&row, "name"), text_of(&row, "version")),
             Table::Policy | Table::Target => text_of(&row, "number"),
@@ -580,7 +590,10 @@ impl Check {
         let as_recorded: Map<String, Value> =
             row.into_iter().filter(|(name, _)| fields.binary_search(name).is_ok()).collect();
         if hash_of(&as_recorded)? != recorded.hash {
-            return Err(wrong(what(), format!("it was altered: entry {} of the audit records other values", recorded.seq)));
+            return Err(wrong(
+                what(),
+                format!("it was altered: entry {} of the audit records other values", recorded.seq),
+            ));
         }
         recorded.met = true;
         let seq = recorded.seq;
@@ -603,7 +616,11 @@ impl Check {
 
     /// Whether an object of the catalog is there.
     fn has(&self, hash: Hash, what: impl Fn() -> String) -> Result<(), Broken> {
-        if self.objects.contains(&hash) { Ok(()) } else { Err(wrong(what(), format!("its document {hash} is missing"))) }
+        if self.objects.contains(&hash) {
+            Ok(())
+        } else {
+            Err(wrong(what(), format!("its document {hash} is missing")))
+        }
     }
 
     fn policy(&mut self, row: PolicyRow) -> Result<(), Broken> {
@@ -618,7 +635,10 @@ impl Check {
         let what = format!("submission {}", row.id);
         let hash = change_hash(&documents).map_err(|error| wrong(what.clone(), error.to_string()))?;
         if hash != row.change_hash {
-            return Err(wrong(what, "its documents were altered: they have another hash than the one that was reviewed"));
+            return Err(wrong(
+                what,
+                "its documents were altered: they have another hash than the one that was reviewed",
+            ));
         }
         self.submissions.insert(row.id, Submission { row, documents, verdicts: Vec::new() });
         Ok(())
@@ -695,16 +715,18 @@ impl Check {
     fn approved(&self, seq: u64, row: &TargetRow, before: &Before, root: &RootDoc) -> Result<(), Broken> {
         let what = || format!("target {}", row.number);
         let id = row.submission_id.ok_or_else(|| wrong(what(), "it names no submission"))?;
-        let submission = self
-            .submissions
-            .get(&id)
-            .ok_or_else(|| wrong(format!("submission {id}"), format!("it is missing, and target {} commits it", row.number)))?;
+        let submission = self.submissions.get(&id).ok_or_else(|| {
+            wrong(format!("submission {id}"), format!("it is missing, and target {} commits it", row.number))
+        })?;
         match apply(&before.root, &submission.documents) {
             Ok(expected) if expected == *root => {}
             _ => {
                 return Err(wrong(
                     what(),
-                    format!("its root differs from target {} in other documents than submission {id} lists", before.number),
+                    format!(
+                        "its root differs from target {} in other documents than submission {id} lists",
+                        before.number
+                    ),
                 ));
             }
         }
@@ -718,7 +740,10 @@ impl Check {
             .filter(|(_, policy)| policy.number == submission.row.policy_number)
             .ok_or_else(|| {
                 let number = submission.row.policy_number;
-                wrong(format!("policy {number}"), format!("it is missing, or was not in force for target {}", row.number))
+                wrong(
+                    format!("policy {number}"),
+                    format!("it is missing, or was not in force for target {}", row.number),
+                )
             })?;
         let brought = self.policies.get(&row.number).map(|policy| policy.hash);
         if brought != submission.row.new_policy_hash {
@@ -727,7 +752,8 @@ impl Check {
                 format!("the policy that it brings is missing, or is not the one that submission {id} names"),
             ));
         }
-        let asked = [Some(policy.hash), brought].into_iter().flatten().filter_map(|hash| self.policy_objects.get(&hash));
+        let asked =
+            [Some(policy.hash), brought].into_iter().flatten().filter_map(|hash| self.policy_objects.get(&hash));
         let asked = asked.map(|policy| policy.approvals_for(&submission.row.risk)).max().unwrap_or(u32::MAX);
         self.counted(seq, row, submission, asked.max(submission.row.approvals_needed))
     }
@@ -745,7 +771,10 @@ impl Check {
                 continue;
             }
             let Some(standing) = self.standing(person, seq) else {
-                return Err(wrong(format!("person {person}"), format!("the audit has no entry of this reviewer of submission {id}")));
+                return Err(wrong(
+                    format!("person {person}"),
+                    format!("the audit has no entry of this reviewer of submission {id}"),
+                ));
             };
             if !standing.able {
                 continue;
@@ -763,7 +792,9 @@ impl Check {
         if approvals < asked {
             return Err(wrong(
                 format!("target {}", row.number),
-                format!("the export has {approvals} of the {asked} approvals that its policy asked for (submission {id})"),
+                format!(
+                    "the export has {approvals} of the {asked} approvals that its policy asked for (submission {id})"
+                ),
             ));
         }
         Ok(())
@@ -775,14 +806,18 @@ impl Check {
             return Err(wrong(format!("target {}", row.target_number), format!("it is missing before run {}", row.id)));
         };
         if row.generation > row.target_number || !self.generations.contains(&row.generation) {
-            return Err(wrong(what(), format!("its generation {} is no target before it that changed anything", row.generation)));
+            return Err(wrong(
+                what(),
+                format!("its generation {} is no target before it that changed anything", row.generation),
+            ));
         }
         if row.epoch < target.epoch {
             return Err(wrong(what(), format!("it is of an earlier epoch than target {}", target.number)));
         }
         let node = target.root.nodes.get(&row.node_id).and_then(|hash| self.nodes.get(hash));
         let noderole = node.and_then(|node| {
-            let is_its = |key: &crate::cluster::NoderoleKey| StepId::of(key.id(row.node_id), &ActionName::run()) == row.step_id;
+            let is_its =
+                |key: &crate::cluster::NoderoleKey| StepId::of(key.id(row.node_id), &ActionName::run()) == row.step_id;
             node.noderoles.iter().find(|(key, _)| is_its(key))
         });
         let Some((key, noderole)) = noderole else {
@@ -792,7 +827,10 @@ impl Check {
         let role = deployment.and_then(|doc| doc.roles.get(&key.role));
         let content = projection::content(noderole, role).map_err(|error| wrong(what(), error.to_string()))?;
         if content != row.content_hash {
-            return Err(wrong(what(), format!("it ran other content than the documents of target {} ask for", target.number)));
+            return Err(wrong(
+                what(),
+                format!("it ran other content than the documents of target {} ask for", target.number),
+            ));
         }
         Ok(())
     }

@@ -25,7 +25,8 @@ struct Export {
 impl Export {
     fn entry(&mut self, action: &str, subject: &str, detail: &Value) {
         let id = self.entries.len() + 1;
-        self.entries.push(json!({"id": id, "action": action, "subject": subject, "detail": detail, "source": "database"}));
+        self.entries
+            .push(json!({"id": id, "action": action, "subject": subject, "detail": detail, "source": "database"}));
     }
 
     fn object(&mut self, kind: ObjectKind, value: &Value) -> Hash {
@@ -77,7 +78,11 @@ fn node_doc(role: Hash, port: u64) -> Value {
 fn history() -> Export {
     let mut e = Export::default();
     for (id, permission) in [(ADA, "operator"), (BO, "reviewer")] {
-        e.entry("person.insert", id, &json!({"id": id, "kind": "human", "disabled": false, "permissions": ["viewer", permission]}));
+        e.entry(
+            "person.insert",
+            id,
+            &json!({"id": id, "kind": "human", "disabled": false, "permissions": ["viewer", permission]}),
+        );
     }
     let role = e.object(ObjectKind::Role, &json!({"name": "app"}));
     let policy = e.object(ObjectKind::Policy, &json!({"approvals": 1, "by_risk": {}}));
@@ -195,7 +200,9 @@ fn removed_things_are_named() {
         ("policy 1: its document", |e| place_of(e, object_of(ObjectKind::Policy))),
         ("target 2: the document of its root", |e| last_of(e, object_of(ObjectKind::Root))),
         ("of node 00000000-0000-0000-0000-0000000000e0 is missing", |e| last_of(e, object_of(ObjectKind::Node))),
-        ("deployment 00000000-0000-0000-0000-0000000000d0 in target 1: its document", |e| place_of(e, object_of(ObjectKind::Role))),
+        ("deployment 00000000-0000-0000-0000-0000000000d0 in target 1: its document", |e| {
+            place_of(e, object_of(ObjectKind::Role))
+        }),
     ];
     for (name, place) in cases {
         let mut e = history();
@@ -260,8 +267,10 @@ fn forged_histories_are_refused() {
 fn approval_of_disabled_reviewer_is_not_counted() {
     let mut e = history();
     let disabled = json!({"id": BO, "kind": "human", "disabled": true, "permissions": ["viewer", "reviewer"]});
-    let before = e.entries.iter().position(|entry| entry["action"] == "target.insert" && entry["subject"] == "2").unwrap();
-    e.entries.insert(before, json!({"action": "person.update", "subject": BO, "detail": disabled, "source": "database"}));
+    let before =
+        e.entries.iter().position(|entry| entry["action"] == "target.insert" && entry["subject"] == "2").unwrap();
+    e.entries
+        .insert(before, json!({"action": "person.update", "subject": BO, "detail": disabled, "source": "database"}));
     assert_named(&e, "0 of the 1 approvals");
 }
 

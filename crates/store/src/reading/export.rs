@@ -147,7 +147,12 @@ async fn target(on: &mut PgConnection, end: i64, after: i64) -> Result<(Vec<Line
     Ok((root, Stage::Documents(number, String::new(), Uuid::nil())))
 }
 
-async fn documents(on: &mut PgConnection, number: i64, kind: String, id: Uuid) -> Result<(Vec<Line>, Stage), StoreError> {
+async fn documents(
+    on: &mut PgConnection,
+    number: i64,
+    kind: String,
+    id: Uuid,
+) -> Result<(Vec<Line>, Stage), StoreError> {
     let rows: Vec<(String, Uuid, String, Vec<u8>, Vec<u8>)> = sqlx::query_as(
         "SELECT n.kind, n.id, o.kind, o.hash, o.body FROM ( \
            SELECT d.kind, d.id, d.new_hash AS hash FROM target t JOIN submission_document d ON d.submission_id = t.submission_id \
