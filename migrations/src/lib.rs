@@ -55,11 +55,11 @@
 //! | GY036 | a row that takes a session, or a token with another scope |
 //! | GY037 | people, links or passwords are changed without an admin's session or the old password |
 //! | GY038 | a session is extended beyond its limits |
-//! | GY056 | the version of a barclamp is invalid, or another spelling of a stored one |
 //! | GY040 | approvals do not count, because an author gave those people access |
 //! | GY041 | access is confirmed by an admin who may not confirm it |
 //! | GY042 | a session is given another admin than the one whose link began it |
-//! | GY032 | the connection or hints of a node change while a run is open there |
+//! | GY044 | an audit row names another actor than the person that the transaction acts for |
+//! | GY056 | the version of a barclamp is invalid, or another spelling of a stored one |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -110,6 +110,7 @@ mod m0039_secrets;
 mod m0040_access_changes;
 mod m0043_credentials;
 mod m0044_probes;
+mod m0041_audit_chain;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -147,6 +148,8 @@ const GUARDS: &str = concat!(
     include_str!("guards/people.sql"),
     "\n",
     include_str!("guards/nodes.sql"),
+    "\n",
+    include_str!("guards/audit.sql"),
     "\n",
     include_str!("grants.sql"),
     "\n",
@@ -229,6 +232,7 @@ migrations! {
     m0040_access_changes,
     m0043_credentials,
     m0044_probes,
+    m0041_audit_chain,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

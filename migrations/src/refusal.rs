@@ -77,11 +77,13 @@ pub enum Refusal {
     MayNotConfirm,
     /// GY042: a session is given another admin than the one whose link began it.
     LinkOfSession,
+    /// GY044: an audit row names another actor than the person that the transaction acts for.
+    OtherActor,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 37] = [
+    pub const ALL: [(&'static str, Self); 38] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -119,6 +121,7 @@ impl Refusal {
         ("GY040", Self::ApprovalBarred),
         ("GY041", Self::MayNotConfirm),
         ("GY042", Self::LinkOfSession),
+        ("GY044", Self::OtherActor),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

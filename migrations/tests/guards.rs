@@ -219,6 +219,9 @@ async fn one_time_tokens_are_spent_once() {
 #[tokio::test]
 async fn the_audit_is_chained_and_tampering_shows() {
     let world = World::new().await;
+    // What the world itself wrote comes first.
+    let before: i32 = sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(world.db.app()).await.unwrap();
+    let before = i64::from(before);
     for n in 0..5 {
         world.app(&format!("INSERT INTO audit (action, detail) VALUES ('act', '{{\"n\": {n}}}')")).await.unwrap();
     }
@@ -234,13 +237,13 @@ async fn the_audit_is_chained_and_tampering_shows() {
     };
     assert_eq!(broken_at().await, None);
     world.owner("ALTER TABLE audit DISABLE TRIGGER guard_append_only").await.unwrap();
-    world.owner("UPDATE audit SET detail = '{\"n\": 7}' WHERE id = 4").await.unwrap();
-    assert_eq!(broken_at().await, Some(4));
-    world.owner("UPDATE audit SET detail = '{\"n\": 3}' WHERE id = 4").await.unwrap();
+    world.owner("UPDATE audit SET detail = '{\"n\": 7}' WHERE action = 'act' AND detail = '{\"n\": 3}'").await.unwrap();
+    assert_eq!(broken_at().await, Some(before + 4));
+    world.owner("UPDATE audit SET detail = '{\"n\": 3}' WHERE detail = '{\"n\": 7}'").await.unwrap();
     assert_eq!(broken_at().await, None);
     world.owner("ALTER TABLE seal DISABLE TRIGGER guard_append_only").await.unwrap();
-    world.owner("DELETE FROM seal WHERE seq = 2").await.unwrap();
-    assert_eq!(broken_at().await, Some(3), "a missing link");
+    world.owner(&format!("DELETE FROM seal WHERE seq = {}", before + 2)).await.unwrap();
+    assert_eq!(broken_at().await, Some(before + 3), "a missing link");
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod accounts;
 mod address;
 mod bound;
 mod carried;
+mod checkpoints;
 mod connections;
 mod contract;
 mod downloads;
@@ -76,6 +77,7 @@ use tracing::{Instrument as _, Level, Span};
 
 use api::Problem;
 
+pub use checkpoints::{Checkpoints, Destination};
 pub use address::{AddressError, PublicAddress};
 use feed::Feed;
 use live::Rhythm;
@@ -101,6 +103,8 @@ pub struct Config {
     pub metrics_token: Option<MetricsToken>,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: TrustedProxies,
+    /// What to sign checkpoints of the audit with, and where they go. None: there are none.
+    pub checkpoints: Option<Checkpoints>,
 }
 
 /// Why a server can't serve, or not any more.
@@ -134,6 +138,10 @@ pub async fn serve(
     state.metrics_token = config.metrics_token.map(MetricsToken::hash);
     state.proxies = Arc::new(config.trusted_proxies);
     tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), state.metrics.clone(), stopping.clone()));
+    if let Some(checkpoints) = config.checkpoints {
+        let control = Arc::clone(&state.control);
+        tokio::spawn(checkpoints::until_stopped(control, state.metrics.clone(), checkpoints, stopping.clone()));
+    }
     let router = router(state);
     let stop = stopping.clone();
     tokio::spawn(async move {

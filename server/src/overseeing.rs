@@ -13,10 +13,12 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use control::Control;
-use engine::audit::{Chain, End};
+use engine::audit::Chain;
+use engine::audit::export::{End, Header, Line, Totals};
 use engine::ids::TargetNo;
 use futures::Stream;
 use serde::Serialize;
+use store::reading::Stage;
 use uuid::Uuid;
 
 use crate::contract::{Operations, Versioned, op};
@@ -103,33 +105,49 @@ async fn export(
     SignedIn(actor): SignedIn,
     Asked(wanted): Asked<ChainWanted>,
 ) -> Result<Response, Refusal> {
-    let (chain, end) = state.control.audit_export(&actor, wanted).await?;
-    let name = format!("attachment; filename=\"audit-{}-{}.jsonl\"", chain.last + 1, end.end);
+    let (chain, header) = state.control.audit_export(&actor, wanted).await?;
+    let name = format!("attachment; filename=\"audit-{}-{}.jsonl\"", header.after + 1, header.end);
     let place = downloads::take(&state, actor.person)?;
-    let body = downloads::body(place, lines((*state.control).clone(), chain, end));
+    let body = downloads::body(place, lines((*state.control).clone(), chain, header));
     Ok(([(header::CONTENT_TYPE, LINES.to_owned()), (header::CONTENT_DISPOSITION, name)], body).into_response())
 }
 
-/// The entries up to the end, then the end. Better an export that breaks off than one that lacks something: without its last line it is
-/// not whole.
-fn lines(control: Control, mut chain: Chain, end: End) -> impl Stream<Item = Result<Bytes, Problem>> {
+/// The header, the entries up to its end, the rows of a whole export, and the end with the totals. An export that breaks off has no end,
+/// and so nobody takes it for a whole one.
+fn lines(control: Control, mut chain: Chain, header: Header) -> impl Stream<Item = Result<Bytes, Problem>> {
     async_stream::try_stream! {
-        while chain.last < end.end {
-            let (part, after) = control.audit_part(chain).await?;
+        let (after, end) = (header.after, header.end);
+        let mut totals = Totals::default();
+        let last = |totals| Line::End(End { end, hash: header.hash, totals });
+        yield written(&[Line::Header(header.clone())], &mut totals)?;
+        while chain.last < end {
+            let (part, next) = control.audit_part(chain).await?;
             if part.is_empty() {
                 Err(Problem::internal())?;
             }
-            let mut text = Vec::new();
-            for entry in part.iter().filter(|entry| entry.seq <= end.end) {
-                line(&mut text, entry)?;
-            }
-            chain = after;
-            yield Bytes::from(text);
+            let part: Vec<Line> = part.into_iter().filter(|entry| entry.seq <= end).map(Line::Audit).collect();
+            chain = next;
+            yield written(&part, &mut totals)?;
         }
-        let mut text = Vec::new();
-        line(&mut text, &end)?;
-        yield Bytes::from(text);
+        let mut stage = if after == 0 { Stage::default() } else { Stage::Done };
+        while stage != Stage::Done {
+            let (part, next) = control.audit_rows(end, stage).await?;
+            stage = next;
+            if !part.is_empty() {
+                yield written(&part, &mut totals)?;
+            }
+        }
+        yield written(&[last(totals.clone())], &mut totals)?;
     }
+}
+
+fn written(part: &[Line], totals: &mut Totals) -> Result<Bytes, Problem> {
+    let mut text = Vec::new();
+    for one in part {
+        totals.count(one);
+        line(&mut text, one)?;
+    }
+    Ok(Bytes::from(text))
 }
 
 fn line<T: Serialize>(text: &mut Vec<u8>, value: &T) -> Result<(), Problem> {

@@ -1,6 +1,6 @@
 //! The audit: who did what, when, to what; its chain, checked part by part; and the way to take it along and check it without us.
 
-use api::audit::{AuditEntry, AuditPage, AuditWanted, CHECKED, ChainView};
+use api::audit::{AuditEntry, AuditPage, AuditSource, AuditWanted, CHECKED, ChainView};
 use api::calls::List;
 use api::listing::AuditSort;
 use api::live::Topic;
@@ -51,6 +51,7 @@ impl ListPage for Entries {
         Field::text("who", "Who", "who is").like("ada, or gantry"),
         Field::text("action", "Did what", "did what is").like("submission.commit"),
         Field::text("subject", "To what", "to what is").like("a number or an id"),
+        Field::choice("source", "Written by", "written by", || vec![("database", "the database"), ("all", "all")]),
         Field::moment("since", "From (UTC)", "from"),
         Field::moment("until", "Until (UTC)", "until"),
     ];
@@ -67,7 +68,12 @@ impl ListPage for Entries {
         let (since, until) = (listed.moment("since", "From")?, listed.moment("until", "Until")?);
         let (sort, before) = listed.stretch()?;
         let (who, action, subject) = (listed.word("who"), listed.word("action"), listed.word("subject"));
-        calls::audit(AuditWanted { who, action, subject, since, until, sort, before }).await
+        let source = match listed.word("source").as_str() {
+            "database" => AuditSource::Database,
+            "all" => AuditSource::All,
+            _ => AuditSource::Application,
+        };
+        calls::audit(AuditWanted { who, action, subject, since, until, source, sort, before }).await
     }
 
     fn sorted_by(column: Part) -> Option<(AuditSort, bool)> {

@@ -61,6 +61,7 @@ impl Default for Overseen {
             action: action.into(),
             subject: "128".into(),
             detail,
+            source: api::audit::AuditSource::Application,
             sealed: (id < 2).then_some(id),
         };
         let hash = Hash::of_bytes(b"the end");

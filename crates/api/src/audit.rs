@@ -12,6 +12,31 @@ use crate::listing::{AuditSort, Cursor, Order};
 /// Links of the chain that one request checks.
 pub const CHECKED: usize = 10_000;
 
+/// Who wrote an entry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum AuditSource {
+    /// A use case, with the reasons that a person gave.
+    #[default]
+    Application,
+    /// The database itself, with the row that changed.
+    Database,
+    /// Both.
+    All,
+}
+
+impl AuditSource {
+    /// Its name in a query.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::Database => "database",
+            Self::All => "all",
+        }
+    }
+}
+
 /// Which entries a list shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -29,6 +54,8 @@ pub struct AuditWanted {
     /// Before this moment, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<At>,
+    /// Written by the application (the default), by the database, or by both.
+    pub source: AuditSource,
     /// In this order.
     pub sort: Order<AuditSort>,
     /// Where the page before said that the next one begins.
@@ -54,6 +81,8 @@ pub struct AuditEntry {
     pub subject: String,
     /// What else there is to say, as the action has it.
     pub detail: Value,
+    /// Who wrote it: `application` or `database`.
+    pub source: AuditSource,
     /// Its place in the chain; None: it is not sealed yet.
     pub sealed: Option<i64>,
 }

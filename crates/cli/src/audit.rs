@@ -1,22 +1,31 @@
-//! `gantry audit verify`: whether an export of the audit is what was sealed. It asks no server: what it would say is what is in doubt. The
-//! other commands of `gantry audit` do ask one, and are the client's.
+//! `gantry audit verify` and `keygen`: proofs without a server, whose answer is what is in doubt. The other commands of `gantry audit`
+//! ask a server and are the client's.
 //!
-//! It ends as those do: with 1 where the chain does not hold, and with 2 where there is nothing to be read, which says nothing of a chain.
+//! `verify` ends with 1 if the export, a link or a signature does not hold, and with 2 if it could not check: a file that cannot be read,
+//! or an export that begins after a link that was asked for.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 
-use anyhow::Result;
-use engine::audit::{Chain, Check};
+use anyhow::{Context as _, Result, anyhow, bail};
+use control::checkpoints::{SigningKey, VerifyingKey};
+use engine::Hash;
+use engine::audit::Broken;
+use engine::audit::checkpoint::Checkpoint;
+use engine::audit::export::{Check, Proven};
 
 use crate::unread::{ended, is_unread};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Check an export (GET /api/v1/audit/export) by its own chain
+    /// Prove an export without a server: its chain, its approvals and its runs
     Verify(Verify),
+    /// Make a key pair for signed checkpoints (GANTRY_AUDIT_KEY)
+    Keygen(Keygen),
     #[command(flatten)]
     Server(client::Audit),
 }
@@ -25,34 +34,129 @@ pub enum Command {
 pub struct Verify {
     /// The export; - reads it from the standard input
     file: PathBuf,
+    /// A link that the chain must have, as `gantry audit chain` printed it
+    #[arg(long, value_name = "SEQ:HASH")]
+    expect: Vec<Expected>,
+    /// A file of signed checkpoints: the chain must have each of their links
+    #[arg(long, value_name = "FILE", requires = "key")]
+    checkpoints: Option<PathBuf>,
+    /// The public key of the checkpoints
+    #[arg(long, value_name = "FILE", requires = "checkpoints")]
+    key: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Debug, clap::Args)]
+pub struct Keygen {
+    /// The new file for the private key; the public key goes to FILE.pub
+    file: PathBuf,
+}
+
+/// A link that was noted elsewhere.
+#[derive(Debug, Clone, Copy)]
+struct Expected {
+    seq: u64,
+    hash: Hash,
+}
+
+impl FromStr for Expected {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "give a number and a hash with a colon between them, such as 5210:9f86d0...".to_owned();
+        let (seq, hash) = text.split_once(':').ok_or_else(wrong)?;
+        let seq = seq.parse().ok().filter(|seq| *seq > 0).ok_or_else(wrong)?;
+        Ok(Self { seq, hash: hash.parse().map_err(|_| wrong())? })
+    }
+}
+
+/// Makes a key pair. Neither file may exist.
+pub fn keygen(keygen: &Keygen) -> ExitCode {
+    ended(made(&keygen.file))
+}
+
+fn made(path: &Path) -> Result<()> {
+    let private = SigningKey::generate()?;
+    let public = SigningKey::read(&private)?.public();
+    let public_path = PathBuf::from(format!("{}.pub", path.display()));
+    for (path, mode, text) in [(path, 0o600, private), (&public_path, 0o644, public)] {
+        let written = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+        let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    println!("{} is the private key: give it to the server (GANTRY_AUDIT_KEY).", path.display());
+    println!("{} is the public key: store it with the checkpoints, for gantry audit verify.", public_path.display());
+    Ok(())
+}
+
 pub fn run(verify: &Verify) -> ExitCode {
-    ended(verified(verify))
+    match verified(verify) {
+        Err(error) if matches!(error.downcast_ref::<Broken>(), Some(Broken::NotCovered { .. })) => {
+            eprintln!("gantry: {error:#}");
+            ExitCode::from(client::CALLED_WRONGLY)
+        }
+        done => ended(done),
+    }
 }
 
 fn verified(verify: &Verify) -> Result<()> {
-    let chain = match verify.file.as_path() {
-        path if path == Path::new("-") => check(std::io::stdin().lock()),
-        path => File::open(path).map_err(anyhow::Error::from).and_then(|file| check(BufReader::new(file))),
+    let links = expected(verify)?;
+    let expected = links.len();
+    let check = Check::expecting(links);
+    let proven = match verify.file.as_path() {
+        path if path == Path::new("-") => read(check, std::io::stdin().lock()),
+        path => File::open(path).map_err(anyhow::Error::from).and_then(|file| read(check, BufReader::new(file))),
     };
-    let chain = chain.map_err(|error| {
+    let proven = proven.map_err(|error| {
         let what = if is_unread(&error) { "can't be read" } else { "does not hold" };
         error.context(format!("{} {what}", verify.file.display()))
     })?;
     if verify.json {
-        println!("{}", serde_json::to_string_pretty(&chain)?);
+        println!("{}", serde_json::to_string_pretty(&proven)?);
     } else {
-        println!("{}", told(&chain));
+        println!("{}", told(&proven, expected));
     }
     Ok(())
 }
 
-fn check(mut lines: impl BufRead) -> Result<Chain> {
-    let mut check = Check::default();
+/// All links that the chain must have.
+fn expected(verify: &Verify) -> Result<Vec<(u64, Hash)>> {
+    let mut links: Vec<(u64, Hash)> = verify.expect.iter().map(|link| (link.seq, link.hash)).collect();
+    let (Some(path), Some(key)) = (&verify.checkpoints, &verify.key) else { return distinct(links) };
+    let shown = path.display();
+    let text = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()));
+    let key = VerifyingKey::read(&text(key)?).with_context(|| format!("{} is no public key", key.display()))?;
+    let mut installation = None;
+    for (n, line) in text(path)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let n = n + 1;
+        let checkpoint: Checkpoint =
+            serde_json::from_str(line).with_context(|| format!("line {n} of {shown} is no checkpoint"))?;
+        if !key.signed(&checkpoint) {
+            bail!("the checkpoint in line {n} of {shown} was not signed with this key, or it was altered");
+        }
+        let link = checkpoint.link;
+        if *installation.get_or_insert(link.installation) != link.installation {
+            bail!("the checkpoint in line {n} of {shown} is of another installation than those before it");
+        }
+        links.push((link.seq, link.hash));
+    }
+    let first = installation.ok_or_else(|| anyhow!("{shown} has no checkpoint, so it shows nothing"))?;
+    links.push((1, first));
+    distinct(links)
+}
+
+/// No two of them may name another link for the same entry.
+fn distinct(mut links: Vec<(u64, Hash)>) -> Result<Vec<(u64, Hash)>> {
+    links.sort_unstable();
+    links.dedup();
+    match links.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => bail!("entry {} is expected with two links, {} and {}", pair[0].0, pair[0].1, pair[1].1),
+        None => Ok(links),
+    }
+}
+
+fn read(mut check: Check, mut lines: impl BufRead) -> Result<Proven> {
     let mut line = String::new();
     while lines.read_line(&mut line)? > 0 {
         check.line(line.trim_end())?;
@@ -61,17 +165,27 @@ fn check(mut lines: impl BufRead) -> Result<Chain> {
     Ok(check.finish()?)
 }
 
-fn told(chain: &Chain) -> String {
+fn told(proven: &Proven, expected: usize) -> String {
+    let (chain, totals) = (&proven.chain, &proven.totals);
     if chain.last == 0 || chain.first == 0 {
         return "The export is empty: nothing was sealed.".to_owned();
     }
-    let begins = match chain.first {
-        1 => "the chain's beginning".to_owned(),
-        first => format!("entry {first}, which goes on from {}: compare that with the export before", chain.from),
-    };
-    format!(
-        "Entries {} to {} are what was sealed, from {begins}.\nThe last link is {}. Note it elsewhere: a later export that does not \
-         have it at {} was changed.",
-        chain.first, chain.last, chain.hash, chain.last
-    )
+    let mut text = format!("Entries {} to {} are what was sealed.\n", chain.first, chain.last);
+    if proven.whole {
+        text.push_str(&format!(
+            "{} targets have the approvals that their policies asked for; {} runs did what their targets ask for.\n\
+             {} submissions, {} verdicts, {} policies and {} documents are as the audit recorded them.\n",
+            totals.targets, totals.runs, totals.submissions, totals.verdicts, totals.policies, totals.objects
+        ));
+    } else {
+        text.push_str(&format!(
+            "The export is a part, and proves its chain only. It goes on from {}: compare that with the export before.\n",
+            chain.from
+        ));
+    }
+    if expected > 0 {
+        text.push_str("Each expected link is in the chain.\n");
+    }
+    text.push_str(&format!("The last link is {}:{}. Note it elsewhere, for --expect.", chain.last, chain.hash));
+    text
 }

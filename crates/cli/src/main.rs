@@ -109,6 +109,7 @@ fn main() -> ExitCode {
         Command::Client(asked) => return client::run(asked, &matches, command()),
         Command::Audit(audit::Command::Server(asked)) => return client::run_audit(asked, &matches),
         Command::Audit(audit::Command::Verify(verify)) => return audit::run(verify),
+        Command::Audit(audit::Command::Keygen(keygen)) => return audit::keygen(keygen),
         Command::Catalog(command) => return catalog::run(command),
         // Elsewhere the command line reads them, as far as the command has such options.
         Command::Config(_) => {

@@ -4,14 +4,16 @@ use std::ffi::OsStr;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
 use control::{Control, Demo};
 use engine::gate::Policy;
-use server::{MetricsToken, PublicAddress, TrustedProxies};
+use control::checkpoints::SigningKey;
+use server::{Checkpoints, Destination, MetricsToken, PublicAddress, TrustedProxies};
 use tokio::net::TcpListener;
 
 use crate::{database, signals};
@@ -46,6 +48,37 @@ pub struct Arguments {
     /// listens on loopback]
     #[arg(long, env = LOCAL_NODES)]
     allow_loopback_nodes: bool,
+    #[command(flatten)]
+    audit: AuditArguments,
+}
+
+/// Checkpoints of the audit.
+#[derive(Debug, clap::Args)]
+pub struct AuditArguments {
+    /// File with the private key that signs checkpoints of the audit, as `gantry audit keygen` makes it
+    #[arg(long, env = "GANTRY_AUDIT_KEY", value_name = "FILE")]
+    audit_key: Option<PathBuf>,
+    /// File that signed checkpoints of the audit are appended to, or URL that they are posted to
+    #[arg(long, env = "GANTRY_AUDIT_CHECKPOINTS", value_name = "FILE or URL", hide_env_values = true)]
+    audit_checkpoints: Option<Destination>,
+    /// Seconds between checkpoints, if the audit grew
+    #[arg(long, env = "GANTRY_AUDIT_CHECKPOINT_PERIOD", value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    audit_checkpoint_period: u32,
+}
+
+impl AuditArguments {
+    /// What the server needs to write checkpoints; None: it writes none.
+    fn read(self) -> Result<Option<Checkpoints>> {
+        let (path, to) = match (self.audit_key, self.audit_checkpoints) {
+            (None, None) => return Ok(None),
+            (Some(path), Some(to)) => (path, to),
+            _ => bail!("set both the key and the destination of checkpoints: audit_key and audit_checkpoints"),
+        };
+        let text = std::fs::read_to_string(&path).with_context(|| format!("{} can't be read", path.display()))?;
+        let key = SigningKey::read(&text).with_context(|| format!("{} is no private key", path.display()))?;
+        Ok(Some(Checkpoints { key, to, every: Duration::from_secs(self.audit_checkpoint_period.into()) }))
+    }
 }
 
 /// Reads the token for metrics. What was given is a secret, so a refusal does not repeat it.
@@ -62,6 +95,7 @@ impl TypedValueParser for Unsaid {
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
+    let checkpoints = arguments.audit.read()?;
     let store = database::open(&arguments.database_url).await?;
     let reach = database::reach(&store, arguments.allow_loopback_nodes);
     let control = Control::new(store).reaching(reach);
@@ -76,6 +110,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         site: arguments.site,
         metrics_token: arguments.metrics_token,
         trusted_proxies: arguments.trusted_proxies,
+        checkpoints,
     };
     serve(listener, config, control, signals::stopped()).await
 }

@@ -205,6 +205,7 @@ async fn serve_and_work(
         site,
         metrics_token: arguments.metrics_token,
         trusted_proxies: arguments.trusted_proxies.clone(),
+        checkpoints: None,
     };
     let server = tokio::spawn(serve::serve(listener, config, control.clone(), async {
         let _ = server_stops.await;

@@ -1,4 +1,4 @@
-//! `gantry verify`: whether the database's rows are what the approved documents say.
+//! `gantry verify`: whether the database's rows are what the approved documents say, and whether the targets have their approvals.
 
 use anyhow::{Context, Result, bail};
 use control::{Control, Verified};
@@ -27,7 +27,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     match verified.discrepancies.len() {
         0 => Ok(()),
         n => {
-            bail!("{n} rows are not what the documents of target {} say: report it, with this output", verified.target)
+            bail!("{n} rows are not what the documents and the audit of target {} say: report it, with this output", verified.target)
         }
     }
 }

@@ -165,6 +165,9 @@ pub struct AuditList {
     /// About this: a number, an id
     #[arg(long, value_name = "WHAT")]
     subject: Option<String>,
+    /// Entries of the application (with reasons), of the database (each changed row), or all
+    #[arg(long, value_name = "SOURCE", value_parser = ["application", "database", "all"])]
+    source: Option<String>,
     #[command(flatten)]
     between: Between,
     #[command(flatten)]
@@ -196,7 +199,8 @@ pub(crate) fn audit(client: &Client, command: &Audit) -> Outcome {
             let query = Query::default()
                 .with("who", &wanted.who)
                 .with("action", &wanted.action)
-                .with("subject", &wanted.subject);
+                .with("subject", &wanted.subject)
+                .with("source", &wanted.source);
             client.list(&lists::audit(), &wanted.between.words(query), &wanted.much)
         }
         Audit::Export(wanted) => export(client, wanted),

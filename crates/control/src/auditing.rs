@@ -5,12 +5,13 @@
 
 use api::At;
 use api::Problem;
-use api::audit::{AuditEntry, AuditPage, AuditWanted, CHECKED, ChainView, ChainWanted};
+use api::audit::{AuditEntry, AuditPage, AuditSource, AuditWanted, CHECKED, ChainView, ChainWanted};
 use api::console::PAGE_SIZE;
 use api::listing::{Cursor, Key};
-use engine::audit::{Chain, End, Sealed};
+use engine::audit::export::{FORMAT, Header, Line};
+use engine::audit::{Chain, Sealed};
 use engine::ids::{OWN_NAME, PersonId};
-use store::reading::{self, AuditActor, AuditFilter, AuditRow};
+use store::reading::{self, AuditActor, AuditFilter, AuditRow, Stage};
 use time::OffsetDateTime;
 
 use crate::people::{Actor, Permission};
@@ -39,6 +40,7 @@ impl Control {
         let (since, until) = window(wanted.since, wanted.until)?;
         let filter = AuditFilter {
             who: self.actor_named(words::asked(&wanted.who)?).await?,
+            source: Some(wanted.source).filter(|source| *source != AuditSource::All).map(AuditSource::as_str),
             action: words::asked(&wanted.action)?,
             subject: words::asked(&wanted.subject)?,
             since,
@@ -120,14 +122,21 @@ impl Control {
         Ok((part, after))
     }
 
-    /// Where an export that begins behind a place begins, and the place up to which it goes: what is sealed later is not waited for.
-    pub async fn audit_export(&self, actor: &Actor, wanted: ChainWanted) -> Result<(Chain, End), Problem> {
+    /// The next rows and documents of an export that [began](Self::audit_export) for somebody who may; and where to go on.
+    pub async fn audit_rows(&self, end: u64, stage: Stage) -> Result<(Vec<Line>, Stage), Problem> {
+        let end = place(end)?;
+        let mut connection = self.connection().await?;
+        reading::export_part(&mut connection, end, stage).await.map_err(from_store)
+    }
+
+    /// The chain that an export goes on from, and its header. It goes up to the entry that is the last one now.
+    pub async fn audit_export(&self, actor: &Actor, wanted: ChainWanted) -> Result<(Chain, Header), Problem> {
         may_read(actor)?;
         let mut connection = self.connection().await?;
         let chain = self.chain_from(&mut connection, place(wanted.after)?).await?;
         let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
         let (end, hash) = end.map_or((0, chain.hash), |(seq, hash)| (seq.unsigned_abs(), hash));
-        Ok((chain, End { end, hash }))
+        Ok((chain, Header { format: FORMAT, after: wanted.after, end, hash }))
     }
 }
 
@@ -170,6 +179,11 @@ fn entry(row: AuditRow) -> AuditEntry {
         action: row.action,
         subject: row.subject,
         detail: row.detail,
+        source: if row.source == AuditSource::Database.as_str() {
+            AuditSource::Database
+        } else {
+            AuditSource::Application
+        },
         sealed: row.seq,
     }
 }

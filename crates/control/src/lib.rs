@@ -19,6 +19,7 @@ mod beside;
 mod blueprints;
 mod board;
 mod cataloguing;
+pub mod checkpoints;
 mod commit;
 mod connection;
 mod deceiving;

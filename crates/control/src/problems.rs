@@ -133,6 +133,7 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::RecordOutsideCommit => "in_blueprint",
         Refusal::OtherRecord => "base_moved",
         Refusal::NodeBusy => "busy",
+        Refusal::OtherActor => "other_actor",
         _ => "refused",
     };
     match refusal {

@@ -1,4 +1,4 @@
-//! Verifying: whether the database's rows are what the documents say.
+//! Verifying: whether the database's rows are what the documents say, and whether its targets were approved.
 
 use api::Problem;
 use engine::blueprint::{changes, project};
@@ -17,7 +17,7 @@ pub struct Verified {
     pub target: TargetNo,
     /// How many steps the documents ask for.
     pub steps: usize,
-    /// Rows that aren't what they say; at most 100.
+    /// Rows that aren't what they say, and approvals and audit entries that are missing; at most 100 of each.
     pub discrepancies: Vec<Discrepancy>,
 }
 
@@ -41,8 +41,9 @@ impl Control {
         let all = changes(&RootDoc::default(), &blueprint.root());
         let projection = project(&nothing, &blueprint, &all, &moment.catalog)
             .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
-        let discrepancies =
+        let mut discrepancies =
             intent::discrepancies(&mut transaction, &blueprint, &projection).await.map_err(from_store)?;
+        discrepancies.extend(intent::unproven(&mut transaction).await.map_err(from_store)?);
         Ok(Verified { target: moment.head.number, steps: projection.steps.len(), discrepancies })
     }
 }

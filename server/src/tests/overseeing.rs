@@ -135,10 +135,21 @@ async fn the_audit_is_read_checked_and_taken_away() {
     let chain = house.ask_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!((&chain["end"], &chain["unsealed"]), (&chain["chain"]["last"], &json!(0)));
     let export = house.ask_get("/api/v1/audit/export", &ada).await;
-    let held = engine::audit::verify(export.text().lines()).expect("it holds");
+    let proven = engine::audit::export::verify(export.text().lines()).expect("it holds");
+    let held = proven.chain;
     assert_eq!((json!(held.hash), json!(held.last)), (chain["hash"].clone(), chain["end"].clone()));
+    assert!(proven.whole && proven.totals.targets == 2 && proven.totals.verdicts == 1, "{proven:?}");
     let later = house.ask_get("/api/v1/audit/export?after=2", &ada).await;
-    assert_eq!(engine::audit::verify(later.text().lines()).map(|chain| (chain.first, chain.hash)), Ok((3, held.hash)));
+    assert_eq!(engine::audit::export::verify(later.text().lines()).map(|later| (later.chain.first, later.chain.hash)), Ok((3, held.hash)));
+
+    // The database's own entries are listed on request.
+    let sources = async |query: &str| {
+        let entries = of(query).await;
+        entries.as_array().expect("a list").iter().map(|entry| entry["source"].clone()).collect::<Vec<_>>()
+    };
+    assert!(sources("").await.iter().all(|source| source == "application"));
+    assert!(sources("source=all").await.contains(&json!("database")));
+    assert_eq!(sources("source=database&action=verdict.insert").await, [json!("database")]);
 
     // What the owner of the database changes shows.
     for statement in [
@@ -150,7 +161,7 @@ async fn the_audit_is_read_checked_and_taken_away() {
     let broken = house.ask_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!((&broken["broken"], &broken["next"]), (&json!("entry 3 is not what was sealed"), &Value::Null));
     let export = house.ask_get("/api/v1/audit/export", &ada).await;
-    assert_eq!(engine::audit::verify(export.text().lines()), Err(engine::audit::Broken::Content(3)));
+    assert_eq!(engine::audit::export::verify(export.text().lines()), Err(engine::audit::Broken::Content(3)));
 }
 
 impl House {

@@ -81,7 +81,7 @@ impl List {
             Self::Roles => ("/roles", &["filter", "barclamp", "sort"]),
             Self::Imports => ("/imports", &["barclamp", "sort"]),
             Self::Workers => ("/workers", &["alive", "phase", "name", "sort"]),
-            Self::Audit => ("/audit", &["who", "action", "subject", "since", "until", "sort"]),
+            Self::Audit => ("/audit", &["who", "action", "subject", "source", "since", "until", "sort"]),
             Self::People => ("/people", &["filter", "kind", "disabled", "sort"]),
         }
     }

@@ -157,6 +157,7 @@ fn sample_of(list: List, word: &str) -> &'static str {
         (_, "alive" | "mine" | "drafts" | "disabled" | "reached") => "true",
         (_, "since") => "1760000000000",
         (_, "until") => "1770000000000",
+        (_, "source") => "database",
         (_, "kind") => "human",
         (_, "whose") => "mine",
         (_, "fate") => "open",

@@ -21,6 +21,7 @@ mod looks;
 mod machines;
 mod opening;
 mod people;
+mod proof;
 mod pool;
 mod races;
 mod records;

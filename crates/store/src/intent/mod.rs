@@ -60,7 +60,7 @@ pub use submissions::{
     touched, touched_each, verdicts,
 };
 
-pub use verify::{Discrepancy, discrepancies};
+pub use verify::{Discrepancy, discrepancies, unproven};
 
 use engine::Hash;
 

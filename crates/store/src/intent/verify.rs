@@ -4,6 +4,8 @@
 //! nothing, and compared with every row that is meant; and `pending` is counted anew. Nothing is changed: a difference is a fault of
 //! Gantry, or somebody's hand in the database, and is to be looked at.
 //!
+//! The same for approvals: each target of a change has those that its policy asked for, and the audit records the rows that say so.
+//!
 //! What can't be rebuilt isn't compared: progress (states, walls, generations), and rows that stay behind as history (removed nodes
 //! and deployments, noderoles that are gone, lanes that no step uses any more).
 
@@ -60,6 +62,74 @@ pub async fn discrepancies(
     found.truncate(TOLD);
     Ok(found)
 }
+
+/// Targets without the approvals that their policies asked for, rows without an equal entry in the audit, and entries without their
+/// row; at most 100.
+///
+/// # Errors
+/// What the database refused.
+pub async fn unproven(on: &mut PgConnection) -> Result<Vec<Discrepancy>, StoreError> {
+    let mut found: Vec<Discrepancy> = Vec::new();
+    let lacking: Vec<(i64, i32, i64)> = sqlx::query_as(APPROVALS).bind(TOLD as i64).fetch_all(&mut *on).await?;
+    found.extend(lacking.into_iter().map(|(number, asked, there)| Discrepancy {
+        what: format!("approvals of target {number}"),
+        meant: Some(json!(asked)),
+        found: Some(json!(there)),
+    }));
+    let rows: Vec<(String, Value)> = sqlx::query_as(UNAUDITED).bind(TOLD as i64).fetch_all(&mut *on).await?;
+    found.extend(rows.into_iter().map(|(what, row)| Discrepancy {
+        what: format!("{what}: the audit has no entry with these values"),
+        meant: None,
+        found: Some(row),
+    }));
+    let entries: Vec<(String, Value)> = sqlx::query_as(WITHOUT_ROW).bind(TOLD as i64).fetch_all(&mut *on).await?;
+    found.extend(entries.into_iter().map(|(what, row)| Discrepancy {
+        what: format!("{what}: the audit records it"),
+        meant: Some(row),
+        found: None,
+    }));
+    found.truncate(TOLD);
+    Ok(found)
+}
+
+/// Targets whose submissions have fewer audited approvals, of persons who are no authors, than the policy asked for.
+const APPROVALS: &str = "WITH change AS ( \
+      SELECT t.number, s.id, s.created_by, greatest(s.approvals_needed, approvals_asked(p.hash, s.risk), \
+        CASE WHEN s.new_policy_hash IS NOT NULL THEN approvals_asked(s.new_policy_hash, s.risk) END) AS asked \
+      FROM target t JOIN submission s ON s.id = t.submission_id JOIN policy p ON p.number = s.policy_number), \
+    last AS ( \
+      SELECT DISTINCT ON (v.submission_id, v.person_id) v.id, v.submission_id, v.person_id, v.kind, \
+        audit_image('verdict', to_jsonb(v)) AS image \
+      FROM verdict v ORDER BY v.submission_id, v.person_id, v.id DESC) \
+    SELECT * FROM ( \
+      SELECT c.number, c.asked, (SELECT count(*) FROM last l WHERE l.submission_id = c.id AND l.kind = 'approve' \
+        AND l.person_id <> c.created_by \
+        AND NOT EXISTS (SELECT FROM submission_author a WHERE a.submission_id = c.id AND a.person_id = l.person_id) \
+        AND audit_agrees('verdict.insert', l.id::text, l.image)) AS approving \
+      FROM change c) x WHERE approving < asked ORDER BY number LIMIT $1";
+
+/// Rows that the audit does not record, or not with these values.
+const UNAUDITED: &str = "SELECT what || ' ' || key, image FROM ( \
+      SELECT 'target' AS what, number::text AS key, audit_image('target', to_jsonb(t)) AS image FROM target t \
+      UNION ALL SELECT 'policy', number::text, audit_image('policy', to_jsonb(p)) FROM policy p \
+      UNION ALL SELECT 'barclamp', concat_ws(' ', name, version), audit_image('barclamp', to_jsonb(b)) FROM barclamp b \
+      UNION ALL SELECT 'submission', id::text, audit_submission(s) FROM submission s \
+      UNION ALL SELECT 'verdict', id::text, audit_image('verdict', to_jsonb(v)) FROM verdict v) r \
+    WHERE NOT audit_agrees(what || '.insert', key, image) \
+    UNION ALL \
+    SELECT 'run ' || r.id, audit_run(r) FROM run r WHERE r.state <> 'queued' AND NOT audit_agrees( \
+      CASE r.state WHEN 'running' THEN 'run.start' ELSE 'run.end' END, r.id::text, audit_run(r)) LIMIT $1";
+
+/// Entries whose row is gone.
+const WITHOUT_ROW: &str = "SELECT split_part(action, '.', 1) || ' ' || subject, detail FROM audit a WHERE source = 'database' \
+      AND CASE action WHEN 'target.insert' THEN NOT EXISTS (SELECT FROM target WHERE number::text = a.subject) \
+        WHEN 'policy.insert' THEN NOT EXISTS (SELECT FROM policy WHERE number::text = a.subject) \
+        WHEN 'barclamp.insert' THEN NOT EXISTS (SELECT FROM barclamp WHERE concat_ws(' ', name, version) = a.subject) \
+        WHEN 'submission.insert' THEN NOT EXISTS (SELECT FROM submission WHERE id = (a.detail ->> 'id')::bigint) \
+        WHEN 'verdict.insert' THEN NOT EXISTS (SELECT FROM verdict WHERE id = (a.detail ->> 'id')::bigint) \
+        WHEN 'run.start' THEN NOT EXISTS (SELECT FROM run WHERE id = (a.detail ->> 'id')::bigint) \
+        WHEN 'run.end' THEN NOT EXISTS (SELECT FROM run WHERE id = (a.detail ->> 'id')::bigint) \
+        ELSE false END ORDER BY id LIMIT $1";
 
 type Rows = BTreeMap<Uuid, Value>;
 

@@ -24,6 +24,8 @@ pub enum AuditActor {
 pub struct AuditFilter<'f> {
     /// By whom; None: by anybody.
     pub who: Option<AuditActor>,
+    /// Written by these: `application` or `database`. None: by both.
+    pub source: Option<&'f str>,
     /// Of this action.
     pub action: Option<&'f str>,
     /// About this.
@@ -55,6 +57,8 @@ pub struct AuditRow {
     pub subject: String,
     /// What else there is to say.
     pub detail: Value,
+    /// `application` or `database`.
+    pub source: String,
     /// Its place in the chain.
     pub seq: Option<i64>,
 }
@@ -65,12 +69,18 @@ pub struct AuditRow {
 /// makes both differ, and no bound on ids would hold then. So within a window nothing is behind an entry that there is not ([`is_entry`]).
 pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) -> Result<Vec<AuditRow>, StoreError> {
     let mut query: QueryBuilder<Postgres> = QueryBuilder::new(
-        "SELECT a.id, a.at, a.actor, p.name, a.action, a.subject, a.detail, s.seq FROM audit a \
+        "SELECT a.id, a.at, a.actor, p.name, a.action, a.subject, a.detail, a.source, s.seq FROM audit a \
          LEFT JOIN person p ON p.id = a.actor LEFT JOIN seal s ON s.audit_id = a.id WHERE true",
     );
     match filter.who {
         Some(AuditActor::Person(person)) => drop(query.push(" AND a.actor = ").push_bind(person.0)),
         Some(AuditActor::Gantry) => drop(query.push(" AND a.actor IS NULL")),
+        None => {}
+    }
+    match filter.source {
+        // Literally, so that a partial index serves it.
+        Some("application") => drop(query.push(" AND a.source = 'application'")),
+        Some(source) => drop(query.push(" AND a.source = ").push_bind(source)),
         None => {}
     }
     if let Some(action) = filter.action {
@@ -144,15 +154,15 @@ async fn seal_where(on: &mut PgConnection, sql: &'static str, seq: i64) -> Resul
     }
 }
 
-/// Entries that are not sealed yet; at most so many are counted, of the newest ten times as many.
+/// How often a backup was restored, plus 1.
+pub async fn epoch(on: &mut PgConnection) -> Result<i64, StoreError> {
+    Ok(sqlx::query_scalar("SELECT epoch FROM head").fetch_one(on).await?)
+}
+
+/// Entries that are not sealed yet; at most so many are counted.
 pub async fn unsealed(on: &mut PgConnection, most: i64) -> Result<i64, StoreError> {
-    Ok(sqlx::query_scalar(
-        "SELECT count(*) FROM (SELECT 1 FROM (SELECT id FROM audit ORDER BY id DESC LIMIT $1 * 10) a \
-         WHERE NOT EXISTS (SELECT 1 FROM seal s WHERE s.audit_id = a.id) LIMIT $1) u",
-    )
-    .bind(most)
-    .fetch_one(on)
-    .await?)
+    let sql = "SELECT count(*) FROM (SELECT FROM audit_unsealed LIMIT $1) u";
+    Ok(sqlx::query_scalar(sql).bind(most).fetch_one(on).await?)
 }
 
 #[cfg(test)]

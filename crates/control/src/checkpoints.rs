@@ -1,0 +1,205 @@
+//! Signed checkpoints of the audit's chain.
+//!
+//! The key is in a file outside of the database. A checkpoint is signed only if the one before it still is in the chain: so the key
+//! never vouches for a chain that was computed again. [`engine::audit::checkpoint`] says what is signed.
+//!
+//! Keys are PEM files as OpenSSL writes them (`openssl genpkey -algorithm ed25519`); the public key is an RFC 8410 `PUBLIC KEY`.
+
+use std::fmt;
+
+use api::Problem;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use engine::audit::checkpoint::{Checkpoint, Link};
+use ring::rand::SystemRandom;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use store::reading;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::Control;
+use crate::problems::from_store;
+
+/// The bytes before the key in a `PUBLIC KEY` for Ed25519 (RFC 8410).
+const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// Why a key is none.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum KeyError {
+    /// It is not the expected PEM.
+    #[error("the file is not a PEM file with a {0:?}: make one with `gantry audit keygen`")]
+    NotPem(&'static str),
+    /// It is a key for something else.
+    #[error("the file has no Ed25519 key: make one with `gantry audit keygen`")]
+    NotEd25519,
+    /// The machine gives no random bytes.
+    #[error("the system has no random bytes for a key")]
+    NoRandom,
+}
+
+/// A private key.
+pub struct SigningKey(Ed25519KeyPair);
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SigningKey")
+    }
+}
+
+impl SigningKey {
+    /// Reads the text of a private key's file.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn read(pem: &str) -> Result<Self, KeyError> {
+        let bytes = from_pem(pem, "PRIVATE KEY")?;
+        Ed25519KeyPair::from_pkcs8_maybe_unchecked(&bytes).map(Self).map_err(|_| KeyError::NotEd25519)
+    }
+
+    /// A new key: the text of its file.
+    ///
+    /// # Errors
+    /// When the system has no random bytes.
+    pub fn generate() -> Result<String, KeyError> {
+        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandom)?;
+        Ok(to_pem(document.as_ref(), "PRIVATE KEY"))
+    }
+
+    /// The text of the public key's file.
+    pub fn public(&self) -> String {
+        to_pem(&[&PUBLIC_PREFIX[..], self.0.public_key().as_ref()].concat(), "PUBLIC KEY")
+    }
+
+    /// Signs a link.
+    ///
+    /// # Errors
+    /// None that a link could give rise to.
+    pub fn sign(&self, link: Link) -> Result<Checkpoint, Problem> {
+        let message = link.message().map_err(|_| Problem::internal())?;
+        Ok(Checkpoint { link, signature: STANDARD.encode(self.0.sign(&message)) })
+    }
+}
+
+/// A public key.
+#[derive(Debug, Clone)]
+pub struct VerifyingKey(Vec<u8>);
+
+impl VerifyingKey {
+    /// Reads the text of a public key's file.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn read(pem: &str) -> Result<Self, KeyError> {
+        let bytes = from_pem(pem, "PUBLIC KEY")?;
+        let key = bytes.strip_prefix(&PUBLIC_PREFIX[..]).filter(|key| key.len() == 32).ok_or(KeyError::NotEd25519)?;
+        Ok(Self(key.to_vec()))
+    }
+
+    /// Whether this key signed a checkpoint.
+    pub fn signed(&self, checkpoint: &Checkpoint) -> bool {
+        let (Ok(message), Ok(signature)) = (checkpoint.link.message(), STANDARD.decode(&checkpoint.signature)) else {
+            return false;
+        };
+        UnparsedPublicKey::new(&ED25519, &self.0).verify(&message, &signature).is_ok()
+    }
+}
+
+fn to_pem(bytes: &[u8], label: &str) -> String {
+    let text = STANDARD.encode(bytes);
+    let lines: Vec<&str> = (0..text.len()).step_by(64).map(|from| &text[from..text.len().min(from + 64)]).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+fn from_pem(text: &str, label: &'static str) -> Result<Vec<u8>, KeyError> {
+    let not = || KeyError::NotPem(label);
+    let (_, rest) = text.split_once(&format!("-----BEGIN {label}-----")).ok_or_else(not)?;
+    let (body, _) = rest.split_once(&format!("-----END {label}-----")).ok_or_else(not)?;
+    let body: String = body.split_whitespace().collect();
+    STANDARD.decode(body).map_err(|_| not())
+}
+
+impl Control {
+    /// The next checkpoint, if the chain grew since the last one.
+    ///
+    /// # Errors
+    /// When the last one is not in the chain any more, and when the database does not answer.
+    pub async fn checkpoint(&self, key: &SigningKey, last: Option<&Checkpoint>) -> Result<Option<Checkpoint>, Problem> {
+        let mut connection = self.connection().await?;
+        let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
+        let first = reading::seal_at(&mut connection, 1).await.map_err(from_store)?;
+        if let Some(Checkpoint { link, .. }) = last {
+            let seq = i64::try_from(link.seq).unwrap_or(i64::MAX);
+            let there = reading::seal_at(&mut connection, seq).await.map_err(from_store)?;
+            if there.is_none_or(|(_, hash)| hash != link.hash) {
+                return Err(Problem::conflict(
+                    "audit_changed",
+                    format!(
+                        "Entry {seq} of the audit is not the one that the last checkpoint signed, so nothing more is signed. \
+                         Compare an export with the checkpoints: gantry audit verify EXPORT --checkpoints FILE --key PUBLIC."
+                    ),
+                ));
+            }
+        }
+        let (Some((seq, hash)), Some((_, installation))) = (end, first) else { return Ok(None) };
+        let seq = seq.unsigned_abs();
+        if last.is_some_and(|last| last.link.seq >= seq) {
+            return Ok(None);
+        }
+        let epoch = reading::epoch(&mut connection).await.map_err(from_store)?;
+        let at = OffsetDateTime::now_utc().format(&Rfc3339).map_err(|_| Problem::internal())?;
+        key.sign(Link { seq, hash, installation, epoch, at }).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Hash;
+
+    use super::*;
+
+    fn link(seq: u64) -> Link {
+        let hash = Hash::of_bytes(b"a link");
+        Link { seq, hash, installation: hash, epoch: 1, at: "2026-01-01T00:00:00Z".into() }
+    }
+
+    #[test]
+    fn signature_covers_each_field() {
+        let key = SigningKey::read(&SigningKey::generate().unwrap()).unwrap();
+        let public = VerifyingKey::read(&key.public()).unwrap();
+        let signed = key.sign(link(7)).unwrap();
+        assert!(public.signed(&signed));
+        let other = Hash::of_bytes(b"another");
+        let altered = [
+            Link { seq: 8, ..link(7) },
+            Link { hash: other, ..link(7) },
+            Link { installation: other, ..link(7) },
+            Link { epoch: 2, ..link(7) },
+            Link { at: String::new(), ..link(7) },
+        ];
+        for link in altered {
+            assert!(!public.signed(&Checkpoint { link, ..signed.clone() }));
+        }
+        let stranger = SigningKey::read(&SigningKey::generate().unwrap()).unwrap();
+        assert!(!VerifyingKey::read(&stranger.public()).unwrap().signed(&signed));
+    }
+
+    #[test]
+    fn openssl_keys_are_read() {
+        // openssl genpkey -algorithm ed25519; openssl pkey -pubout
+        let private = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIFpNR5z8gUZkeZQOmxy885AEpKthC6oRbbUwNwkYZUXM\n-----END PRIVATE KEY-----\n";
+        let public = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAJtVTqkwbqQdpyPTuoF57yRDAjHvQtIUkfCIcyN7Z9x0=\n-----END PUBLIC KEY-----\n";
+        let key = SigningKey::read(private).unwrap();
+        assert_eq!(key.public(), public);
+        assert!(VerifyingKey::read(public).unwrap().signed(&key.sign(link(1)).unwrap()));
+    }
+
+    #[test]
+    fn other_files_are_no_keys() {
+        let key = SigningKey::generate().unwrap();
+        let public = SigningKey::read(&key).unwrap().public();
+        assert_eq!(SigningKey::read(&public).err(), Some(KeyError::NotPem("PRIVATE KEY")));
+        assert_eq!(VerifyingKey::read(&key).err(), Some(KeyError::NotPem("PUBLIC KEY")));
+        let other = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n";
+        assert_eq!(VerifyingKey::read(other).err(), Some(KeyError::NotEd25519));
+    }
+}

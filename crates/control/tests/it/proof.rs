@@ -1,0 +1,160 @@
+//! The audit export of a real history, proven without the database; and `gantry verify` on rows that were altered.
+
+use api::audit::ChainWanted;
+use engine::audit::Broken;
+use engine::audit::export::{End, Line, Proven, Totals, verify};
+use engine::gate::VerdictKind;
+use serde_json::json;
+use store::reading::Stage;
+
+use crate::house::House;
+
+/// The lines of a whole export, as the server writes them.
+async fn export(house: &House) -> Vec<String> {
+    loop {
+        let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(house.database.app()).await.unwrap();
+        if sealed == 0 {
+            break;
+        }
+    }
+    let (mut chain, header) = house.control.audit_export(&house.ada, ChainWanted::default()).await.unwrap();
+    let (end, hash) = (header.end, header.hash);
+    let mut lines = vec![Line::Header(header)];
+    while chain.last < end {
+        let (part, next) = house.control.audit_part(chain).await.unwrap();
+        lines.extend(part.into_iter().map(Line::Audit));
+        chain = next;
+    }
+    let mut stage = Stage::default();
+    while stage != Stage::Done {
+        let (part, next) = house.control.audit_rows(end, stage).await.unwrap();
+        lines.extend(part);
+        stage = next;
+    }
+    let mut totals = Totals::default();
+    lines.iter().for_each(|line| totals.count(line));
+    lines.push(Line::End(End { end, hash, totals }));
+    lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect()
+}
+
+fn check(lines: &[String]) -> Result<Proven, Broken> {
+    verify(lines.iter().map(String::as_str))
+}
+
+/// Two reviewed changes, a rejected one, an open one, and a run of each kind of end.
+async fn history() -> House {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let edit = house.bind("web", 2, "app").await;
+    let rejected = house.submit(&house.ada, "web", vec![edit]).await;
+    house.control.judge(&house.bo, rejected, VerdictKind::RequestChanges, "not yet".into()).await.unwrap();
+    house.bound("edge", 3, "app").await;
+    let claim = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until) \
+                 SELECT s.id, s.node_id, s.lane_id, s.generation, h.number, h.epoch, s.content_hash, true, now() \
+                 FROM step s JOIN noderole r ON r.id = s.noderole_id CROSS JOIN head h WHERE r.role = 'app'";
+    for sql in [
+        "INSERT INTO worker (name, phase, lease_until) VALUES ('w', 'confirmed', now())",
+        claim,
+        "UPDATE run SET state = 'running', started_at = now(), worker_id = (SELECT id FROM worker)",
+        "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'succeeded' WHERE id = (SELECT min(id) FROM run)",
+    ] {
+        sqlx::query(sql).execute(house.database.app()).await.unwrap();
+    }
+    house
+}
+
+#[tokio::test]
+async fn real_history_is_proven_and_each_line_counts() {
+    let house = history().await;
+    let lines = export(&house).await;
+    let proven = check(&lines).unwrap_or_else(|broken| panic!("{broken}"));
+    let totals = &proven.totals;
+    assert!(proven.whole);
+    assert_eq!((totals.targets, totals.submissions, totals.verdicts, totals.runs, totals.policies), (3, 3, 3, 2, 1));
+    for removed in 0..lines.len() {
+        let rest: Vec<String> =
+            lines.iter().enumerate().filter(|(n, _)| *n != removed).map(|(_, line)| line.clone()).collect();
+        let broken = check(&rest).expect_err(&lines[removed]);
+        // All but scripts and the frame are named by what they are, not by a count at the end.
+        let line: Line = serde_json::from_str(&lines[removed]).unwrap();
+        if let Line::Row { table, .. } = line {
+            assert!(matches!(broken, Broken::Proof { .. }), "{}: {broken}", table.as_str());
+            assert!(!broken.to_string().starts_with("the end"), "{}: {broken}", table.as_str());
+        }
+    }
+}
+
+#[tokio::test]
+async fn later_changes_leave_an_export_whole() {
+    let house = history().await;
+    let before = export(&house).await;
+    let (chain, header) = house.control.audit_export(&house.ada, ChainWanted::default()).await.unwrap();
+    assert_eq!(chain.last, 0);
+    // A run ends and a target comes while the export is being read.
+    sqlx::query("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'failed' WHERE state = 'running'")
+        .execute(house.database.app())
+        .await
+        .unwrap();
+    house.bound("web", 4, "app").await;
+    sqlx::query("SELECT seal_audit(10)").execute(house.database.app()).await.unwrap();
+    let (mut rows, mut stage) = (Vec::new(), Stage::default());
+    while stage != Stage::Done {
+        let (part, next) = house.control.audit_rows(header.end, stage).await.unwrap();
+        rows.extend(part.iter().map(|line| serde_json::to_string(line).unwrap()));
+        stage = next;
+    }
+    let rows_before: Vec<String> = before.iter().filter(|line| line.contains("\"type\":\"row\"")).cloned().collect();
+    rows.retain(|line| line.contains("\"type\":\"row\""));
+    assert_eq!(rows, rows_before);
+    check(&export(&house).await).unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+#[tokio::test]
+async fn rows_that_the_owner_alters_are_named() {
+    for (table, sql, name) in [
+        (
+            "verdict",
+            "UPDATE verdict SET person_id = (SELECT id FROM person WHERE name = 'cy') WHERE id = 1",
+            "verdict 1",
+        ),
+        ("verdict", "DELETE FROM verdict WHERE id = 1", "target 2: the export has 0 of the 1 approvals"),
+        ("target", "UPDATE target SET committed_by = NULL WHERE number = 2", "target 2"),
+        ("submission", "UPDATE submission SET risk = '{move}' WHERE id = 1", "submission 1"),
+        (
+            "submission_author",
+            "UPDATE submission_author SET person_id = (SELECT id FROM person WHERE name = 'cy') WHERE submission_id = 1",
+            "submission 1",
+        ),
+        ("submission_document", "DELETE FROM submission_document WHERE submission_id = 1", "submission 1"),
+        ("run", "UPDATE run SET outcome = 'failed' WHERE outcome = 'succeeded'", "run 1"),
+        ("run", "UPDATE run SET target_number = 1 WHERE id = 1", "run 1"),
+        ("policy", "UPDATE policy SET created_by = (SELECT id FROM person WHERE name = 'cy')", "policy 1"),
+    ] {
+        let house = history().await;
+        for sql in [&format!("ALTER TABLE {table} DISABLE TRIGGER USER"), sql] {
+            sqlx::query(sqlx::AssertSqlSafe(sql.to_owned())).execute(house.database.owner()).await.unwrap();
+        }
+        let broken = check(&export(&house).await).expect_err(sql);
+        assert!(broken.to_string().starts_with(name), "{sql}: {broken}");
+        if table == "submission_document" {
+            // Online, the documents of a submission count by what they left in the rows.
+            continue;
+        }
+        let verified = house.control.verify().await.unwrap();
+        assert!(!verified.discrepancies.is_empty(), "gantry verify: {sql}");
+    }
+}
+
+#[tokio::test]
+async fn verify_reports_a_target_without_approval() {
+    let house = history().await;
+    let honest = house.control.verify().await.unwrap();
+    assert_eq!(honest.discrepancies, []);
+    for sql in ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE submission_id = 1"] {
+        sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    }
+    let found = house.control.verify().await.unwrap().discrepancies;
+    let approvals = found.iter().find(|one| one.what == "approvals of target 2").unwrap();
+    assert_eq!((&approvals.meant, &approvals.found), (&Some(json!(1)), &Some(json!(0))));
+    assert!(found.iter().any(|one| one.what.starts_with("verdict 1")), "{found:?}");
+}

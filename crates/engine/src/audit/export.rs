@@ -1,0 +1,873 @@
+//! An export of the audit, and the proof that it holds.
+//!
+//! An export is a text with one JSON object per line ([`Line`]). First the header, then the sealed entries, then the rows that the
+//! entries are about with the documents that they name, then the end with the totals. Rows come in an order that a verifier can follow
+//! with little memory: policies, submissions and verdicts before targets, each target after its root and its new documents, runs
+//! after their target.
+//!
+//! [`Check`] proves from such a text alone that
+//! * the entries are the ones that were sealed, in order;
+//! * each row is the one that the database recorded in its entry, and each entry has its row;
+//! * each target is its parent with exactly the documents of its submission replaced;
+//! * each submission that became a target had the approvals that the policy in force asked for, of people who could review and had no
+//!   part in it, and no objection;
+//! * each run belongs to a target whose documents ask for exactly what it ran.
+//!
+//! It does not prove that a reviewer with a permission in a part of the tree had it for the right part: the database checks that.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Broken, Chain, Sealed};
+use crate::Hash;
+use crate::blueprint::{DocumentChange, apply, change_hash, changes, projection};
+use crate::canonical::{self, ObjectKind};
+use crate::cluster::{DeploymentDoc, NodeDoc, RootDoc};
+use crate::gate::{Policy, Risk};
+use crate::ids::{ActionName, NodeId, PersonId, StepId};
+
+/// The version of the format.
+pub const FORMAT: u32 = 2;
+
+/// A line of an export.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Line {
+    /// The first line.
+    Header(Header),
+    /// A sealed entry.
+    Audit(Sealed),
+    /// The bytes of a document, policy, role or script.
+    Object {
+        /// What it is.
+        kind: ObjectKind,
+        /// The SHA-256 of its bytes.
+        hash: Hash,
+        /// The bytes, if they are text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        body: Option<String>,
+        /// The bytes in hexadecimal digits, if they are not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hex: Option<String>,
+    },
+    /// A row that the audit recorded.
+    Row {
+        /// Its table.
+        table: Table,
+        /// Its columns, as the audit records them.
+        row: Map<String, Value>,
+        /// The documents of a submission.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        documents: Option<Vec<DocumentChange>>,
+    },
+    /// The last line.
+    End(End),
+}
+
+/// The tables whose rows an export has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Table {
+    /// Imported barclamps.
+    Barclamp,
+    /// Policies.
+    Policy,
+    /// Submissions.
+    Submission,
+    /// Verdicts.
+    Verdict,
+    /// Targets.
+    Target,
+    /// Runs.
+    Run,
+}
+
+impl Table {
+    /// Its name in the database, and in the actions of its entries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Barclamp => "barclamp",
+            Self::Policy => "policy",
+            Self::Submission => "submission",
+            Self::Verdict => "verdict",
+            Self::Target => "target",
+            Self::Run => "run",
+        }
+    }
+
+    /// The table whose row an entry with this action records.
+    fn of_action(action: &str) -> Option<Self> {
+        match action {
+            "barclamp.insert" => Some(Self::Barclamp),
+            "policy.insert" => Some(Self::Policy),
+            "submission.insert" => Some(Self::Submission),
+            "verdict.insert" => Some(Self::Verdict),
+            "target.insert" => Some(Self::Target),
+            "run.start" | "run.end" => Some(Self::Run),
+            _ => None,
+        }
+    }
+}
+
+/// The first line of an export.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The last entry that the export leaves out; 0 for a whole export. Any other export has entries only and proves the chain only.
+    pub after: u64,
+    /// The last entry.
+    pub end: u64,
+    /// Its link.
+    pub hash: Hash,
+}
+
+/// The last line of an export.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    /// The last entry.
+    pub end: u64,
+    /// Its link.
+    pub hash: Hash,
+    /// The lines of each kind before this one.
+    pub totals: Totals,
+}
+
+/// The lines of each kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Totals {
+    /// Sealed entries.
+    pub entries: u64,
+    /// Objects.
+    pub objects: u64,
+    /// Barclamps.
+    pub barclamps: u64,
+    /// Policies.
+    pub policies: u64,
+    /// Submissions.
+    pub submissions: u64,
+    /// Verdicts.
+    pub verdicts: u64,
+    /// Targets.
+    pub targets: u64,
+    /// Runs.
+    pub runs: u64,
+}
+
+impl Totals {
+    /// Counts a line.
+    pub fn count(&mut self, line: &Line) {
+        let total = match line {
+            Line::Header(_) | Line::End(_) => return,
+            Line::Audit(_) => &mut self.entries,
+            Line::Object { .. } => &mut self.objects,
+            Line::Row { table, .. } => match table {
+                Table::Barclamp => &mut self.barclamps,
+                Table::Policy => &mut self.policies,
+                Table::Submission => &mut self.submissions,
+                Table::Verdict => &mut self.verdicts,
+                Table::Target => &mut self.targets,
+                Table::Run => &mut self.runs,
+            },
+        };
+        *total += 1;
+    }
+}
+
+/// What an export proves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Proven {
+    /// The entries.
+    pub chain: Chain,
+    /// Whether the export is whole, so that the rest is proven too.
+    pub whole: bool,
+    /// What it has.
+    pub totals: Totals,
+}
+
+/// The text that was sealed.
+#[derive(Deserialize)]
+struct Content {
+    action: String,
+    subject: String,
+    detail: Value,
+    #[serde(default)]
+    source: Option<String>,
+}
+
+/// The entry of a row: the fields that it recorded and a hash of their values, because there may be millions of runs.
+#[derive(Clone, Copy)]
+struct Recorded {
+    seq: u64,
+    fields: usize,
+    hash: Hash,
+    met: bool,
+}
+
+/// What a person could do after an entry.
+#[derive(Clone, Copy)]
+struct Standing {
+    seq: u64,
+    /// A person whose account is enabled.
+    able: bool,
+    /// With the permission to review everywhere.
+    everywhere: bool,
+    /// Parts of the tree with the permission to review.
+    parts: i64,
+}
+
+#[derive(Deserialize)]
+struct PersonRow {
+    kind: String,
+    disabled: bool,
+    permissions: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct PolicyRow {
+    number: i64,
+    #[serde(deserialize_with = "bytea")]
+    hash: Hash,
+    target: i64,
+}
+
+#[derive(Deserialize)]
+struct BarclampRow {
+    name: String,
+    version: String,
+    #[serde(deserialize_with = "bytea")]
+    hash: Hash,
+}
+
+#[derive(Deserialize)]
+struct SubmissionRow {
+    id: i64,
+    #[serde(deserialize_with = "bytea")]
+    change_hash: Hash,
+    policy_number: i64,
+    #[serde(default, deserialize_with = "optional_bytea")]
+    new_policy_hash: Option<Hash>,
+    approvals_needed: u32,
+    epoch: i64,
+    risk: BTreeSet<Risk>,
+    authors: BTreeSet<PersonId>,
+    created_by: PersonId,
+}
+
+#[derive(Deserialize)]
+struct VerdictRow {
+    id: i64,
+    submission_id: i64,
+    person_id: PersonId,
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct TargetRow {
+    number: i64,
+    #[serde(default)]
+    parent: Option<i64>,
+    kind: String,
+    #[serde(deserialize_with = "bytea")]
+    root: Hash,
+    #[serde(default)]
+    submission_id: Option<i64>,
+    epoch: i64,
+}
+
+#[derive(Deserialize)]
+struct RunRow {
+    id: i64,
+    step_id: StepId,
+    node_id: NodeId,
+    generation: i64,
+    target_number: i64,
+    epoch: i64,
+    #[serde(deserialize_with = "bytea")]
+    content_hash: Hash,
+}
+
+/// The database writes bytes in JSON as `\x` and hexadecimal digits.
+fn bytea<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Hash, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.strip_prefix("\\x").unwrap_or(&text).parse().map_err(serde::de::Error::custom)
+}
+
+fn optional_bytea<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Hash>, D::Error> {
+    bytea(deserializer).map(Some)
+}
+
+struct Submission {
+    row: SubmissionRow,
+    documents: Vec<DocumentChange>,
+    /// The entry's number, who, and what they decided; in order.
+    verdicts: Vec<(u64, PersonId, String)>,
+}
+
+/// The target before.
+struct Before {
+    number: i64,
+    root_hash: Hash,
+    root: RootDoc,
+    epoch: i64,
+}
+
+/// An export that is being checked, line by line.
+#[derive(Default)]
+pub struct Check {
+    lines: usize,
+    header: Option<Header>,
+    chain: Chain,
+    totals: Totals,
+    ended: bool,
+    expected: BTreeMap<u64, Hash>,
+    fields: Vec<Vec<String>>,
+    recorded: HashMap<(Table, String), Recorded>,
+    people: HashMap<PersonId, Vec<Standing>>,
+    objects: BTreeSet<Hash>,
+    policy_objects: BTreeMap<Hash, Policy>,
+    deployments: HashMap<Hash, Arc<DeploymentDoc>>,
+    nodes: HashMap<Hash, Arc<NodeDoc>>,
+    next_root: Option<(Hash, RootDoc)>,
+    /// By the target that brought it.
+    policies: BTreeMap<i64, PolicyRow>,
+    submissions: HashMap<i64, Submission>,
+    before: Option<Before>,
+    /// Targets that brought documents.
+    generations: BTreeSet<i64>,
+}
+
+fn wrong(what: impl Into<String>, why: impl Into<String>) -> Broken {
+    Broken::Proof { what: what.into(), why: why.into() }
+}
+
+impl Check {
+    /// A check of an export that must have these links.
+    pub fn expecting(links: impl IntoIterator<Item = (u64, Hash)>) -> Self {
+        Self { expected: links.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The next line.
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn line(&mut self, text: &str) -> Result<(), Broken> {
+        self.lines += 1;
+        let number = self.lines;
+        let unexpected = |why: &str| Broken::Line { line: number, why: why.to_owned() };
+        if self.ended {
+            return Err(unexpected("it comes after the end"));
+        }
+        let line: Line = serde_json::from_str(text).map_err(|error| unexpected(&error.to_string()))?;
+        let Some(header) = &self.header else {
+            return match line {
+                Line::Header(header) if header.format == FORMAT => {
+                    self.header = Some(header);
+                    Ok(())
+                }
+                Line::Header(header) => Err(unexpected(&format!("this is format {}, not {FORMAT}", header.format))),
+                _ => Err(unexpected("the header is missing: an export begins with it")),
+            };
+        };
+        let (after, end, whole) = (header.after, header.end, header.after == 0);
+        self.totals.count(&line);
+        match line {
+            Line::Header(_) => Err(unexpected("a second header")),
+            Line::Audit(sealed) if self.totals != self.entries_only() => {
+                Err(unexpected(&format!("entry {} comes after the rows", sealed.seq)))
+            }
+            Line::Audit(sealed) => {
+                if self.chain.first == 0 && sealed.seq != after + 1 {
+                    return Err(Broken::Place { wanted: after + 1, found: sealed.seq });
+                }
+                self.chain.add(&sealed)?;
+                self.expect(&sealed)?;
+                if whole { self.entry(&sealed) } else { Ok(()) }
+            }
+            Line::End(said) => self.end(&said),
+            _ if self.last(after) != end => Err(wrong(
+                format!("entry {}", self.last(after) + 1),
+                format!("it is missing: the header says that the entries go to {end}"),
+            )),
+            _ if !whole => Err(unexpected("an export of later entries has no rows")),
+            Line::Object { kind, hash, body, hex } => {
+                let bytes = match (body, hex) {
+                    (Some(body), None) => body.into_bytes(),
+                    (None, Some(hex)) => unhex(&hex).ok_or_else(|| unexpected("hex has two digits for each byte"))?,
+                    _ => return Err(unexpected("an object has either body or hex")),
+                };
+                self.object(kind, hash, &bytes)
+            }
+            Line::Row { table, row, documents } => self.row(table, row, documents),
+        }
+    }
+
+    /// The last entry so far.
+    fn last(&self, after: u64) -> u64 {
+        if self.chain.first == 0 { after } else { self.chain.last }
+    }
+
+    fn entries_only(&self) -> Totals {
+        Totals { entries: self.totals.entries, ..Totals::default() }
+    }
+
+    fn expect(&mut self, sealed: &Sealed) -> Result<(), Broken> {
+        match self.expected.remove(&sealed.seq) {
+            Some(hash) if hash != sealed.hash => {
+                Err(Broken::Recomputed { seq: sealed.seq, expected: hash, found: sealed.hash })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn end(&mut self, said: &End) -> Result<(), Broken> {
+        let header = self.header.clone().unwrap_or(Header { format: FORMAT, after: 0, end: 0, hash: self.chain.hash });
+        let last = self.last(header.after);
+        let hash = if self.chain.first == 0 && header.after > 0 { said.hash } else { self.chain.hash };
+        if said.end != last || said.hash != hash || header.end != last || header.hash != hash {
+            let named = if header.end == last { said.end } else { header.end };
+            return Err(Broken::End { said: named, found: last });
+        }
+        if header.after == 0 {
+            let missing =
+                self.recorded.iter().filter(|(_, recorded)| !recorded.met).min_by_key(|(_, recorded)| recorded.seq);
+            if let Some(((table, key), recorded)) = missing {
+                return Err(wrong(
+                    format!("{} {key}", table.as_str()),
+                    format!("it is missing: entry {} of the audit records it", recorded.seq),
+                ));
+            }
+        }
+        if said.totals != self.totals {
+            return Err(wrong("the end", format!("it counts {:?}, and the export has {:?}", said.totals, self.totals)));
+        }
+        self.ended = true;
+        Ok(())
+    }
+
+    /// What is proven, when all lines were given.
+    ///
+    /// # Errors
+    /// When the end is missing, or an expected link.
+    pub fn finish(self) -> Result<Proven, Broken> {
+        if !self.ended {
+            return Err(Broken::BrokenOff(self.chain.last));
+        }
+        let after = self.header.as_ref().map_or(0, |header| header.after);
+        let last = self.last(after);
+        if let Some((newest, _)) = self.expected.last_key_value().filter(|(seq, _)| **seq > last) {
+            return Err(Broken::CutTail { from: last + 1, to: *newest });
+        }
+        if let Some((seq, hash)) = self.expected.first_key_value() {
+            // The link before the first entry is known, too.
+            if *seq == after && self.expected.len() == 1 && after > 0 && self.chain.first > 0 {
+                if *hash != self.chain.from {
+                    return Err(Broken::Recomputed { seq: *seq, expected: *hash, found: self.chain.from });
+                }
+            } else if *seq > 0 {
+                return Err(Broken::NotCovered { seq: *seq, after });
+            }
+        }
+        Ok(Proven { chain: self.chain, whole: after == 0, totals: self.totals })
+    }
+
+    fn entry(&mut self, sealed: &Sealed) -> Result<(), Broken> {
+        let named = || format!("entry {}", sealed.seq);
+        let content: Content = serde_json::from_str(&sealed.content)
+            .map_err(|error| wrong(named(), format!("its content is no entry: {error}")))?;
+        if content.source.as_deref() != Some("database") {
+            return Ok(());
+        }
+        let Value::Object(detail) = content.detail else {
+            return Err(wrong(named(), "its detail is no JSON object"));
+        };
+        match content.action.as_str() {
+            "person.insert" | "person.update" => return self.person(sealed.seq, &content.subject, detail),
+            "scoped_grant.insert" | "scoped_grant.delete" => {
+                self.grant(sealed.seq, &content.subject, content.action.ends_with("insert"));
+                return Ok(());
+            }
+            _ => {}
+        }
+        let Some(table) = Table::of_action(&content.action) else { return Ok(()) };
+        let mut fields: Vec<String> = detail.keys().cloned().collect();
+        fields.sort_unstable();
+        let place = self.fields.iter().position(|known| *known == fields).unwrap_or_else(|| {
+            self.fields.push(fields);
+            self.fields.len() - 1
+        });
+        let hash = hash_of(&detail)?;
+        let key = (table, content.subject);
+        let earlier = self.recorded.insert(key.clone(), Recorded { seq: sealed.seq, fields: place, hash, met: false });
+        match earlier {
+            // A run starts, ends, and may report late.
+            Some(earlier) if table != Table::Run => Err(wrong(
+                format!("{} {}", table.as_str(), key.1),
+                format!("entries {} and {} both say that it was added", earlier.seq, sealed.seq),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn person(&mut self, seq: u64, id: &str, detail: Map<String, Value>) -> Result<(), Broken> {
+        let what = || format!("person {id}");
+        let row: PersonRow = typed(what, detail)?;
+        let id = PersonId(id.parse().map_err(|_| wrong(what(), "its id is no UUID"))?);
+        let able = row.kind == "human" && !row.disabled;
+        let everywhere = row.permissions.iter().any(|permission| permission == "reviewer");
+        let history = self.people.entry(id).or_default();
+        let parts = history.last().map_or(0, |last| last.parts);
+        history.push(Standing { seq, able, everywhere, parts });
+        Ok(())
+    }
+
+    fn grant(&mut self, seq: u64, subject: &str, given: bool) {
+        let mut parts = subject.split(' ');
+        let (Some(person), Some("reviewer")) = (parts.next().and_then(|id| id.parse().ok()), parts.next()) else {
+            return;
+        };
+        let history = self.people.entry(PersonId(person)).or_default();
+        let last = history.last().copied().unwrap_or(Standing { seq, able: false, everywhere: false, parts: 0 });
+        let parts = last.parts + if given { 1 } else { -1 };
+        history.push(Standing { seq, parts, ..last });
+    }
+
+    fn standing(&self, person: PersonId, at: u64) -> Option<Standing> {
+        self.people.get(&person)?.iter().rev().find(|standing| standing.seq < at).copied()
+    }
+
+    fn object(&mut self, kind: ObjectKind, hash: Hash, bytes: &[u8]) -> Result<(), Broken> {
+        let what = || format!("{} document {hash}", kind.as_str());
+        if Hash::of_bytes(bytes) != hash {
+            return Err(wrong(what(), "it was altered: its bytes have another hash"));
+        }
+        match kind {
+            ObjectKind::Root => {
+                let root: RootDoc = parsed(what, bytes)?;
+                let written = root.object().map_err(|error| wrong(what(), error.to_string()))?;
+                if written.hash != hash {
+                    return Err(wrong(what(), "it is not written in canonical form"));
+                }
+                self.next_root = Some((hash, root));
+            }
+            ObjectKind::Deployment => drop(self.deployments.insert(hash, Arc::new(parsed(what, bytes)?))),
+            ObjectKind::Node => drop(self.nodes.insert(hash, Arc::new(parsed(what, bytes)?))),
+            ObjectKind::Policy => drop(self.policy_objects.insert(hash, parsed(what, bytes)?)),
+            ObjectKind::Barclamp | ObjectKind::Role | ObjectKind::Script => {
+                self.objects.insert(hash);
+            }
+        }
+        Ok(())
+    }
+
+    fn row(
+        &mut self,
+        table: Table,
+        row: Map<String, Value>,
+        documents: Option<Vec<DocumentChange>>,
+    ) -> Result<(), Broken> {
+        let key = match table {
+            Table::Barclamp => format!("{} {}", text_of(&row, "name"), text_of(&row, "version")),
+            Table::Policy | Table::Target => text_of(&row, "number"),
+            Table::Submission | Table::Verdict | Table::Run => text_of(&row, "id"),
+        };
+        let what = || format!("{} {key}", table.as_str());
+        let Some(recorded) = self.recorded.get_mut(&(table, key.clone())) else {
+            return Err(wrong(what(), "the audit has no entry that records it"));
+        };
+        if recorded.met {
+            return Err(wrong(what(), "it is in the export twice"));
+        }
+        // Columns that came with a later version are not in the entry. Nothing below uses them.
+        let fields = self.fields.get(recorded.fields).map(Vec::as_slice).unwrap_or_default();
+        let as_recorded: Map<String, Value> =
+            row.into_iter().filter(|(name, _)| fields.binary_search(name).is_ok()).collect();
+        if hash_of(&as_recorded)? != recorded.hash {
+            return Err(wrong(
+                what(),
+                format!("it was altered: entry {} of the audit records other values", recorded.seq),
+            ));
+        }
+        recorded.met = true;
+        let seq = recorded.seq;
+        if documents.is_some() != (table == Table::Submission) {
+            return Err(wrong(what(), "a submission has documents, and nothing else has"));
+        }
+        match table {
+            Table::Barclamp => self.barclamp(&typed(what, as_recorded)?),
+            Table::Policy => self.policy(typed(what, as_recorded)?),
+            Table::Submission => self.submission(typed(what, as_recorded)?, documents.unwrap_or_default()),
+            Table::Verdict => self.verdict(seq, typed(what, as_recorded)?),
+            Table::Target => self.target(seq, &typed(what, as_recorded)?),
+            Table::Run => self.run(&typed(what, as_recorded)?),
+        }
+    }
+
+    fn barclamp(&self, row: &BarclampRow) -> Result<(), Broken> {
+        self.has(row.hash, || format!("barclamp {} {}", row.name, row.version))
+    }
+
+    /// Whether an object of the catalog is there.
+    fn has(&self, hash: Hash, what: impl Fn() -> String) -> Result<(), Broken> {
+        if self.objects.contains(&hash) {
+            Ok(())
+        } else {
+            Err(wrong(what(), format!("its document {hash} is missing")))
+        }
+    }
+
+    fn policy(&mut self, row: PolicyRow) -> Result<(), Broken> {
+        if !self.policy_objects.contains_key(&row.hash) {
+            return Err(wrong(format!("policy {}", row.number), format!("its document {} is missing", row.hash)));
+        }
+        self.policies.insert(row.target, row);
+        Ok(())
+    }
+
+    fn submission(&mut self, row: SubmissionRow, documents: Vec<DocumentChange>) -> Result<(), Broken> {
+        let what = format!("submission {}", row.id);
+        let hash = change_hash(&documents).map_err(|error| wrong(what.clone(), error.to_string()))?;
+        if hash != row.change_hash {
+            return Err(wrong(
+                what,
+                "its documents were altered: they have another hash than the one that was reviewed",
+            ));
+        }
+        self.submissions.insert(row.id, Submission { row, documents, verdicts: Vec::new() });
+        Ok(())
+    }
+
+    fn verdict(&mut self, seq: u64, row: VerdictRow) -> Result<(), Broken> {
+        let Some(submission) = self.submissions.get_mut(&row.submission_id) else {
+            return Err(wrong(
+                format!("submission {}", row.submission_id),
+                format!("it is missing, and verdict {} is about it", row.id),
+            ));
+        };
+        submission.verdicts.push((seq, row.person_id, row.kind));
+        Ok(())
+    }
+
+    fn target(&mut self, seq: u64, row: &TargetRow) -> Result<(), Broken> {
+        let what = || format!("target {}", row.number);
+        let before = self.before.take();
+        let last = before.as_ref().map_or(0, |before| before.number);
+        if row.parent.unwrap_or(0) != last || row.number != last + 1 {
+            return Err(wrong(format!("target {}", last + 1), format!("it is missing before target {}", row.number)));
+        }
+        let next = self.next_root.take();
+        let root = match (&before, row.kind.as_str()) {
+            (Some(before), "switch") if row.root == before.root_hash => before.root.clone(),
+            (Some(_), "switch") => return Err(wrong(what(), "a switch of execution has another root than its parent")),
+            (None, "genesis") | (Some(_), "change") => match next {
+                Some((hash, root)) if hash == row.root => root,
+                // A change of the policy alone has the root of its parent.
+                _ => match &before {
+                    Some(before) if before.root_hash == row.root => before.root.clone(),
+                    _ => return Err(wrong(what(), format!("the document of its root, {}, is missing", row.root))),
+                },
+            },
+            _ => return Err(wrong(what(), format!("the kind {:?} does not follow target {last}", row.kind))),
+        };
+        let nothing = RootDoc::default();
+        let changed = changes(before.as_ref().map_or(&nothing, |before| &before.root), &root);
+        if row.kind == "change" {
+            let before = before.as_ref().ok_or_else(|| wrong(what(), "it has no parent"))?;
+            self.approved(seq, row, before, &root)?;
+        }
+        for change in &changed {
+            self.documents_of(change, &what)?;
+        }
+        if row.kind != "switch" {
+            self.generations.insert(row.number);
+        }
+        self.before = Some(Before { number: row.number, root_hash: row.root, root, epoch: row.epoch });
+        Ok(())
+    }
+
+    /// Whether the new document of a change is there, with the roles that it names.
+    fn documents_of(&self, change: &DocumentChange, target: &impl Fn() -> String) -> Result<(), Broken> {
+        let missing = |kind: &str, id: String, hash: Hash| {
+            wrong(target(), format!("the document {hash} of {kind} {id} is missing"))
+        };
+        match change {
+            DocumentChange::Deployment { id, new: Some(hash), .. } => {
+                let doc = self.deployments.get(hash).ok_or_else(|| missing("deployment", id.to_string(), *hash))?;
+                let named = doc.barclamps.values().copied().chain(doc.roles.values().map(|role| role.role));
+                named.into_iter().try_for_each(|hash| self.has(hash, || format!("deployment {id} in {}", target())))
+            }
+            DocumentChange::Node { id, new: Some(hash), .. } => {
+                let doc = self.nodes.get(hash).ok_or_else(|| missing("node", id.to_string(), *hash))?;
+                let mut named = doc.noderoles.values().map(|noderole| noderole.role);
+                named.try_for_each(|hash| self.has(hash, || format!("node {id} in {}", target())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn approved(&self, seq: u64, row: &TargetRow, before: &Before, root: &RootDoc) -> Result<(), Broken> {
+        let what = || format!("target {}", row.number);
+        let id = row.submission_id.ok_or_else(|| wrong(what(), "it names no submission"))?;
+        let submission = self.submissions.get(&id).ok_or_else(|| {
+            wrong(format!("submission {id}"), format!("it is missing, and target {} commits it", row.number))
+        })?;
+        match apply(&before.root, &submission.documents) {
+            Ok(expected) if expected == *root => {}
+            _ => {
+                return Err(wrong(
+                    what(),
+                    format!(
+                        "its root differs from target {} in other documents than submission {id} lists",
+                        before.number
+                    ),
+                ));
+            }
+        }
+        if submission.row.epoch != row.epoch {
+            return Err(wrong(what(), format!("submission {id} was made before a backup was restored")));
+        }
+        let (_, policy) = self
+            .policies
+            .range(..row.number)
+            .next_back()
+            .filter(|(_, policy)| policy.number == submission.row.policy_number)
+            .ok_or_else(|| {
+                let number = submission.row.policy_number;
+                wrong(
+                    format!("policy {number}"),
+                    format!("it is missing, or was not in force for target {}", row.number),
+                )
+            })?;
+        let brought = self.policies.get(&row.number).map(|policy| policy.hash);
+        if brought != submission.row.new_policy_hash {
+            return Err(wrong(
+                what(),
+                format!("the policy that it brings is missing, or is not the one that submission {id} names"),
+            ));
+        }
+        let asked =
+            [Some(policy.hash), brought].into_iter().flatten().filter_map(|hash| self.policy_objects.get(&hash));
+        let asked = asked.map(|policy| policy.approvals_for(&submission.row.risk)).max().unwrap_or(u32::MAX);
+        self.counted(seq, row, submission, asked.max(submission.row.approvals_needed))
+    }
+
+    /// Counts the last verdict of each person who could review then.
+    fn counted(&self, seq: u64, row: &TargetRow, submission: &Submission, asked: u32) -> Result<(), Broken> {
+        let id = submission.row.id;
+        let mut last: BTreeMap<PersonId, &str> = BTreeMap::new();
+        for (_, person, kind) in submission.verdicts.iter().filter(|(at, ..)| *at < seq) {
+            last.insert(*person, kind);
+        }
+        let mut approvals = 0;
+        for (person, kind) in last {
+            if submission.row.authors.contains(&person) || submission.row.created_by == person {
+                continue;
+            }
+            let Some(standing) = self.standing(person, seq) else {
+                return Err(wrong(
+                    format!("person {person}"),
+                    format!("the audit has no entry of this reviewer of submission {id}"),
+                ));
+            };
+            if !standing.able {
+                continue;
+            }
+            if kind != "approve" && standing.everywhere {
+                return Err(wrong(
+                    format!("target {}", row.number),
+                    format!("person {person} objected to submission {id} and never approved it"),
+                ));
+            }
+            if kind == "approve" && (standing.everywhere || standing.parts > 0) {
+                approvals += 1;
+            }
+        }
+        if approvals < asked {
+            return Err(wrong(
+                format!("target {}", row.number),
+                format!(
+                    "the export has {approvals} of the {asked} approvals that its policy asked for (submission {id})"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn run(&self, row: &RunRow) -> Result<(), Broken> {
+        let what = || format!("run {}", row.id);
+        let Some(target) = self.before.as_ref().filter(|before| before.number == row.target_number) else {
+            return Err(wrong(format!("target {}", row.target_number), format!("it is missing before run {}", row.id)));
+        };
+        if row.generation > row.target_number || !self.generations.contains(&row.generation) {
+            return Err(wrong(
+                what(),
+                format!("its generation {} is no target before it that changed anything", row.generation),
+            ));
+        }
+        if row.epoch < target.epoch {
+            return Err(wrong(what(), format!("it is of an earlier epoch than target {}", target.number)));
+        }
+        let node = target.root.nodes.get(&row.node_id).and_then(|hash| self.nodes.get(hash));
+        let noderole = node.and_then(|node| {
+            let is_its =
+                |key: &crate::cluster::NoderoleKey| StepId::of(key.id(row.node_id), &ActionName::run()) == row.step_id;
+            node.noderoles.iter().find(|(key, _)| is_its(key))
+        });
+        let Some((key, noderole)) = noderole else {
+            return Err(wrong(what(), format!("no document of target {} asks for its step", target.number)));
+        };
+        let deployment = target.root.deployments.get(&noderole.deployment).and_then(|hash| self.deployments.get(hash));
+        let role = deployment.and_then(|doc| doc.roles.get(&key.role));
+        let content = projection::content(noderole, role).map_err(|error| wrong(what(), error.to_string()))?;
+        if content != row.content_hash {
+            return Err(wrong(
+                what(),
+                format!("it ran other content than the documents of target {} ask for", target.number),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Checks a whole export.
+///
+/// # Errors
+/// The first thing that does not hold.
+pub fn verify<'t>(lines: impl IntoIterator<Item = &'t str>) -> Result<Proven, Broken> {
+    let mut check = Check::default();
+    lines.into_iter().try_for_each(|line| check.line(line))?;
+    check.finish()
+}
+
+fn typed<T: DeserializeOwned>(what: impl Fn() -> String, row: Map<String, Value>) -> Result<T, Broken> {
+    serde_json::from_value(Value::Object(row)).map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
+}
+
+fn parsed<T: DeserializeOwned>(what: impl Fn() -> String, bytes: &[u8]) -> Result<T, Broken> {
+    serde_json::from_slice(bytes).map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
+}
+
+fn hash_of(row: &Map<String, Value>) -> Result<Hash, Broken> {
+    canonical::hash(row).map_err(|error| wrong("a row", error.to_string()))
+}
+
+fn text_of(row: &Map<String, Value>, field: &str) -> String {
+    match row.get(field) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => String::new(),
+    }
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let digits = digits.as_bytes();
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    (digits.len() % 2 == 0).then(|| digits.chunks_exact(2).map(pair).collect())?
+}

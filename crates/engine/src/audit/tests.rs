@@ -1,0 +1,345 @@
+//! A small history, exported; then one thing of it is removed or altered, and the verifier names it.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::export::{Check, End, FORMAT, Header, Line, Table, Totals, verify};
+use super::*;
+use crate::blueprint::{DocumentChange, change_hash, projection};
+use crate::canonical::{Object, ObjectKind};
+use crate::cluster::{NodeDoc, RootDoc};
+use crate::ids::{ActionName, StepId};
+
+const ADA: &str = "00000000-0000-0000-0000-00000000000a";
+const BO: &str = "00000000-0000-0000-0000-00000000000b";
+const DEPLOYMENT: &str = "00000000-0000-0000-0000-0000000000d0";
+const NODE: &str = "00000000-0000-0000-0000-0000000000e0";
+
+/// An export in the making. Rows are sealed in the order in which they are told of.
+#[derive(Clone, Default)]
+struct Export {
+    entries: Vec<Value>,
+    rest: Vec<Line>,
+}
+
+impl Export {
+    fn entry(&mut self, action: &str, subject: &str, detail: &Value) {
+        let id = self.entries.len() + 1;
+        self.entries
+            .push(json!({"id": id, "action": action, "subject": subject, "detail": detail, "source": "database"}));
+    }
+
+    fn object(&mut self, kind: ObjectKind, value: &Value) -> Hash {
+        let object = Object::of(kind, value).unwrap();
+        let body = String::from_utf8(object.body).unwrap();
+        self.rest.push(Line::Object { kind, hash: object.hash, body: Some(body), hex: None });
+        object.hash
+    }
+
+    fn row(&mut self, table: Table, row: &Value) {
+        let Value::Object(row) = row.clone() else { panic!("an object") };
+        self.rest.push(Line::Row { table, row, documents: None });
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut chain = Chain::default();
+        let mut lines = Vec::new();
+        for content in &self.entries {
+            let content = content.to_string();
+            let hash = link(chain.hash, &content);
+            let sealed = Sealed { seq: chain.last + 1, previous: chain.hash, hash, content };
+            chain.add(&sealed).unwrap();
+            lines.push(Line::Audit(sealed));
+        }
+        lines.extend(self.rest.iter().cloned());
+        let mut totals = Totals::default();
+        lines.iter().for_each(|line| totals.count(line));
+        let header = Header { format: FORMAT, after: 0, end: chain.last, hash: chain.hash };
+        lines.insert(0, Line::Header(header));
+        lines.push(Line::End(End { end: chain.last, hash: chain.hash, totals }));
+        lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect()
+    }
+
+    fn verify(&self) -> Result<(), Broken> {
+        verify(self.lines().iter().map(String::as_str)).map(drop)
+    }
+}
+
+fn bytea(hash: Hash) -> String {
+    format!("\\x{hash}")
+}
+
+fn node_doc(role: Hash, port: u64) -> Value {
+    json!({"id": NODE, "fqdn": "n1.x.example", "deployment": DEPLOYMENT, "phantom": false, "noderoles": {
+        "app": {"deployment": DEPLOYMENT, "role": role, "data": {"port": port}, "reruns": 0, "rank": 0, "parents": []}}})
+}
+
+/// Genesis, a reviewed change of a node, and a run of it.
+fn history() -> Export {
+    let mut e = Export::default();
+    for (id, permission) in [(ADA, "operator"), (BO, "reviewer")] {
+        e.entry(
+            "person.insert",
+            id,
+            &json!({"id": id, "kind": "human", "disabled": false, "permissions": ["viewer", permission]}),
+        );
+    }
+    let role = e.object(ObjectKind::Role, &json!({"name": "app"}));
+    let policy = e.object(ObjectKind::Policy, &json!({"approvals": 1, "by_risk": {}}));
+    let first = json!({"number": 1, "hash": bytea(policy), "target": 1});
+    e.row(Table::Policy, &first);
+
+    let deployment = json!({"id": DEPLOYMENT, "name": "system", "parent": null, "phantom": NODE, "barclamps": {},
+        "roles": {"app": {"role": role, "data": {}}}});
+    let (old, new) = (node_doc(role, 1), node_doc(role, 2));
+    let hash_of = |value: &Value| crate::canonical::hash(value).unwrap();
+    let change = DocumentChange::Node { id: NODE.parse().unwrap(), old: Some(hash_of(&old)), new: Some(hash_of(&new)) };
+    let submission = json!({"id": 1, "change_hash": bytea(change_hash(&[change]).unwrap()), "policy_number": 1,
+        "approvals_needed": 1, "epoch": 1, "risk": ["rerun"], "authors": [ADA], "created_by": ADA});
+    let Value::Object(row) = submission.clone() else { panic!("an object") };
+    e.rest.push(Line::Row { table: Table::Submission, row, documents: Some(vec![change]) });
+    let verdict = json!({"id": 1, "submission_id": 1, "person_id": BO, "kind": "approve"});
+    e.row(Table::Verdict, &verdict);
+
+    let root = |node: &Value| {
+        let mut root = RootDoc::default();
+        root.deployments.insert(DEPLOYMENT.parse().unwrap(), hash_of(&deployment));
+        root.nodes.insert(NODE.parse().unwrap(), hash_of(node));
+        serde_json::to_value(root).unwrap()
+    };
+    let root_1 = e.object(ObjectKind::Root, &root(&old));
+    e.object(ObjectKind::Deployment, &deployment);
+    e.object(ObjectKind::Node, &old);
+    let genesis = json!({"number": 1, "kind": "genesis", "root": bytea(root_1), "enabled": true, "epoch": 1});
+    e.row(Table::Target, &genesis);
+    let root_2 = e.object(ObjectKind::Root, &root(&new));
+    e.object(ObjectKind::Node, &new);
+    let target = json!({"number": 2, "parent": 1, "kind": "change", "root": bytea(root_2), "submission_id": 1, "enabled": true,
+        "epoch": 1, "committed_by": ADA});
+    e.row(Table::Target, &target);
+
+    let doc: NodeDoc = serde_json::from_value(new).unwrap();
+    let (key, noderole) = doc.noderoles.iter().next().unwrap();
+    let roles: crate::cluster::DeploymentDoc = serde_json::from_value(deployment).unwrap();
+    let run = json!({"id": 1, "step_id": StepId::of(key.id(doc.id), &ActionName::run()), "node_id": NODE, "generation": 2,
+        "target_number": 2, "epoch": 1,
+        "content_hash": bytea(projection::content(noderole, roles.roles.get(&key.role)).unwrap())});
+    let ended = merged(&run, &json!({"outcome": "succeeded"}));
+    e.row(Table::Run, &ended);
+
+    e.entry("target.insert", "1", &genesis);
+    e.entry("policy.insert", "1", &first);
+    e.entry("submission.insert", "1", &submission);
+    e.entry("verdict.insert", "1", &verdict);
+    e.entry("target.insert", "2", &target);
+    e.entry("run.start", "1", &run);
+    e.entry("run.end", "1", &ended);
+    e
+}
+
+fn merged(value: &Value, other: &Value) -> Value {
+    let mut value = value.clone();
+    value.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
+    value
+}
+
+fn place_of(e: &Export, wanted: impl Fn(&Line) -> bool) -> usize {
+    e.rest.iter().position(wanted).unwrap()
+}
+
+fn row_of(table: Table) -> impl Fn(&Line) -> bool {
+    move |line| matches!(line, Line::Row { table: found, .. } if *found == table)
+}
+
+fn last_of(e: &Export, wanted: impl Fn(&Line) -> bool) -> usize {
+    e.rest.iter().rposition(wanted).unwrap()
+}
+
+fn object_of(kind: ObjectKind) -> impl Fn(&Line) -> bool {
+    move |line| matches!(line, Line::Object { kind: found, .. } if *found == kind)
+}
+
+/// Changes what the database recorded and the row alike, as a forged row would be.
+fn forged(table: Table, field: &str, value: Value) -> Export {
+    let mut e = history();
+    let at = last_of(&e, row_of(table));
+    if let Line::Row { row, .. } = &mut e.rest[at] {
+        row.insert(field.to_owned(), value.clone());
+    }
+    let action = format!("{}.", table.as_str());
+    let last = e.entries.iter().rposition(|entry| entry["action"].as_str().unwrap().starts_with(&action)).unwrap();
+    e.entries[last]["detail"][field] = value;
+    e
+}
+
+#[track_caller]
+fn assert_named(e: &Export, name: &str) {
+    match e.verify() {
+        Err(Broken::Proof { what, why }) if format!("{what}: {why}").contains(name) => {}
+        other => panic!("{name} is not named: {other:?}"),
+    }
+}
+
+#[test]
+fn honest_history_is_proven() {
+    let lines = history().lines();
+    let proven = verify(lines.iter().map(String::as_str)).unwrap();
+    assert!(proven.whole);
+    let totals = &proven.totals;
+    assert_eq!((totals.targets, totals.verdicts, totals.runs, totals.policies, totals.submissions), (2, 1, 1, 1, 1));
+}
+
+#[test]
+fn removed_things_are_named() {
+    let cases: [(&str, fn(&Export) -> usize); 9] = [
+        ("verdict 1", |e| place_of(e, row_of(Table::Verdict))),
+        ("run 1", |e| place_of(e, row_of(Table::Run))),
+        ("target 2", |e| last_of(e, row_of(Table::Target))),
+        ("policy 1", |e| place_of(e, row_of(Table::Policy))),
+        ("submission 1", |e| place_of(e, row_of(Table::Submission))),
+        ("policy 1: its document", |e| place_of(e, object_of(ObjectKind::Policy))),
+        ("target 2: the document of its root", |e| last_of(e, object_of(ObjectKind::Root))),
+        ("of node 00000000-0000-0000-0000-0000000000e0 is missing", |e| last_of(e, object_of(ObjectKind::Node))),
+        ("deployment 00000000-0000-0000-0000-0000000000d0 in target 1: its document", |e| {
+            place_of(e, object_of(ObjectKind::Role))
+        }),
+    ];
+    for (name, place) in cases {
+        let mut e = history();
+        let place = place(&e);
+        e.rest.remove(place);
+        // Without its verdict a target lacks an approval, which is found first.
+        let name = if name == "verdict 1" { "0 of the 1 approvals" } else { name };
+        assert_named(&e, name);
+    }
+}
+
+#[test]
+fn altered_rows_are_named() {
+    for (table, field, value) in [
+        (Table::Verdict, "kind", json!("reject")),
+        (Table::Run, "outcome", json!("failed")),
+        (Table::Run, "step_id", json!(NODE)),
+        (Table::Target, "committed_by", json!(BO)),
+        (Table::Policy, "target", json!(2)),
+        (Table::Submission, "authors", json!([])),
+    ] {
+        let mut e = history();
+        let at = last_of(&e, row_of(table));
+        let Line::Row { row, .. } = &mut e.rest[at] else { panic!("a row") };
+        row.insert(field.to_owned(), value);
+        assert_named(&e, "it was altered: entry");
+    }
+    let mut e = history();
+    let at = last_of(&e, object_of(ObjectKind::Node));
+    let Line::Object { body: Some(body), .. } = &mut e.rest[at] else { panic!("an object") };
+    *body = body.replace("\"port\":2", "\"port\":3");
+    assert_named(&e, "node document");
+    let mut e = history();
+    let at = place_of(&e, row_of(Table::Submission));
+    let Line::Row { documents: Some(documents), .. } = &mut e.rest[at] else { panic!("a submission") };
+    documents.clear();
+    assert_named(&e, "submission 1: its documents were altered");
+}
+
+#[test]
+fn forged_histories_are_refused() {
+    let cases = [
+        (forged(Table::Verdict, "person_id", json!(ADA)), "0 of the 1 approvals"),
+        (forged(Table::Verdict, "kind", json!("request_changes")), "objected to submission 1"),
+        (forged(Table::Submission, "approvals_needed", json!(2)), "1 of the 2 approvals"),
+        (forged(Table::Submission, "epoch", json!(2)), "before a backup was restored"),
+        (forged(Table::Submission, "policy_number", json!(2)), "policy 2"),
+        (forged(Table::Submission, "authors", json!([ADA, BO])), "0 of the 1 approvals"),
+        (forged(Table::Run, "content_hash", json!(bytea(Hash::of_bytes(b"x")))), "run 1: it ran other content"),
+        (forged(Table::Run, "step_id", json!(NODE)), "run 1: no document of target 2"),
+        (forged(Table::Run, "target_number", json!(3)), "target 3"),
+        (forged(Table::Run, "generation", json!(3)), "run 1: its generation 3"),
+        (forged(Table::Target, "root", json!(bytea(Hash::of_bytes(b"x")))), "target 2: the document of its root"),
+        (forged(Table::Target, "kind", json!("switch")), "target 2: a switch"),
+    ];
+    for (e, name) in cases {
+        assert_named(&e, name);
+    }
+}
+
+#[test]
+fn approval_of_disabled_reviewer_is_not_counted() {
+    let mut e = history();
+    let disabled = json!({"id": BO, "kind": "human", "disabled": true, "permissions": ["viewer", "reviewer"]});
+    let before =
+        e.entries.iter().position(|entry| entry["action"] == "target.insert" && entry["subject"] == "2").unwrap();
+    e.entries
+        .insert(before, json!({"action": "person.update", "subject": BO, "detail": disabled, "source": "database"}));
+    assert_named(&e, "0 of the 1 approvals");
+}
+
+#[test]
+fn row_without_entry_is_named() {
+    let mut e = history();
+    let run = e.entries.len() - 2;
+    e.entries.truncate(run);
+    assert_named(&e, "run 1: the audit has no entry");
+}
+
+#[test]
+fn removal_of_any_line_is_noticed() {
+    let lines = history().lines();
+    for removed in 0..lines.len() {
+        let rest = lines.iter().enumerate().filter(|(n, _)| *n != removed).map(|(_, line)| line.as_str());
+        assert!(verify(rest).is_err(), "{}", lines[removed]);
+    }
+}
+
+#[test]
+fn expected_link_finds_cut_tail_and_recomputed_chain() {
+    let e = history();
+    let lines = e.lines();
+    let proven = verify(lines.iter().map(String::as_str)).unwrap();
+    let check = |seq, hash, lines: &[String]| {
+        let mut check = Check::expecting([(seq, hash)]);
+        lines.iter().try_for_each(|line| check.line(line)).and_then(|()| check.finish().map(drop))
+    };
+    let (last, hash) = (proven.chain.last, proven.chain.hash);
+    assert_eq!(check(last, hash, &lines), Ok(()));
+    let other = Hash::of_bytes(b"another chain");
+    assert_eq!(check(last, other, &lines), Err(Broken::Recomputed { seq: last, expected: other, found: hash }));
+    // The person who cut it wrote header and end again.
+    let mut cut = e.clone();
+    cut.entries.truncate(2);
+    cut.rest.clear();
+    assert_eq!(cut.verify(), Ok(()), "it holds by itself");
+    assert_eq!(check(last, hash, &cut.lines()), Err(Broken::CutTail { from: 3, to: last }));
+}
+
+#[test]
+fn later_part_proves_its_chain_only() {
+    let lines = history().lines();
+    let sealed: Vec<&String> = lines.iter().filter(|line| line.contains("\"type\":\"audit\"")).collect();
+    let Ok(Line::Audit(before)) = serde_json::from_str(sealed[1]) else { panic!("an entry") };
+    let Ok(Line::Audit(last)) = serde_json::from_str(sealed[sealed.len() - 1]) else { panic!("an entry") };
+    let totals = Totals { entries: sealed.len() as u64 - 2, ..Totals::default() };
+    let header = Line::Header(Header { format: FORMAT, after: 2, end: last.seq, hash: last.hash });
+    let end = Line::End(End { end: last.seq, hash: last.hash, totals });
+    let text = |line: &Line| serde_json::to_string(line).unwrap();
+    let part: Vec<String> =
+        [text(&header)].into_iter().chain(sealed[2..].iter().map(|line| (*line).clone())).chain([text(&end)]).collect();
+    let proven = verify(part.iter().map(String::as_str)).unwrap();
+    assert!(!proven.whole && proven.chain.from == before.hash);
+    assert!(verify(part[..part.len() - 1].iter().map(String::as_str)).is_err());
+}
+
+proptest! {
+    #[test]
+    fn altered_byte_is_noticed(line in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
+        let mut lines = history().lines();
+        let line = line.index(lines.len());
+        let mut bytes = lines[line].clone().into_bytes();
+        let at = at.index(bytes.len());
+        // A letter or digit in a value; names of fields that nothing reads are the only other text.
+        prop_assume!(bytes[at].is_ascii_hexdigit());
+        bytes[at] = if bytes[at] == b'1' { b'2' } else { b'1' };
+        lines[line] = String::from_utf8(bytes).unwrap();
+        prop_assert!(verify(lines.iter().map(String::as_str)).is_err(), "{}", lines[line]);
+    }
+}

@@ -1,0 +1,236 @@
+//! The rows and documents of an audit export, in parts.
+//!
+//! An export goes up to an entry of the chain. Rows whose entry is sealed later, or not yet, are left out; rows without any entry are
+//! not, so that the verifier finds them. The order is the one that [`engine::audit::export`] asks for.
+
+use engine::Hash;
+use engine::audit::export::{Line, Table};
+use engine::canonical::ObjectKind;
+use serde_json::{Map, Value};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// Rows of a part.
+const ROWS: i64 = 500;
+/// Objects of a part; scripts may be large.
+const OBJECTS: i64 = 50;
+/// Submissions of a part; each lists its documents.
+const SUBMISSIONS: i64 = 10;
+
+/// Where the next part begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// Barclamps, roles, scripts and policies after this hash.
+    Catalog(Vec<u8>),
+    /// Imported barclamps after this one.
+    Barclamps(String, String),
+    /// Policies after this one.
+    Policies(i64),
+    /// Submissions after this one.
+    Submissions(i64),
+    /// Verdicts after this one.
+    Verdicts(i64),
+    /// The target after this one, with its root.
+    Target(i64),
+    /// New documents of this target, after this one.
+    Documents(i64, String, Uuid),
+    /// The row of this target.
+    TargetRow(i64),
+    /// Runs of this target, after this one.
+    Runs(i64, i64),
+    /// There is no more.
+    Done,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self::Catalog(Vec::new())
+    }
+}
+
+type Row = Map<String, Value>;
+
+/// The next part of an export that goes up to entry `end`, and where the one after it begins.
+///
+/// # Errors
+/// What the database refused.
+pub async fn export_part(on: &mut PgConnection, end: i64, stage: Stage) -> Result<(Vec<Line>, Stage), StoreError> {
+    match stage {
+        Stage::Catalog(after) => {
+            let rows: Vec<ObjectRow> = sqlx::query_as(
+                "SELECT kind, hash, body FROM object WHERE kind IN ('barclamp', 'role', 'script', 'policy') AND hash > $1 \
+                 ORDER BY hash LIMIT $2",
+            )
+            .bind(after)
+            .bind(OBJECTS)
+            .fetch_all(on)
+            .await?;
+            let next = next_of(&rows, OBJECTS, |row| Stage::Catalog(row.hash.clone()));
+            let next = next.unwrap_or(Stage::Barclamps(String::new(), String::new()));
+            Ok((objects(rows)?, next))
+        }
+        Stage::Barclamps(name, version) => {
+            let rows: Vec<(String, String, Json<Row>)> = sqlx::query_as(
+                "SELECT name, version, audit_image('barclamp', to_jsonb(b)) FROM barclamp b \
+                 WHERE (name, version) > ($1, $2) AND NOT audited_after('barclamp.insert', concat_ws(' ', name, version), $3) \
+                 ORDER BY name, version LIMIT $4",
+            )
+            .bind(name)
+            .bind(version)
+            .bind(end)
+            .bind(ROWS)
+            .fetch_all(on)
+            .await?;
+            let next = next_of(&rows, ROWS, |(name, version, _)| Stage::Barclamps(name.clone(), version.clone()));
+            let lines = rows.into_iter().map(|(_, _, row)| line(Table::Barclamp, row)).collect();
+            Ok((lines, next.unwrap_or(Stage::Policies(0))))
+        }
+        Stage::Policies(after) => {
+            let sql = "SELECT number, audit_image('policy', to_jsonb(p)) FROM policy p \
+                       WHERE number > $1 AND NOT audited_after('policy.insert', number::text, $2) ORDER BY number LIMIT $3";
+            numbered(on, sql, (after, end, ROWS), Table::Policy, Stage::Policies, Stage::Submissions(0)).await
+        }
+        Stage::Submissions(after) => {
+            let rows: Vec<(i64, Json<Row>, Json<Value>)> = sqlx::query_as(
+                "SELECT s.id, audit_submission(s), coalesce((SELECT jsonb_agg(jsonb_build_object('kind', d.kind, 'id', d.id, \
+                   'old', encode(d.old_hash, 'hex'), 'new', encode(d.new_hash, 'hex')) ORDER BY d.kind, d.id) \
+                   FROM submission_document d WHERE d.submission_id = s.id), '[]') \
+                 FROM submission s WHERE s.id > $1 AND NOT audited_after('submission.insert', s.id::text, $2) \
+                 ORDER BY s.id LIMIT $3",
+            )
+            .bind(after)
+            .bind(end)
+            .bind(SUBMISSIONS)
+            .fetch_all(on)
+            .await?;
+            let next = next_of(&rows, SUBMISSIONS, |(id, ..)| Stage::Submissions(*id));
+            let lines = rows.into_iter().map(|(_, Json(row), Json(documents))| {
+                let documents = serde_json::from_value(documents)
+                    .map_err(|_| StoreError::corrupt("submission_document", "a document has no known kind"))?;
+                Ok(Line::Row { table: Table::Submission, row, documents: Some(documents) })
+            });
+            Ok((lines.collect::<Result<_, StoreError>>()?, next.unwrap_or(Stage::Verdicts(0))))
+        }
+        Stage::Verdicts(after) => {
+            let sql = "SELECT id, audit_image('verdict', to_jsonb(v)) FROM verdict v \
+                       WHERE id > $1 AND NOT audited_after('verdict.insert', id::text, $2) ORDER BY id LIMIT $3";
+            numbered(on, sql, (after, end, ROWS), Table::Verdict, Stage::Verdicts, Stage::Target(0)).await
+        }
+        Stage::Target(after) => target(on, end, after).await,
+        Stage::Documents(number, kind, id) => documents(on, number, kind, id).await,
+        Stage::TargetRow(number) => {
+            let sql = "SELECT audit_image('target', to_jsonb(t)) FROM target t WHERE number = $1";
+            let row: Json<Row> = sqlx::query_scalar(sql).bind(number).fetch_one(on).await?;
+            Ok((vec![line(Table::Target, row)], Stage::Runs(number, 0)))
+        }
+        Stage::Runs(number, after) => runs(on, end, number, after).await,
+        Stage::Done => Ok((Vec::new(), Stage::Done)),
+    }
+}
+
+async fn target(on: &mut PgConnection, end: i64, after: i64) -> Result<(Vec<Line>, Stage), StoreError> {
+    let found: Option<(i64, String, Vec<u8>, Vec<u8>)> = sqlx::query_as(
+        "SELECT t.number, o.kind, o.hash, o.body FROM target t JOIN object o ON o.hash = t.root \
+         WHERE t.number > $1 AND NOT audited_after('target.insert', t.number::text, $2) ORDER BY t.number LIMIT 1",
+    )
+    .bind(after)
+    .bind(end)
+    .fetch_optional(&mut *on)
+    .await?;
+    let Some((number, kind, hash, body)) = found else { return Ok((Vec::new(), Stage::Done)) };
+    let sql = "SELECT t.root IS NOT DISTINCT FROM p.root FROM target t LEFT JOIN target p ON p.number = t.parent WHERE t.number = $1";
+    let same: bool = sqlx::query_scalar(sql).bind(number).fetch_one(on).await?;
+    let root = if same { Vec::new() } else { objects(vec![ObjectRow { kind, hash, body }])? };
+    Ok((root, Stage::Documents(number, String::new(), Uuid::nil())))
+}
+
+async fn documents(
+    on: &mut PgConnection,
+    number: i64,
+    kind: String,
+    id: Uuid,
+) -> Result<(Vec<Line>, Stage), StoreError> {
+    let rows: Vec<(String, Uuid, String, Vec<u8>, Vec<u8>)> = sqlx::query_as(
+        "SELECT n.kind, n.id, o.kind, o.hash, o.body FROM ( \
+           SELECT d.kind, d.id, d.new_hash AS hash FROM target t JOIN submission_document d ON d.submission_id = t.submission_id \
+           WHERE t.number = $1 \
+           UNION ALL \
+           SELECT r.kind, r.id, r.hash FROM target t CROSS JOIN LATERAL root_documents(t.root) r \
+           WHERE t.number = $1 AND t.kind = 'genesis') n \
+         JOIN object o ON o.hash = n.hash WHERE (n.kind, n.id) > ($2, $3) ORDER BY n.kind, n.id LIMIT $4",
+    )
+    .bind(number)
+    .bind(kind)
+    .bind(id)
+    .bind(ROWS)
+    .fetch_all(on)
+    .await?;
+    let next = next_of(&rows, ROWS, |(kind, id, ..)| Stage::Documents(number, kind.clone(), *id));
+    let rows = rows.into_iter().map(|(_, _, kind, hash, body)| ObjectRow { kind, hash, body }).collect();
+    Ok((objects(rows)?, next.unwrap_or(Stage::TargetRow(number))))
+}
+
+async fn runs(on: &mut PgConnection, end: i64, number: i64, after: i64) -> Result<(Vec<Line>, Stage), StoreError> {
+    // A run that went on after the end of the export is exported as its last sealed entry has it.
+    let sql = "SELECT id, row FROM ( \
+        SELECT r.id, CASE WHEN audited_after('run.start', r.id::text, $3) OR audited_after('run.end', r.id::text, $3) \
+          THEN (SELECT a.detail FROM audit a JOIN seal s ON s.audit_id = a.id WHERE a.subject = r.id::text \
+                  AND a.action IN ('run.start', 'run.end') AND a.source = 'database' AND s.seq <= $3 ORDER BY s.seq DESC LIMIT 1) \
+          ELSE audit_run(r) END AS row \
+        FROM run r WHERE r.target_number = $1 AND r.id > $2 AND r.state <> 'queued' ORDER BY r.id LIMIT $4) x";
+    let rows: Vec<(i64, Option<Json<Row>>)> =
+        sqlx::query_as(sql).bind(number).bind(after).bind(end).bind(ROWS).fetch_all(on).await?;
+    let next = next_of(&rows, ROWS, |(id, _)| Stage::Runs(number, *id));
+    let lines = rows.into_iter().filter_map(|(_, row)| Some(line(Table::Run, row?))).collect();
+    Ok((lines, next.unwrap_or(Stage::Target(number))))
+}
+
+async fn numbered(
+    on: &mut PgConnection,
+    sql: &'static str,
+    (after, end, most): (i64, i64, i64),
+    table: Table,
+    this: fn(i64) -> Stage,
+    then: Stage,
+) -> Result<(Vec<Line>, Stage), StoreError> {
+    let rows: Vec<(i64, Json<Row>)> = sqlx::query_as(sql).bind(after).bind(end).bind(most).fetch_all(on).await?;
+    let next = next_of(&rows, most, |(number, _)| this(*number));
+    Ok((rows.into_iter().map(|(_, row)| line(table, row)).collect(), next.unwrap_or(then)))
+}
+
+/// Where to go on in the same stage; None: this part was its last.
+fn next_of<R>(rows: &[R], most: i64, stage: impl Fn(&R) -> Stage) -> Option<Stage> {
+    let full = i64::try_from(rows.len()).is_ok_and(|rows| rows >= most);
+    rows.last().filter(|_| full).map(stage)
+}
+
+fn line(table: Table, Json(row): Json<Row>) -> Line {
+    Line::Row { table, row, documents: None }
+}
+
+#[derive(sqlx::FromRow)]
+struct ObjectRow {
+    kind: String,
+    hash: Vec<u8>,
+    body: Vec<u8>,
+}
+
+fn objects(rows: Vec<ObjectRow>) -> Result<Vec<Line>, StoreError> {
+    let object = |row: ObjectRow| {
+        let kind: ObjectKind = serde_json::from_value(Value::String(row.kind))
+            .map_err(|_| StoreError::corrupt("object.kind", "the kind is unknown"))?;
+        let hash =
+            Hash::from_bytes(&row.hash).ok_or_else(|| StoreError::corrupt("object.hash", "a hash has 32 bytes"))?;
+        Ok(match String::from_utf8(row.body) {
+            Ok(body) => Line::Object { kind, hash, body: Some(body), hex: None },
+            Err(bytes) => {
+                let hex = bytes.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+                Line::Object { kind, hash, body: None, hex: Some(hex) }
+            }
+        })
+    };
+    rows.into_iter().map(object).collect()
+}

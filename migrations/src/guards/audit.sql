@@ -1,0 +1,250 @@
+-- The audit: rows that the database writes itself, and the chain over all rows.
+--
+-- Triggers write one row (source = 'database') for each change of intent, of verdicts, people, sessions, tokens, node records and runs.
+-- Its detail is the changed row, so an export proves that a row is still the one that was written. Rows of use cases
+-- (source = 'application') give the reasons and prove nothing. The owner of the functions writes the database's rows, so no other role
+-- needs a right to insert them.
+
+-- Rows ----------------------------------------------------------------------------------------------------------------
+
+-- A transaction that acts for a person writes rows of that person or of Gantry only.
+CREATE OR REPLACE FUNCTION guard_audit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE person uuid := acting_person();
+BEGIN
+  IF person IS NOT NULL AND NEW.actor <> person THEN
+    RAISE EXCEPTION 'the audit row names % as its actor, and the transaction acts for %', NEW.actor, person
+      USING ERRCODE = 'GY044', HINT = 'Name the person that the transaction acts for, or nobody.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_audit BEFORE INSERT ON audit FOR EACH ROW
+  WHEN (NEW.source = 'application' AND NEW.actor IS NOT NULL) EXECUTE FUNCTION guard_audit();
+
+-- The functions of the hot path (runs) have no search path of their own, which costs 0.1 ms a call: they qualify every name instead.
+
+-- Each row that is inserted waits for its seal.
+CREATE OR REPLACE FUNCTION guard_audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  INSERT INTO public.audit_unsealed (audit_id) SELECT a.id FROM added a;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_audit_queue AFTER INSERT ON audit REFERENCING NEW TABLE AS added
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_audit_queue();
+
+-- A moment in the audit, whatever the time zone of the session is.
+CREATE OR REPLACE FUNCTION audit_moment(at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+$$;
+
+-- The part of a run that the audit records: what it ran for and how it ended.
+CREATE OR REPLACE FUNCTION audit_run(r run) RETURNS jsonb LANGUAGE sql STABLE AS $$
+  SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+    'id', r.id, 'step_id', r.step_id, 'node_id', r.node_id, 'lane_id', r.lane_id, 'generation', r.generation,
+    'target_number', r.target_number, 'epoch', r.epoch, 'content_hash', r.content_hash, 'cause', r.cause, 'cause_by', r.cause_by,
+    'queued_at', public.audit_moment(r.queued_at), 'started_at', public.audit_moment(r.started_at), 'worker_id', r.worker_id,
+    'ended_at', public.audit_moment(r.ended_at), 'outcome', r.outcome))
+$$;
+
+-- The parts of a submission that are in tables of their own. Its documents are proven by its change hash.
+CREATE OR REPLACE FUNCTION audit_submission(s submission) RETURNS jsonb LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
+  SELECT jsonb_strip_nulls(to_jsonb(s) - ARRAY['xid', 'summary'] || jsonb_build_object(
+    'base', (SELECT coalesce(jsonb_object_agg(b.deployment_id, b.head_no), '{}') FROM submission_base b WHERE b.submission_id = s.id),
+    'authors', (SELECT coalesce(jsonb_agg(a.person_id ORDER BY a.person_id), '[]')
+                FROM submission_author a WHERE a.submission_id = s.id)))
+$$;
+
+-- The part of any other row that the audit records. Tables with secrets or progress in them list the columns.
+CREATE OR REPLACE FUNCTION audit_image(of_table text, r jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT jsonb_strip_nulls(coalesce(
+    (SELECT jsonb_object_agg(c.name, r -> c.name) FROM unnest(CASE of_table
+       WHEN 'account' THEN ARRAY['person_id', 'changed_at']
+       WHEN 'session' THEN ARRAY['id', 'person_id', 'created_at', 'fresh_at', 'expires_at', 'by_link', 'address']
+       WHEN 'token' THEN ARRAY['id', 'kind', 'name', 'person_id', 'node_id', 'deployment_id', 'scopes', 'created_by', 'created_at',
+                               'expires_at', 'used_at', 'revoked_at']
+       WHEN 'node' THEN ARRAY['id', 'fqdn', 'removed_in', 'transport', 'address', 'connection', 'hints', 'description', 'macs',
+                              'serial', 'available', 'unavailable_by', 'unavailable_reason']
+       WHEN 'deployment' THEN ARRAY['id', 'name', 'held_by', 'held_at', 'held_reason', 'priority']
+       END) c (name)),
+    CASE of_table
+      WHEN 'edit' THEN r - 'body' || jsonb_build_object('body_sha256', encode(sha256(convert_to((r -> 'body')::text, 'UTF8')), 'hex'))
+      WHEN 'proposal' THEN r - ARRAY['version', 'updated_at']
+      ELSE r - 'xid' END))
+$$;
+
+-- Writes the audit row of a changed row. Arguments: the columns that name the row, and the column of the person who changed it (in case
+-- the transaction acts for no person).
+CREATE OR REPLACE FUNCTION guard_audit_row() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
+DECLARE
+  r jsonb := to_jsonb(CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END);
+  image jsonb := audit_image(TG_TABLE_NAME, r);
+BEGIN
+  IF TG_OP = 'UPDATE' AND image = audit_image(TG_TABLE_NAME, to_jsonb(OLD)) THEN
+    RETURN NULL;
+  END IF;
+  INSERT INTO audit (actor, action, subject, detail, source)
+  VALUES (coalesce(acting_person(), (r ->> TG_ARGV[1])::uuid), TG_TABLE_NAME || '.' || lower(TG_OP),
+          (SELECT string_agg(r ->> k.name, ' ' ORDER BY k.place)
+           FROM unnest(string_to_array(TG_ARGV[0], ' ')) WITH ORDINALITY k (name, place)),
+          image, 'database');
+  RETURN NULL;
+END $$;
+
+CREATE TRIGGER guard_audit AFTER INSERT ON target FOR EACH ROW EXECUTE FUNCTION guard_audit_row('number', 'committed_by');
+CREATE TRIGGER guard_audit AFTER INSERT ON policy FOR EACH ROW EXECUTE FUNCTION guard_audit_row('number', 'created_by');
+CREATE TRIGGER guard_audit AFTER INSERT ON barclamp FOR EACH ROW EXECUTE FUNCTION guard_audit_row('name version', 'imported_by');
+CREATE TRIGGER guard_audit AFTER INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'person_id');
+CREATE TRIGGER guard_audit AFTER INSERT ON proposal FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'created_by');
+CREATE TRIGGER guard_audit_change AFTER UPDATE OF state, title ON proposal
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
+CREATE TRIGGER guard_audit AFTER INSERT ON edit FOR EACH ROW EXECUTE FUNCTION guard_audit_row('proposal_id seq', 'actor');
+CREATE TRIGGER guard_audit_change AFTER UPDATE ON edit FOR EACH ROW EXECUTE FUNCTION guard_audit_row('proposal_id seq', '');
+CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON person FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
+CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON scoped_grant
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('person_id permission deployment_id', '');
+-- Another password is another time of change; the hash itself is recorded nowhere.
+CREATE TRIGGER guard_audit AFTER INSERT OR DELETE OR UPDATE OF password_hash, changed_at ON account
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('person_id', 'person_id');
+CREATE TRIGGER guard_audit AFTER INSERT ON session FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'person_id');
+CREATE TRIGGER guard_audit_change AFTER DELETE OR UPDATE OF person_id, token_hash, fresh_at, expires_at, by_link ON session
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
+CREATE TRIGGER guard_audit AFTER INSERT ON token FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'created_by');
+CREATE TRIGGER guard_audit_change AFTER DELETE
+  OR UPDATE OF kind, hash, person_id, node_id, deployment_id, scopes, expires_at, used_at, revoked_at ON token
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
+-- Phantoms come with the deployments of a target.
+CREATE TRIGGER guard_audit AFTER INSERT ON node FOR EACH ROW WHEN (NOT NEW.phantom)
+  EXECUTE FUNCTION guard_audit_row('id', 'created_by');
+CREATE TRIGGER guard_audit_change AFTER DELETE
+  OR UPDATE OF fqdn, removed_in, transport, address, connection, hints, description, macs, serial, available, unavailable_by,
+               unavailable_reason ON node
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
+CREATE TRIGGER guard_audit AFTER UPDATE OF held_by, held_at, held_reason, priority ON deployment
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'held_by');
+CREATE TRIGGER guard_audit AFTER UPDATE OF epoch ON head FOR EACH ROW EXECUTE FUNCTION guard_audit_row('epoch', '');
+
+-- A submission is audited when all its parts are there.
+CREATE OR REPLACE FUNCTION guard_audit_submission() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  INSERT INTO audit (actor, action, subject, detail, source)
+  VALUES (coalesce(acting_person(), NEW.created_by), 'submission.insert', NEW.id::text, audit_submission(NEW), 'database');
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER guard_audit AFTER INSERT ON submission DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_submission();
+-- A transaction may check its constraints early (SET CONSTRAINTS). The submission is complete then.
+CREATE OR REPLACE FUNCTION guard_audit_part() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF EXISTS (SELECT FROM added p JOIN audit a ON a.subject = p.submission_id::text
+             WHERE a.action = 'submission.insert' AND a.source = 'database') THEN
+    RAISE EXCEPTION 'a part is added to a submission that is in the audit already'
+      USING ERRCODE = 'GY013', HINT = 'Submit it again.';
+  END IF;
+  RETURN NULL;
+END $$;
+DO $$
+DECLARE tbl text;
+BEGIN
+  FOREACH tbl IN ARRAY ARRAY['submission_base', 'submission_author', 'submission_document'] LOOP
+    EXECUTE format('CREATE TRIGGER guard_audit_part AFTER INSERT ON %I REFERENCING NEW TABLE AS added
+                    FOR EACH STATEMENT EXECUTE FUNCTION guard_audit_part()', tbl);
+  END LOOP;
+END $$;
+
+-- A row trigger with a condition costs nothing when a lease is renewed or a log grows, which are most updates of runs.
+CREATE OR REPLACE FUNCTION guard_audit_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  INSERT INTO public.audit (action, subject, detail, source)
+  VALUES (CASE WHEN NEW.state OPERATOR(pg_catalog.=) 'running'::pg_catalog.text THEN 'run.start' ELSE 'run.end' END,
+          NEW.id::pg_catalog.text, public.audit_run(NEW), 'database');
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_audit AFTER INSERT ON run FOR EACH ROW WHEN (NEW.state <> 'queued') EXECUTE FUNCTION guard_audit_run();
+CREATE TRIGGER guard_audit_change AFTER UPDATE OF state, outcome ON run FOR EACH ROW
+  WHEN ((NEW.state, NEW.outcome) IS DISTINCT FROM (OLD.state, OLD.outcome)) EXECUTE FUNCTION guard_audit_run();
+
+-- Rows from before these triggers are recorded once, as they are.
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM audit_baseline) THEN
+    RETURN;
+  END IF;
+  SET LOCAL timezone = 'UTC';
+  INSERT INTO audit_baseline DEFAULT VALUES;
+  INSERT INTO audit (action, subject, detail, source)
+  SELECT 'person.insert', p.id::text, audit_image('person', to_jsonb(p)), 'database' FROM person p
+  UNION ALL
+  SELECT 'scoped_grant.insert', concat_ws(' ', g.person_id, g.permission, g.deployment_id), audit_image('scoped_grant', to_jsonb(g)), 'database'
+  FROM scoped_grant g
+  UNION ALL SELECT 'policy.insert', p.number::text, audit_image('policy', to_jsonb(p)), 'database' FROM policy p
+  UNION ALL SELECT 'barclamp.insert', concat_ws(' ', b.name, b.version), audit_image('barclamp', to_jsonb(b)), 'database' FROM barclamp b
+  UNION ALL SELECT 'submission.insert', s.id::text, audit_submission(s), 'database' FROM submission s
+  UNION ALL SELECT 'verdict.insert', v.id::text, audit_image('verdict', to_jsonb(v)), 'database' FROM verdict v
+  UNION ALL SELECT 'target.insert', t.number::text, audit_image('target', to_jsonb(t)), 'database' FROM target t
+  UNION ALL SELECT CASE r.state WHEN 'running' THEN 'run.start' ELSE 'run.end' END, r.id::text, audit_run(r), 'database'
+  FROM run r WHERE r.state <> 'queued';
+END $$;
+
+-- The chain -----------------------------------------------------------------------------------------------------------
+
+-- The exact bytes that are sealed; an export carries them, so that a verifier needs no database.
+CREATE OR REPLACE FUNCTION audit_content(a audit) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT (jsonb_build_object('id', a.id, 'at', to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+                             'actor', a.actor, 'action', a.action, 'subject', a.subject, 'detail', a.detail)
+          || CASE a.source WHEN 'database' THEN '{"source": "database"}' ELSE '{}' END::jsonb)::text
+$$;
+
+-- Seals the rows that wait for it, oldest first, at most that many; returns how many. It does not see rows of transactions that still
+-- run; a later call seals them. So the chain has an order of its own.
+CREATE OR REPLACE FUNCTION seal_audit(at_most int) RETURNS int
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  a audit;
+  last_seq bigint;
+  last_hash bytea;
+  sealed int := 0;
+BEGIN
+  PERFORM pg_advisory_xact_lock(3);
+  SELECT seq, hash INTO last_seq, last_hash FROM seal ORDER BY seq DESC LIMIT 1;
+  last_seq := coalesce(last_seq, 0);
+  last_hash := coalesce(last_hash, decode(repeat('00', 32), 'hex'));
+  FOR a IN SELECT x.* FROM audit_unsealed u JOIN audit x ON x.id = u.audit_id ORDER BY u.audit_id LIMIT at_most LOOP
+    last_seq := last_seq + 1;
+    INSERT INTO seal (seq, audit_id, prev_hash, hash)
+    VALUES (last_seq, a.id, last_hash, sha256(last_hash || convert_to(audit_content(a), 'UTF8')))
+    RETURNING hash INTO last_hash;
+    DELETE FROM audit_unsealed u WHERE u.audit_id = a.id;
+    sealed := sealed + 1;
+  END LOOP;
+  RETURN sealed;
+END $$;
+
+-- The first seq at which the chain doesn't hold; NULL: it holds.
+CREATE OR REPLACE FUNCTION audit_broken_at() RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT min(c.seq) FROM (
+    SELECT s.seq, s.hash, s.prev_hash, a,
+           lag(s.hash, 1, decode(repeat('00', 32), 'hex')) OVER (ORDER BY s.seq) AS before,
+           row_number() OVER (ORDER BY s.seq) AS place
+    FROM seal s JOIN audit a ON a.id = s.audit_id) c
+  WHERE c.seq <> c.place OR c.prev_hash <> c.before
+     OR c.hash <> sha256(c.prev_hash || convert_to(audit_content(c.a), 'UTF8'))
+$$;
+
+-- Whether a row still has the values that its audit row records. Columns that came with a later version are not in the audit row.
+CREATE OR REPLACE FUNCTION audit_agrees(of_action text, of_subject text, image jsonb) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM audit a WHERE a.subject = of_subject AND a.action = of_action AND a.source = 'database'
+                   AND a.detail = (SELECT jsonb_object_agg(k, image -> k) FROM jsonb_object_keys(a.detail) k))
+$$;
+
+-- Whether a row's last change is sealed after that seq, or not yet. An export up to that seq leaves such rows out.
+CREATE OR REPLACE FUNCTION audited_after(of_action text, of_subject text, seq bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM audit a LEFT JOIN seal s ON s.audit_id = a.id
+                 WHERE a.subject = of_subject AND a.action = of_action AND a.source = 'database'
+                   AND (s.seq IS NULL OR s.seq > audited_after.seq))
+$$;
