@@ -48,6 +48,14 @@
 //! | GY024 | nobody would be left who may decide about people |
 //! | GY025 | a permission is given in a part of the tree that is none |
 //! | GY026 | a person gets the name under which Gantry itself is told of |
+//! | GY047 | a step moves without its run, or without a cause |
+//! | GY048 | a run is inserted for a step that may not start now |
+//! | GY049 | a run moves otherwise than from queued to running to ended, or what it was told changes |
+//! | GY050 | output, results or system data are written that no run returned |
+//! | GY051 | a log is written that is not at its end, or of a run that no worker has |
+//! | GY052 | the state of a node changes without a health check, or facts without a witness |
+//! | GY053 | a commit writes rows of documents that its submission does not list |
+//! | GY054 | a commit leaves rows that differ from the documents |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -93,6 +101,7 @@ mod m0033_grants_version;
 mod m0034_no_table_of_secrets;
 mod m0035_visits;
 mod m0036_acting;
+mod m0042_progress;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -116,8 +125,17 @@ pub const ADMIN_LOCK: i64 = 6;
 pub const IMPORT_LOCK: i64 = 7;
 
 /// Functions and triggers, one file per topic, then the grants. Applied in this order; later files may use functions of earlier ones.
-const GUARDS: &str =
-    concat!(include_str!("guards.sql"), "\n", include_str!("guards/acting.sql"), "\n", include_str!("grants.sql"),);
+const GUARDS: &str = concat!(
+    include_str!("guards.sql"),
+    "\n",
+    include_str!("guards/acting.sql"),
+    "\n",
+    include_str!("guards/progress.sql"),
+    "\n",
+    include_str!("guards/projection.sql"),
+    "\n",
+    include_str!("grants.sql"),
+);
 
 /// Why the schema couldn't be brought up to date.
 #[derive(Debug, thiserror::Error)]
@@ -191,6 +209,7 @@ migrations! {
     m0034_no_table_of_secrets,
     m0035_visits,
     m0036_acting,
+    m0042_progress,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

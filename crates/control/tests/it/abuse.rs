@@ -383,10 +383,13 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
     };
     running::ensure_worker(pool, &hello, std::time::Duration::from_secs(600)).await.unwrap();
     running::confirm_worker(pool, hello.id).await.unwrap();
-    running::set_node_alive(pool, house.node(1).await, true).await.unwrap();
-    app(&house, "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'")
-        .await;
-    app(&house, "UPDATE step SET state = 'todo', pending = 0 WHERE jig = 'script'").await;
+    running::set_node_alive(house.database.owner(), house.node(1).await, true).await.unwrap();
+    for sql in [
+        "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'",
+        "UPDATE step SET state = 'todo', pending = 0 WHERE jig = 'script'",
+    ] {
+        sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    }
     let claimed = running::claim_runs(pool, Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     assert_eq!(scripts_of(&house, claimed.runs[0]).await, [right.as_bytes()]);

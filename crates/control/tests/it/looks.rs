@@ -227,7 +227,7 @@ async fn a_run_that_is_open_there_keeps_a_machine_where_it_is() {
     house.bound("web", 1, "app").await;
     let (node, pool) = (house.node(1).await, house.database.app());
     house.worker().await;
-    running::set_node_alive(pool, node, true).await.unwrap();
+    running::set_node_alive(house.database.owner(), node, true).await.unwrap();
     running::claim_runs(pool, engine::anneal::Limits::default()).await.unwrap();
     let wish = NodeWish::named(crate::house::fqdn(1).to_string(), "/srv/elsewhere/n1");
     assert_eq!(house.control.ensure_node(wish).await.unwrap_err().code, "busy");
