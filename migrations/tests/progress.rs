@@ -26,7 +26,8 @@ async fn ready() -> World {
 /// A claim of the step of a node, with one column of the run written otherwise.
 fn claim_with(fqdn: &str, column: &str, value: &str) -> String {
     let columns = ["node_id", "lane_id", "generation", "content_hash", "exclusive", "target_number", "epoch", "state"];
-    let values = ["m.node_id", "m.lane_id", "m.generation", "m.content_hash", "m.exclusive", "h.number", "h.epoch", "'queued'"];
+    let values =
+        ["m.node_id", "m.lane_id", "m.generation", "m.content_hash", "m.exclusive", "h.number", "h.epoch", "'queued'"];
     let values = columns.iter().zip(values).map(|(name, usual)| if *name == column { value } else { usual });
     format!(
         "WITH moved AS (UPDATE step SET state = 'transition', since = now()
@@ -45,7 +46,8 @@ const N1: &str = "n1.x.example";
 const N2: &str = "n2.x.example";
 
 async fn lease(world: &World) {
-    let sql = format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now() WHERE state = 'queued'");
+    let sql =
+        format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now() WHERE state = 'queued'");
     assert_eq!(world.app(&sql).await.unwrap(), 1);
 }
 
@@ -71,13 +73,16 @@ async fn claimed_run_moves_its_step() {
     assert_eq!(world.app(&claim(N1)).await.unwrap(), 1);
     lease(&world).await;
     world.app("INSERT INTO run_log (run_id, at_offset, body) VALUES (1, 0, 'x')").await.unwrap();
-    finish(&world, "succeeded", &format!("{DONE}, results = '{{\"a\": 1}}', wall = '{{\"a\": 1}}', wall_run = 1")).await.unwrap();
+    finish(&world, "succeeded", &format!("{DONE}, results = '{{\"a\": 1}}', wall = '{{\"a\": 1}}', wall_run = 1"))
+        .await
+        .unwrap();
     let later = "UPDATE step SET wall = '{\"a\": 2}' WHERE state = 'active'";
     assert_refused("later", world.app(later).await, Refusal::ForeignOutput);
     // A re-run for a cause, which fails and is retried.
     world.app("UPDATE step SET state = 'todo', cause = 'drift' WHERE state = 'active'").await.unwrap();
     assert_refused("its cause is missing", world.app(&claim(N1)).await, Refusal::RunNotDue);
-    let with_cause = claim(N1).replace("lease_until)", "cause, lease_until)").replace(", now() + ", ", m.cause, now() + ");
+    let with_cause =
+        claim(N1).replace("lease_until)", "cause, lease_until)").replace(", now() + ", ", m.cause, now() + ");
     world.app(&with_cause).await.unwrap();
     lease(&world).await;
     finish(&world, "failed", "state = 'error', error = 'no'").await.unwrap();
@@ -130,13 +135,18 @@ async fn step_without_its_run_stays() {
 #[tokio::test]
 async fn destructive_applied_step_never_runs_again() {
     let world = ready().await;
-    world.owner("ALTER TABLE step DISABLE TRIGGER guard_intent; ALTER TABLE step DISABLE TRIGGER guard_risk_again").await.unwrap();
+    world
+        .owner("ALTER TABLE step DISABLE TRIGGER guard_intent; ALTER TABLE step DISABLE TRIGGER guard_risk_again")
+        .await
+        .unwrap();
     world.owner("UPDATE step SET destructive = true").await.unwrap();
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
     assert_refused("lost", finish(&world, "lost", "state = 'todo'").await, Refusal::StepMoved);
     finish(&world, "succeeded", DONE).await.unwrap();
-    for set in ["state = 'todo', cause = 'drift'", "state = 'blocked', pending = 1", "state = 'todo', applied_generation = 0"] {
+    for set in
+        ["state = 'todo', cause = 'drift'", "state = 'blocked', pending = 1", "state = 'todo', applied_generation = 0"]
+    {
         let sql = format!("UPDATE step SET {set} WHERE state = 'active'");
         let refused = state(world.app(&sql).await);
         assert!(["GY047", "23514"].contains(&refused.as_str()), "{set}: {refused}");
@@ -167,14 +177,17 @@ async fn run_that_is_not_due_is_refused() {
     for (why, before, after) in [
         (
             "hold",
-            "UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'system'".to_owned(),
+            "UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'system'"
+                .to_owned(),
             "UPDATE deployment SET held_by = NULL, held_at = NULL".to_owned(),
         ),
         ("maintenance", "UPDATE node SET available = false".into(), "UPDATE node SET available = true".into()),
         ("not joined", "UPDATE node SET joined = 'welcomed'".into(), "UPDATE node SET joined = 'confirmed'".into()),
         ("jig", format!("{jig} false"), format!("{jig} true")),
     ] {
-        let machines = |sql: &str| if sql.starts_with("UPDATE node") { format!("{sql} WHERE NOT phantom") } else { sql.to_owned() };
+        let machines = |sql: &str| {
+            if sql.starts_with("UPDATE node") { format!("{sql} WHERE NOT phantom") } else { sql.to_owned() }
+        };
         sqlx::raw_sql(sqlx::AssertSqlSafe(machines(&before))).execute(world.db.owner()).await.unwrap();
         assert_refused(why, world.app(&claim(N1)).await, Refusal::RunNotDue);
         sqlx::raw_sql(sqlx::AssertSqlSafe(machines(&after))).execute(world.db.owner()).await.unwrap();
@@ -202,11 +215,16 @@ async fn run_follows_its_states_once() {
     ] {
         assert_refused(sql, world.app(sql).await, Refusal::RunMoved);
     }
-    world.app("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'web'").await.unwrap();
+    world
+        .app("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'web'")
+        .await
+        .unwrap();
     let leased = format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now()");
     assert_refused("hold", world.app(&leased).await, Refusal::RunMoved);
     world.app("UPDATE deployment SET held_by = NULL, held_at = NULL").await.unwrap();
-    let log = |run: i64, at: i64| format!("INSERT INTO run_log (run_id, at_offset, body) VALUES ({run}, {at}, 'x') ON CONFLICT DO NOTHING");
+    let log = |run: i64, at: i64| {
+        format!("INSERT INTO run_log (run_id, at_offset, body) VALUES ({run}, {at}, 'x') ON CONFLICT DO NOTHING")
+    };
     assert_refused("nobody has it", world.app(&log(1, 0)).await, Refusal::ForeignLog);
     lease(&world).await;
     assert_refused("a gap", world.app(&log(1, 7)).await, Refusal::ForeignLog);
@@ -216,7 +234,9 @@ async fn run_follows_its_states_once() {
     assert_refused("back", world.app(back).await, Refusal::RunMoved);
     assert_refused("stamp", world.app("UPDATE run SET ended_xid = pg_current_xact_id()").await, Refusal::RunIdentity);
     finish(&world, "succeeded", DONE).await.unwrap();
-    for sql in ["UPDATE run SET outcome = 'failed'", "UPDATE run SET result = '{\"a\": 2}'", "UPDATE run SET input = '{}'"] {
+    for sql in
+        ["UPDATE run SET outcome = 'failed'", "UPDATE run SET result = '{\"a\": 2}'", "UPDATE run SET input = '{}'"]
+    {
         assert_refused(sql, world.app(sql).await, Refusal::RunMoved);
     }
     world.app("UPDATE run SET result = NULL").await.unwrap();
@@ -226,7 +246,10 @@ async fn run_follows_its_states_once() {
 #[tokio::test]
 async fn node_without_a_health_check_stays() {
     let world = World::new().await;
-    world.owner("UPDATE node SET transport = 'ssh', address = '[\"10.0.0.1\"]' WHERE fqdn = 'n1.x.example'").await.unwrap();
+    world
+        .owner("UPDATE node SET transport = 'ssh', address = '[\"10.0.0.1\"]' WHERE fqdn = 'n1.x.example'")
+        .await
+        .unwrap();
     for set in [
         "alive = true",
         "joined = 'confirmed'",

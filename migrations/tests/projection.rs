@@ -38,7 +38,9 @@ async fn row_beyond_the_documents_is_refused() {
     let step = "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, generation, content_hash, state, applied_generation)
                 SELECT gen_random_uuid(), noderole_id, node_id, 'more', lane_id, 0, jig, 2, content_hash";
     let (n1, n2) = (format!("node_id = '{}'", world.n1), format!("node_id = '{}'", world.n2));
-    let of = |fqdn: &str| format!("(SELECT s.id FROM step s JOIN node n ON n.id = s.node_id WHERE n.fqdn = '{fqdn}.x.example')");
+    let of = |fqdn: &str| {
+        format!("(SELECT s.id FROM step s JOIN node n ON n.id = s.node_id WHERE n.fqdn = '{fqdn}.x.example')")
+    };
     let cases: Vec<(String, Refusal)> = vec![
         (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n2}"), NotListed),
         (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n1}"), NotAsDocumented),
@@ -75,7 +77,10 @@ async fn row_beyond_the_documents_is_refused() {
         ("UPDATE node SET fqdn = 'n7.x.example' WHERE fqdn = 'n2.x.example'".into(), NotListed),
         ("UPDATE node SET fqdn = 'n7.x.example' WHERE fqdn = 'n1.x.example'".into(), NotAsDocumented),
         (format!("UPDATE node SET deployment_id = '{}' WHERE fqdn = 'n1.x.example'", world.storage), NotAsDocumented),
-        (format!("SET CONSTRAINTS ALL IMMEDIATE; UPDATE step SET destructive = true WHERE {n1}"), Refusal::IntentOutsideCommit),
+        (
+            format!("SET CONSTRAINTS ALL IMMEDIATE; UPDATE step SET destructive = true WHERE {n1}"),
+            Refusal::IntentOutsideCommit,
+        ),
         ("UPDATE jig SET class = 'noop'".into(), NotListed),
         ("UPDATE jig SET active = false".into(), NotAsDocumented),
     ];
@@ -88,7 +93,11 @@ async fn row_beyond_the_documents_is_refused() {
 #[tokio::test]
 async fn deleted_edge_is_refused() {
     let world = World::new().await;
-    let parent: Uuid = sqlx::query_scalar("SELECT id FROM noderole WHERE node_id = $1").bind(world.n1).fetch_one(world.db.app()).await.unwrap();
+    let parent: Uuid = sqlx::query_scalar("SELECT id FROM noderole WHERE node_id = $1")
+        .bind(world.n1)
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
     let carried = |port: i32| {
         let after = json!([{"parent": parent, "kind": "hard"}]);
         json!({"app": {"data": {"port": port}}, "app/1": {"rank": 1, "parents": after}})

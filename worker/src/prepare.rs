@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use engine::Hash;
-use engine::anneal::count;
+use engine::anneal::{StepState, count};
 use engine::blueprint::projection::content;
 use engine::catalog::{JigClass, Role};
 use engine::cluster::{DeploymentRoleDoc, EdgeKind, NoderoleDoc, NoderoleKey, RootDoc};
@@ -56,7 +56,9 @@ pub enum Refusal {
     #[error("refused, because the run is not what was approved: {0}")]
     Chain(String),
     /// A row is not what its document says: somebody wrote it by hand.
-    #[error("refused, because a row differs from its document: {table}.{field} of {key} is {row}, target {target} says {document}")]
+    #[error(
+        "refused, because a row differs from its document: {table}.{field} of {key} is {row}, target {target} says {document}"
+    )]
     Row {
         /// The table.
         table: &'static str,
@@ -515,7 +517,10 @@ fn check_start(facts: &RunFacts, role: &Role) -> Result<(), Refusal> {
     let rows = &facts.rows;
     let done = rows.applied_generation == rows.step_generation && rows.step_generation == facts.generation.0;
     if role.flags.destructive && done {
-        return Err(broken(format!("its step is destructive and was applied at generation {} already", facts.generation)));
+        return Err(broken(format!(
+            "its step is destructive and was applied at generation {} already",
+            facts.generation
+        )));
     }
     let now = [
         (rows.enabled, "execution is off"),
@@ -528,7 +533,7 @@ fn check_start(facts: &RunFacts, role: &Role) -> Result<(), Refusal> {
         return Err(Refusal::NotNow(why));
     }
     let states = parents(facts)?.into_iter().map(|parent| {
-        let state = parent.state.parse().map_err(|e| Refusal::Store(StoreError::corrupt("step", e)))?;
+        let state = parent.state.parse::<StepState>().map_err(|e| Refusal::Store(StoreError::corrupt("step", e)))?;
         Ok((parent.kind, state, parent.skipped))
     });
     let states = states.collect::<Result<Vec<_>, Refusal>>()?;

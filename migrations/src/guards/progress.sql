@@ -8,28 +8,41 @@ CREATE OR REPLACE FUNCTION owns_tables() RETURNS boolean LANGUAGE sql STABLE SET
   SELECT pg_has_role(current_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = 'public.step'::regclass
 $$;
 
--- Whether a deployment or one above it is on hold.
-CREATE OR REPLACE FUNCTION on_hold(deployment uuid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
-  WITH RECURSIVE above AS (
-    SELECT d.id, d.parent, d.held_by FROM deployment d WHERE d.id = deployment
-    UNION ALL
-    SELECT d.id, d.parent, d.held_by FROM above a JOIN deployment d ON d.id = a.parent)
-  SELECT EXISTS (SELECT FROM above WHERE held_by IS NOT NULL)
-$$;
+-- Whether a deployment or one above it is on hold. Like join_holds without a search path of its own, which costs 0.1 ms a call: all that
+-- they use says where it is from.
+CREATE OR REPLACE FUNCTION on_hold(deployment uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  at uuid := deployment;
+  holder uuid;
+BEGIN
+  WHILE at IS NOT NULL LOOP
+    SELECT d.parent, d.held_by INTO at, holder FROM public.deployment d WHERE d.id OPERATOR(pg_catalog.=) at;
+    IF holder IS NOT NULL THEN
+      RETURN true;
+    END IF;
+  END LOOP;
+  RETURN false;
+END $$;
 
 -- Whether a step's parents are enough, counted from their states: the engine's anneal::step::count.
-CREATE OR REPLACE FUNCTION join_holds(of uuid, join_kind text, join_n int, join_after text) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
-  SELECT count(*) FILTER (WHERE x.kind = 'order_only' AND x.ahead) = 0 AND CASE join_kind
-    WHEN 'all' THEN count(*) FILTER (WHERE x.kind <> 'order_only' AND NOT x.enough) = 0
-    WHEN 'any' THEN count(*) FILTER (WHERE x.kind <> 'order_only') = 0
-                    OR count(*) FILTER (WHERE x.kind <> 'order_only' AND x.enough) > 0
-    ELSE count(*) FILTER (WHERE x.kind <> 'order_only' AND x.enough) >= join_n END
-  FROM (
-    SELECT e.kind, p.skipped IS NULL AND p.state IN ('blocked', 'todo', 'transition') AS ahead,
-           p.state = 'active' OR (p.state = 'error' AND join_after = 'end') AS enough
-    FROM edge e JOIN step p ON p.id = e.parent WHERE e.child = of) x
-$$;
+CREATE OR REPLACE FUNCTION join_holds(of uuid, join_kind text, join_n int, join_after text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  counting bigint;
+  enough bigint;
+  ahead bigint;
+BEGIN
+  SELECT pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.<>) 'order_only'),
+    pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.<>) 'order_only' AND (p.state OPERATOR(pg_catalog.=) 'active'
+      OR (p.state OPERATOR(pg_catalog.=) 'error' AND join_holds.join_after OPERATOR(pg_catalog.=) 'end'))),
+    pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.=) 'order_only' AND p.skipped IS NULL
+      AND p.state OPERATOR(pg_catalog.=) ANY (ARRAY['blocked', 'todo', 'transition']))
+  INTO counting, enough, ahead
+  FROM public.edge e JOIN public.step p ON p.id OPERATOR(pg_catalog.=) e.parent WHERE e.child OPERATOR(pg_catalog.=) join_holds.of;
+  RETURN ahead OPERATOR(pg_catalog.=) 0 AND CASE join_holds.join_kind
+    WHEN 'all' THEN enough OPERATOR(pg_catalog.=) counting
+    WHEN 'any' THEN counting OPERATOR(pg_catalog.=) 0 OR enough OPERATOR(pg_catalog.>) 0
+    ELSE enough OPERATOR(pg_catalog.>=) join_holds.join_n END;
+END $$;
 
 -- One check for a statement, over the rows that it moved. A run that this transaction ended is known by ended_xid.
 CREATE OR REPLACE FUNCTION guard_step_progress() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp

@@ -123,7 +123,8 @@ pub fn role_doc() -> Value {
 pub fn node_doc(id: Uuid, fqdn: &str, deployment: Uuid, mut noderoles: Value) -> Value {
     let role = hex(&Sha256::digest(role_doc().to_string()));
     for noderole in noderoles.as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
-        let mut whole = json!({"deployment": deployment, "role": role, "data": {}, "rank": 0, "reruns": 0, "parents": []});
+        let mut whole =
+            json!({"deployment": deployment, "role": role, "data": {}, "rank": 0, "reruns": 0, "parents": []});
         for (key, value) in noderole.as_object().into_iter().flatten() {
             whole[key] = value.clone();
         }
@@ -242,14 +243,14 @@ impl World {
             "INSERT INTO noderole (id, node_id, role, deployment_id, role_hash, doc)
              VALUES ($1, $2, $3, $4, $5, '{\"rank\": 0, \"reruns\": 0}')",
         )
-            .bind(noderole)
-            .bind(node)
-            .bind(role)
-            .bind(deployment)
-            .bind(&self.role)
-            .execute(&mut *tx)
-            .await
-            .unwrap();
+        .bind(noderole)
+        .bind(node)
+        .bind(role)
+        .bind(deployment)
+        .bind(&self.role)
+        .execute(&mut *tx)
+        .await
+        .unwrap();
         sqlx::query(
             "INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state)
              VALUES ($1, $2, $3, $4, 0, 'script', $5, $6, 'todo')",

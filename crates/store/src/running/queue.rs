@@ -28,8 +28,8 @@ struct LeaseRow {
 
 /// Takes up to `limit` queued runs whose jigs this worker has, oldest first, and marks them as running under it for `lease`.
 ///
-/// A queued run that may not start any more (its deployment is on hold, its node in maintenance, execution is off, or its step has a newer generation) ends
-/// here, unstarted, and its step waits again.
+/// A queued run that may not start any more (its deployment is on hold, its node in maintenance, execution is off, or its step
+/// has a newer generation) ends here, unstarted, and its step waits again.
 ///
 /// # Errors
 /// What the database refused; then nothing was leased.
