@@ -54,7 +54,9 @@ CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON comment FOR EACH STATEMENT EXEC
 CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
   SELECT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch
-                 WHERE t.xid = pg_current_xact_id() AND t.kind <> 'switch')
+                 WHERE t.xid = pg_current_xact_id() AND t.kind <> 'switch'
+                   -- Its rows are compared at its end, or earlier on its demand (SET CONSTRAINTS); nothing changes after that.
+                   AND NOT EXISTS (SELECT FROM projected p WHERE p.number = t.number AND p.xid = t.xid))
 $$;
 
 -- A root's documents as rows; refuses bodies that aren't roots.

@@ -59,6 +59,14 @@
 //! | GY041 | access is confirmed by an admin who may not confirm it |
 //! | GY042 | a session is given another admin than the one whose link began it |
 //! | GY044 | an audit row names another actor than the person that the transaction acts for |
+//! | GY047 | a step moves without its run, or without a cause |
+//! | GY048 | a run is inserted for a step that may not start now |
+//! | GY049 | a run moves otherwise than from queued to running to ended, or what it was told changes |
+//! | GY050 | output, results or system data are written that no run returned |
+//! | GY051 | a log is written that is not at its end, or of a run that no worker has |
+//! | GY052 | the state of a node changes without a health check, or facts without a witness |
+//! | GY053 | a commit writes rows of documents that its submission does not list |
+//! | GY054 | a commit leaves rows that differ from the documents |
 //! | GY056 | the version of a barclamp is invalid, or another spelling of a stored one |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
@@ -108,9 +116,10 @@ mod m0036_acting;
 mod m0037_machine_documents;
 mod m0039_secrets;
 mod m0040_access_changes;
+mod m0041_audit_chain;
+mod m0042_progress;
 mod m0043_credentials;
 mod m0044_probes;
-mod m0041_audit_chain;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -148,6 +157,10 @@ const GUARDS: &str = concat!(
     include_str!("guards/people.sql"),
     "\n",
     include_str!("guards/nodes.sql"),
+    "\n",
+    include_str!("guards/progress.sql"),
+    "\n",
+    include_str!("guards/projection.sql"),
     "\n",
     include_str!("guards/audit.sql"),
     "\n",
@@ -233,6 +246,7 @@ migrations! {
     m0043_credentials,
     m0044_probes,
     m0041_audit_chain,
+    m0042_progress,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

@@ -79,11 +79,27 @@ pub enum Refusal {
     LinkOfSession,
     /// GY044: an audit row names another actor than the person that the transaction acts for.
     OtherActor,
+    /// GY047: a step moves without its run, or without a cause.
+    StepMoved,
+    /// GY048: a run is inserted for a step that may not start now.
+    RunNotDue,
+    /// GY049: a run moves otherwise than from queued to running to ended, or what it was told changes.
+    RunMoved,
+    /// GY050: output, results or system data are written that no run returned.
+    ForeignOutput,
+    /// GY051: a log is written that is not at its end, or of a run that no worker has.
+    ForeignLog,
+    /// GY052: the state of a node changes without a health check, or facts without a witness.
+    NodeUnseen,
+    /// GY053: a commit writes rows of documents that its submission does not list.
+    NotListed,
+    /// GY054: a commit leaves rows that differ from the documents.
+    NotAsDocumented,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 38] = [
+    pub const ALL: [(&'static str, Self); 46] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -122,6 +138,14 @@ impl Refusal {
         ("GY041", Self::MayNotConfirm),
         ("GY042", Self::LinkOfSession),
         ("GY044", Self::OtherActor),
+        ("GY047", Self::StepMoved),
+        ("GY048", Self::RunNotDue),
+        ("GY049", Self::RunMoved),
+        ("GY050", Self::ForeignOutput),
+        ("GY051", Self::ForeignLog),
+        ("GY052", Self::NodeUnseen),
+        ("GY053", Self::NotListed),
+        ("GY054", Self::NotAsDocumented),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

@@ -112,10 +112,6 @@ async fn progress_needs_no_commit() {
     let world = World::new().await;
     for sql in [
         "UPDATE deployment SET held_by = (SELECT id FROM person WHERE name = 'ada'), held_at = now() WHERE name = 'web'",
-        "UPDATE node SET alive = true, available = true, joined = 'confirmed', facts = '{\"cpus\": 4}' WHERE NOT phantom",
-        "UPDATE noderole SET system_data = '{\"a\": 1}'",
-        "UPDATE step SET state = 'transition', since = now()",
-        "UPDATE step SET state = 'active', applied_generation = generation, wall = '{}'",
         "INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system",
         "DELETE FROM node WHERE fqdn = 'bare.x.example'",
     ] {
@@ -169,7 +165,7 @@ async fn steps_follow_their_node() {
         ("alive = false", false),
         ("alive = true", true),
     ] {
-        world.app(&format!("UPDATE node SET {change} WHERE fqdn = 'n1.x.example'")).await.unwrap();
+        world.owner(&format!("UPDATE node SET {change} WHERE fqdn = 'n1.x.example'")).await.unwrap();
         assert_eq!(fits().await, expected, "after {change}");
         world.app("UPDATE step SET node_fits = NOT node_fits").await.unwrap();
         assert_eq!(fits().await, expected, "nobody writes it by hand");
@@ -188,18 +184,18 @@ async fn runs_keep_what_they_are_about() {
     let insert = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until)
                   SELECT id, node_id, lane_id, generation, 1, 1, content_hash, exclusive, now() FROM step WHERE node_id = ";
     let insert = format!("{insert} '{}'", world.n1);
-    world.app(&insert).await.unwrap();
-    assert_eq!(state(world.app(&insert).await), "23505", "one open run of a step, one exclusive on a node");
+    world.owner(&insert).await.unwrap();
+    assert_eq!(state(world.owner(&insert).await), "23505", "one open run of a step, one exclusive on a node");
     for sql in ["UPDATE run SET generation = 9", "UPDATE run SET target_number = 1", "UPDATE run SET epoch = 9"] {
         assert_refused(sql, world.app(sql).await, Refusal::RunIdentity);
     }
     assert_eq!(state(world.app("DELETE FROM run").await), DENIED);
     assert_refused("owner", world.owner("DELETE FROM run").await, Refusal::RunIdentity);
-    world.app("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost'").await.unwrap();
-    world.app("UPDATE run SET outcome = 'late', result = '{}'").await.unwrap();
+    world.owner("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost'").await.unwrap();
+    world.owner("UPDATE run SET outcome = 'late', result = '{}'").await.unwrap();
     let reopened = "UPDATE run SET state = 'queued', ended_at = NULL, outcome = NULL";
     assert_refused("reopened", world.app(reopened).await, Refusal::Spent);
-    world.app(&insert).await.unwrap();
+    world.owner(&insert).await.unwrap();
 }
 
 #[tokio::test]
@@ -251,7 +247,7 @@ async fn logs_find_room_and_repeat_nothing() {
     let world = World::new().await;
     let line = "INSERT INTO run_log (run_id, at_offset, body) VALUES ($1, 0, 'x') ON CONFLICT DO NOTHING";
     for (run, stored) in [(1_i64, 1), (1, 0), (500_000_000, 1), (500_000_000, 0)] {
-        let done = sqlx::query(line).bind(run).execute(world.db.app()).await.unwrap();
+        let done = sqlx::query(line).bind(run).execute(world.db.owner()).await.unwrap();
         assert_eq!(done.rows_affected(), stored, "run {run}");
     }
     let made: i32 = sqlx::query_scalar("SELECT ensure_run_log_room()").fetch_one(world.db.app()).await.unwrap();

@@ -77,8 +77,8 @@ use tracing::{Instrument as _, Level, Span};
 
 use api::Problem;
 
-pub use checkpoints::{Checkpoints, Destination};
 pub use address::{AddressError, PublicAddress};
+pub use checkpoints::{Checkpoints, Destination};
 use feed::Feed;
 use live::Rhythm;
 use metrics::Metrics;

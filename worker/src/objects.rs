@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use engine::Hash;
 use engine::catalog::Role;
 use engine::cluster::{DeploymentDoc, NodeDoc, RootDoc};
+use engine::gate::Policy;
 use serde::de::DeserializeOwned;
 use sqlx::PgPool;
 use store::StoreError;
@@ -98,6 +99,14 @@ impl Objects {
     /// When it can't be had as what it should be.
     pub async fn role(&self, hash: Hash) -> Result<Arc<Role>, ObjectError> {
         self.parsed("role", hash).await
+    }
+
+    /// A policy.
+    ///
+    /// # Errors
+    /// When it can't be had as what it should be.
+    pub async fn policy(&self, hash: Hash) -> Result<Arc<Policy>, ObjectError> {
+        self.parsed("policy", hash).await
     }
 
     /// The bytes of any object.

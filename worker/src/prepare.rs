@@ -4,6 +4,10 @@
 //! generation, and the one that was current when it was claimed, whose root it carries out), each of them to its submission and that to
 //! its verdicts; and it reads the documents that the root names, by hash, down to the role's content and its scripts. Where one link does not hold, the run is refused: it fails with the link that broke, and nothing is touched.
 //!
+//! Rows are compared with the documents of the target in force, as of one moment: a row that differs was written by hand, and the run is
+//! refused with its table, key and column. What rows alone know (hold, switch, maintenance, parents) is asked once more: a run that may not
+//! start now ends unstarted.
+//!
 //! What the run sees is [`engine::data::visible`]; it is kept with the run, each value with its source, secrets as references. The
 //! references are resolved at the last moment, into the copy that goes to the node, if the secret's descriptor allows it in the
 //! deployment of this run: that is where the plain text goes, whichever noderole's data names it. What it is given beside that is
@@ -13,18 +17,21 @@
 //! all attempts of one generation, so it is taken from the root of the target that made this generation; the row's may also be that
 //! of the present root, since data that does not make its step run again changes under it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use engine::Hash;
+use engine::anneal::{StepState, count};
 use engine::blueprint::projection::content;
-use engine::catalog::Role;
-use engine::cluster::{DeploymentRoleDoc, NodeDoc, NoderoleDoc, NoderoleKey};
+use engine::catalog::{JigClass, Role};
+use engine::cluster::{DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, RootDoc};
 use engine::counting::many;
 use engine::data::secret::{SecretRef, reference};
 use engine::data::surroundings::{self, Carried, OwnNode, Returned};
 use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
-use engine::ids::{DeploymentName, Fqdn, NodeId, RoleName, RunId, StepId, TargetNo};
+use engine::gate::Risk;
+use engine::ids::{DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, RunId, StepId, TargetNo};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -50,6 +57,27 @@ pub enum Refusal {
     /// A link of the chain from the run to its approval does not hold.
     #[error("refused, because the run is not what was approved: {0}")]
     Chain(String),
+    /// A row is not what its document says: somebody wrote it by hand.
+    #[error(
+        "refused, because a row differs from its document: {table}.{field} of {key} is {row}, target {target} says {document}"
+    )]
+    Row {
+        /// The table.
+        table: &'static str,
+        /// The noderole and its node.
+        key: String,
+        /// The column.
+        field: &'static str,
+        /// What it says.
+        row: String,
+        /// The target in force.
+        target: TargetNo,
+        /// What its document says.
+        document: String,
+    },
+    /// It may not start at this moment; its step waits again.
+    #[error("the run may not start now: {0}")]
+    NotNow(&'static str),
     /// An object that the chain names can't be used.
     #[error("refused: {0}")]
     Object(ObjectError),
@@ -198,11 +226,13 @@ impl Preparing {
         let meant = self.check_chain(&facts, approvals).await?;
         let connection = node_record::connection(&meant.now.node, facts.connection.as_ref())?;
         node_record::check_hints(&meant.now.node, &facts.hints)?;
+        self.check_rows(&facts).await?;
         let role = self.objects.role(meant.now.noderole.role).await?;
+        check_start(&facts, &role)?;
         if role.name.as_str() != facts.role {
             return Err(broken(format!("role {} is stored as the content of {}", role.name, facts.role)));
         }
-        let below = self.below(seen).await?;
+        let below = self.below(&facts, seen).await?;
         let layered = see(&facts, &meant.now, &role, &below)?;
         check_seen(&layered.value)?;
         let surroundings = Arc::new(surrounding(&facts, &meant.now.node, results, &below)?);
@@ -243,8 +273,8 @@ impl Preparing {
                 facts.generation, facts.target
             )));
         }
-        check_approval(facts.generation, approvals.generation)?;
-        check_approval(facts.reviewed, approvals.reviewed)?;
+        self.check_approval(facts.generation, approvals.generation).await?;
+        self.check_approval(facts.reviewed, approvals.reviewed).await?;
         if facts.target_root != facts.reviewed_root {
             return Err(broken(format!(
                 "target {} is another one than {}, and only switched execution",
@@ -293,21 +323,122 @@ impl Preparing {
         Ok(Meant { node, noderole, role, deployment: deployment.name.clone() })
     }
 
-    /// The steps that it sees, with what their documents say.
-    async fn below(&self, seen: Vec<Seen>) -> Result<Vec<Below>, Refusal> {
+    /// The rows of the run's noderole, against the documents in force when they were read. One that is not meant any more is only carried
+    /// out: its result is applied nowhere.
+    async fn check_rows(&self, facts: &RunFacts) -> Result<(), Refusal> {
+        let root = self.objects.root(facts.head_root).await?;
+        let Some(node) = root.nodes.get(&facts.node) else { return Ok(()) };
+        let node = self.objects.node(*node).await?;
+        let key = NoderoleKey {
+            role: RoleName::parse(&facts.role).map_err(|e| broken(e.to_string()))?,
+            instance: facts.instance,
+        };
+        let Some(noderole) = node.noderoles.get(&key) else { return Ok(()) };
+        let role = self.objects.role(noderole.role).await?;
+        let rows = &facts.rows;
+        let differs = Differs { key: format!("{key} on {}", facts.fqdn), target: facts.head };
+        differs.unless_same("noderole", "data", &rows.data, &noderole.data)?;
+        differs.unless_same("node", "deployment_id", rows.node_deployment, node.deployment.0)?;
+        differs.unless_same("step", "node_id", rows.step_node, node.id.0)?;
+        differs.unless_same("step", "destructive", rows.destructive, role.flags.destructive)?;
+        differs.unless_same("step", "jig", rows.jig.as_str(), role.jig.as_str())?;
+        let exclusive = role.run.exclusive && !node.phantom;
+        differs.unless_same("step", "exclusive", rows.step_exclusive, exclusive)?;
+        let milestone = role.flags.milestone && role.jig_class == JigClass::Noop;
+        differs.unless_same("step", "instant", rows.instant, milestone)?;
+        differs.unless_same("step", "needs", json!(rows.needs), json!(role.run.needs))?;
+        differs.unless_same("step", "place", json!(rows.place), json!(role.run.place))?;
+        differs.unless_same("step", "rank", rows.rank.unsigned_abs(), noderole.rank)?;
+        let timeout = role.run.timeout.clamp(1, i32::MAX.unsigned_abs());
+        differs.unless_same("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
+        let (lane, _, _) = role.lane();
+        differs.unless_same("lane", "name", rows.lane.as_str(), lane.as_str())?;
+        differs.unless_same("lane", "deployment_id", rows.lane_deployment, noderole.deployment.0)?;
+        // A run keeps what its step was when it was claimed.
+        if facts.head_root == facts.target_root {
+            differs.unless_same("run", "exclusive", facts.exclusive, exclusive)?;
+            differs.unless_same("run", "lane_id", rows.same_lane, true)?;
+        }
+        let parents = |of: &[(NoderoleId, EdgeKind)]| of.iter().map(|(id, kind)| (*id, *kind)).collect::<BTreeSet<_>>();
+        let there: Vec<_> = self::parents(facts)?.into_iter().map(|parent| (parent.parent, parent.kind)).collect();
+        let meant: Vec<_> = noderole.parents.iter().map(|edge| (edge.parent, edge.kind)).collect();
+        differs.unless_same("edge", "parent", json!(parents(&there)), json!(parents(&meant)))
+    }
+
+    async fn check_approval(&self, target: TargetNo, approval: Option<Approval>) -> Result<(), Refusal> {
+        let approval = approval.ok_or_else(|| broken(format!("there is no target {target}")))?;
+        match (approval.kind.as_str(), approval.needed) {
+            ("genesis", _) => return Ok(()),
+            ("change", Some(_)) => {}
+            (kind, _) => return Err(broken(format!("target {target} ({kind}) changes no step"))),
+        }
+        let needed = self.approvals_asked(&approval).await?;
+        if approval.objecting > 0 || approval.approving < i64::from(needed) {
+            return Err(broken(format!(
+                "submission {} of target {target} has {} of {}, and {}",
+                approval.submission.unwrap_or_default(),
+                approval.approving,
+                many(i64::from(needed), "approval"),
+                many(approval.objecting, "objection")
+            )));
+        }
+        Ok(())
+    }
+
+    /// What the policies themselves ask for the submission's risks, and no less than the submission says.
+    async fn approvals_asked(&self, approval: &Approval) -> Result<u32, Refusal> {
+        let risks = approval.risk.iter().flatten();
+        let risks = risks.map(|risk| serde_json::from_value::<Risk>(Value::from(risk.as_str())));
+        let risks = risks.collect::<Result<BTreeSet<_>, _>>().map_err(|e| broken(format!("a risk is unknown: {e}")))?;
+        let old = approval.policy.as_ref().ok_or_else(|| broken("a submission was made under no policy"))?;
+        let mut needed = approval.needed.unwrap_or_default().unsigned_abs().max(1);
+        for hash in std::iter::once(old).chain(&approval.new_policy) {
+            let hash = Hash::from_bytes(hash).ok_or_else(|| broken("the hash of a policy has not 32 bytes"))?;
+            needed = needed.max(self.objects.policy(hash).await?.approvals_for(&risks));
+        }
+        Ok(needed)
+    }
+
+    /// The steps that it sees, with what the documents of its target say. A step that came after that target has those of the one in
+    /// force; a row that no document speaks of lets nothing be seen.
+    async fn below(&self, facts: &RunFacts, seen: Vec<Seen>) -> Result<Vec<Below>, Refusal> {
         let mut below = Vec::with_capacity(seen.len());
-        let mut documents = BTreeMap::new();
+        let (own, head) = (self.objects.root(facts.target_root).await?, self.objects.root(facts.head_root).await?);
         for Seen { distance, step } in seen {
-            let role = self.objects.role(step.role_hash).await?;
-            let deployment = match documents.get(&step.deployment_doc) {
-                Some(known) => Arc::clone(known),
-                None => self.objects.deployment(step.deployment_doc).await?,
+            let key = NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
+            if step.head == facts.head
+                && let Some((noderole, _)) = self.documents(&head, step.node, &key).await?
+            {
+                let differs = Differs { key: format!("{key} on {}", step.fqdn), target: facts.head };
+                differs.unless_same("noderole", "data", &step.data, &noderole.data)?;
+                differs.unless_same("noderole", "role_hash", step.role_hash, noderole.role)?;
+                differs.unless_same("noderole", "deployment_id", step.deployment.0, noderole.deployment.0)?;
+            }
+            let documents = match self.documents(&own, step.node, &key).await? {
+                Some(found) => Some(found),
+                None => self.documents(&head, step.node, &key).await?,
             };
-            documents.insert(step.deployment_doc, Arc::clone(&deployment));
-            let data = deployment.roles.get(&role.name).map_or(Value::Null, |role| role.data.clone());
-            below.push(Below { distance, step, role, data });
+            let Some((noderole, deployment)) = documents else { continue };
+            let role = self.objects.role(noderole.role).await?;
+            below.push(Below { distance, step, role, data: noderole.data, deployment });
         }
         Ok(below)
+    }
+
+    /// A noderole's document under a root, and its deployment's data for the role.
+    async fn documents(
+        &self,
+        root: &RootDoc,
+        node: NodeId,
+        key: &NoderoleKey,
+    ) -> Result<Option<(NoderoleDoc, Value)>, Refusal> {
+        let Some(node) = root.nodes.get(&node) else { return Ok(None) };
+        let node = self.objects.node(*node).await?;
+        let Some(noderole) = node.noderoles.get(key) else { return Ok(None) };
+        let Some(deployment) = root.deployments.get(&noderole.deployment) else { return Ok(None) };
+        let deployment = self.objects.deployment(*deployment).await?;
+        let data = deployment.roles.get(&key.role).map_or(Value::Null, |role| role.data.clone());
+        Ok(Some((noderole.clone(), data)))
     }
 
     /// Puts secrets in. A run whose own data names one that it may not have is refused. One that only sees it in the data of
@@ -349,6 +480,7 @@ struct Below {
     step: Arc<SeenStep>,
     role: Arc<Role>,
     data: Value,
+    deployment: Value,
 }
 
 impl Below {
@@ -359,9 +491,9 @@ impl Below {
             own: OwnData {
                 template: &self.role.template,
                 profiles: &[],
-                deployment_role: &self.data,
+                deployment_role: &self.deployment,
                 system: &self.step.system_data,
-                user: &self.step.data,
+                user: &self.data,
             },
             wall: Wall { value: &self.step.wall, run: self.step.wall_run },
         }
@@ -385,21 +517,70 @@ impl Below {
     }
 }
 
-fn check_approval(target: TargetNo, approval: Option<Approval>) -> Result<(), Refusal> {
-    let approval = approval.ok_or_else(|| broken(format!("there is no target {target}")))?;
-    match (approval.kind.as_str(), approval.needed) {
-        ("genesis", _) => Ok(()),
-        ("change", Some(needed)) if approval.objecting > 0 || approval.approving < i64::from(needed.max(1)) => {
-            Err(broken(format!(
-                "submission {} of target {target} has {} of {}, and {}",
-                approval.submission.unwrap_or_default(),
-                approval.approving,
-                many(i64::from(needed), "approval"),
-                many(approval.objecting, "objection")
-            )))
+/// Names a row that is not what its document says.
+struct Differs {
+    key: String,
+    target: TargetNo,
+}
+
+impl Differs {
+    fn unless_same<T: PartialEq + fmt::Display>(
+        &self,
+        table: &'static str,
+        field: &'static str,
+        row: T,
+        document: T,
+    ) -> Result<(), Refusal> {
+        if row == document {
+            return Ok(());
         }
-        ("change", Some(_)) => Ok(()),
-        (kind, _) => Err(broken(format!("target {target} ({kind}) changes no step"))),
+        let short = |value: &T| value.to_string().chars().take(200).collect();
+        let (row, document) = (short(&row), short(&document));
+        Err(Refusal::Row { table, key: self.key.clone(), field, row, target: self.target, document })
+    }
+}
+
+/// A parent as the rows have it.
+#[derive(serde::Deserialize)]
+struct ParentRow {
+    parent: NoderoleId,
+    kind: EdgeKind,
+    state: String,
+    skipped: bool,
+}
+
+fn parents(facts: &RunFacts) -> Result<Vec<ParentRow>, Refusal> {
+    serde_json::from_value(facts.rows.parents.clone()).map_err(|e| Refusal::Store(StoreError::corrupt("edge", e)))
+}
+
+/// What may have changed since the claim, and what must never have been claimed.
+fn check_start(facts: &RunFacts, role: &Role) -> Result<(), Refusal> {
+    let rows = &facts.rows;
+    let done = rows.applied_generation == rows.step_generation && rows.step_generation == facts.generation.0;
+    if role.flags.destructive && done {
+        return Err(broken(format!(
+            "its step is destructive and was applied at generation {} already",
+            facts.generation
+        )));
+    }
+    let now = [
+        (rows.enabled, "execution is off"),
+        (!rows.on_hold, "its deployment is on hold"),
+        (rows.available, "its node is in maintenance"),
+        (rows.fits, "its node is not as the action needs it"),
+        (rows.jig_active, "its jig is switched off"),
+    ];
+    if let Some((_, why)) = now.into_iter().find(|(holds, _)| !holds) {
+        return Err(Refusal::NotNow(why));
+    }
+    let states = parents(facts)?.into_iter().map(|parent| {
+        let state = parent.state.parse::<StepState>().map_err(|e| Refusal::Store(StoreError::corrupt("step", e)))?;
+        Ok((parent.kind, state, parent.skipped))
+    });
+    let states = states.collect::<Result<Vec<_>, Refusal>>()?;
+    match count(role.run.join, states).pending {
+        0 => Ok(()),
+        _ => Err(Refusal::NotNow("a parent of its step is not done")),
     }
 }
 

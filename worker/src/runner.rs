@@ -57,6 +57,10 @@ impl Runner {
                 tracing::warn!(%run, %error, "a run could not be prepared; it goes back to the queue");
                 return Some(RunEnd::Unstarted);
             }
+            Err(Refusal::NotNow(reason)) => {
+                tracing::info!(%run, reason, "a run may not start now; its step waits again");
+                return Some(RunEnd::Unstarted);
+            }
             // A row that can't be read stays so: going back to the queue would come round for ever, and nobody would be told.
             Err(refusal) => return Some(self.refused(run, &refusal).await),
         };

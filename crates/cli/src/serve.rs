@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
+use control::checkpoints::SigningKey;
 use control::{Control, Demo};
 use engine::gate::Policy;
-use control::checkpoints::SigningKey;
 use server::{Checkpoints, Destination, MetricsToken, PublicAddress, TrustedProxies};
 use tokio::net::TcpListener;
 

@@ -27,7 +27,10 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     match verified.discrepancies.len() {
         0 => Ok(()),
         n => {
-            bail!("{n} rows are not what the documents and the audit of target {} say: report it, with this output", verified.target)
+            bail!(
+                "{n} rows are not what the documents and the audit of target {} say: report it, with this output",
+                verified.target
+            )
         }
     }
 }

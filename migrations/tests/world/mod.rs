@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use migrations::Refusal;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Postgres, Transaction};
 use testdb::TestDatabase;
 use uuid::Uuid;
@@ -113,8 +114,24 @@ pub fn deployment_doc(id: Uuid, name: &str, parent: Option<Uuid>, phantom: Uuid,
     json!({"id": id, "name": name, "parent": parent, "phantom": phantom, "note": note})
 }
 
-pub fn node_doc(id: Uuid, fqdn: &str, deployment: Uuid, noderoles: Value) -> Value {
-    json!({"id": id, "fqdn": fqdn, "deployment": deployment, "noderoles": noderoles})
+/// The one role: `app`, on the jig `script`.
+pub fn role_doc() -> Value {
+    json!({"name": "app", "jig": "script", "jig_class": "script"})
+}
+
+/// What a noderole's document leaves out here is as usual: the role `app`, no data, no parents.
+pub fn node_doc(id: Uuid, fqdn: &str, deployment: Uuid, mut noderoles: Value) -> Value {
+    let role = hex(&Sha256::digest(role_doc().to_string()));
+    for noderole in noderoles.as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
+        let mut whole =
+            json!({"deployment": deployment, "role": role, "data": {}, "rank": 0, "reruns": 0, "parents": []});
+        for (key, value) in noderole.as_object().into_iter().flatten() {
+            whole[key] = value.clone();
+        }
+        *noderole = whole;
+    }
+    let phantom = fqdn.starts_with("phantom.");
+    json!({"id": id, "fqdn": fqdn, "deployment": deployment, "phantom": phantom, "noderoles": noderoles})
 }
 
 impl World {
@@ -128,7 +145,7 @@ impl World {
         let robot = person(&mut tx, "robot", "service", &["viewer", "reviewer"]).await;
         tx.commit().await.unwrap();
         let mut tx = db.app().begin().await.unwrap();
-        let role = put_json(&mut tx, "role", json!({"name": "app"})).await;
+        let role = put_json(&mut tx, "role", role_doc()).await;
         let [system, web, storage, n1, n2] = [(); 5].map(|()| Uuid::new_v4());
         let world = Self { db, system, web, storage, n1, n2, ada, eve, bo, cy, robot, role };
         world.genesis(&mut tx).await;
@@ -224,15 +241,18 @@ impl World {
         .await
         .unwrap();
         let (noderole, step) = (Uuid::new_v4(), Uuid::new_v4());
-        sqlx::query("INSERT INTO noderole (id, node_id, role, deployment_id, role_hash) VALUES ($1, $2, $3, $4, $5)")
-            .bind(noderole)
-            .bind(node)
-            .bind(role)
-            .bind(deployment)
-            .bind(&self.role)
-            .execute(&mut *tx)
-            .await
-            .unwrap();
+        sqlx::query(
+            "INSERT INTO noderole (id, node_id, role, deployment_id, role_hash, doc)
+             VALUES ($1, $2, $3, $4, $5, '{\"rank\": 0, \"reruns\": 0}')",
+        )
+        .bind(noderole)
+        .bind(node)
+        .bind(role)
+        .bind(deployment)
+        .bind(&self.role)
+        .execute(&mut *tx)
+        .await
+        .unwrap();
         sqlx::query(
             "INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state)
              VALUES ($1, $2, $3, $4, 0, 'script', $5, $6, 'todo')",
@@ -478,7 +498,12 @@ impl World {
             let sql = format!("UPDATE {kind} SET doc = $2 WHERE id = $1");
             sqlx::query(AssertSqlSafe(sql)).bind(id).bind(new).execute(&mut **tx).await?;
             if *kind == "node" {
-                let sql = "UPDATE step SET generation = $2 WHERE node_id = $1";
+                let sql = "UPDATE noderole r SET data = k.value -> 'data' FROM object o
+                           CROSS JOIN LATERAL jsonb_each(convert_from(o.body, 'UTF8')::jsonb -> 'noderoles') k
+                           WHERE o.hash = $2 AND r.node_id = $1 AND r.role = k.key AND r.instance = 0";
+                sqlx::query(sql).bind(id).bind(new).execute(&mut **tx).await?;
+                let sql = "UPDATE step s SET generation = $2 FROM noderole r
+                           WHERE r.id = s.noderole_id AND r.instance = 0 AND s.node_id = $1";
                 sqlx::query(sql).bind(id).bind(number).execute(&mut **tx).await?;
             }
         }

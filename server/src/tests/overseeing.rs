@@ -140,7 +140,10 @@ async fn the_audit_is_read_checked_and_taken_away() {
     assert_eq!((json!(held.hash), json!(held.last)), (chain["hash"].clone(), chain["end"].clone()));
     assert!(proven.whole && proven.totals.targets == 2 && proven.totals.verdicts == 1, "{proven:?}");
     let later = house.ask_get("/api/v1/audit/export?after=2", &ada).await;
-    assert_eq!(engine::audit::export::verify(later.text().lines()).map(|later| (later.chain.first, later.chain.hash)), Ok((3, held.hash)));
+    assert_eq!(
+        engine::audit::export::verify(later.text().lines()).map(|later| (later.chain.first, later.chain.hash)),
+        Ok((3, held.hash))
+    );
 
     // The database's own entries are listed on request.
     let sources = async |query: &str| {

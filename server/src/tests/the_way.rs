@@ -201,7 +201,7 @@ pub(super) async fn under_way(house: &House) -> (RunId, WorkerId) {
     let node = committed(house).await;
     let pool = house.db.app();
     let worker = working(house, &["noop"]).await;
-    running::set_node_alive(pool, node, true).await.expect("a node");
+    running::set_node_alive(house.db.owner(), node, true).await.expect("a node");
     let claimed = running::claim_runs(pool, Limits::default()).await.expect("a claim");
     let leased = running::lease_runs(pool, worker, &["noop"], 10, LONG).await.expect("a lease");
     assert_eq!((claimed.runs.len(), leased.len()), (1, 1));

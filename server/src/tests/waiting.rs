@@ -45,11 +45,11 @@ async fn a_step_says_why_not_yet_until_it_runs() {
     let house = House::new().await;
     let node = committed(&house).await;
     let (ada, pool) = (house.cookie().await, house.db.app());
-    running::set_node_alive(pool, node, false).await.expect("a node");
+    running::set_node_alive(house.db.owner(), node, false).await.expect("a node");
 
     let freed_by = says(&house, &ada, "node_dead", "does not answer").await;
     assert_eq!(freed_by, json!([{"what": "node", "fqdn": "n1.house.example.com"}]));
-    running::set_node_alive(pool, node, true).await.expect("a node");
+    running::set_node_alive(house.db.owner(), node, true).await.expect("a node");
     says(&house, &ada, "no_worker", "No worker is there").await;
     working(&house, &["script"]).await;
     says(&house, &ada, "unserved", "carries out jig noop").await;
@@ -85,7 +85,7 @@ async fn what_waits_is_asked_for_by_deployment_node_and_reason() {
     let house = House::new().await;
     let node = committed(&house).await;
     let ada = house.cookie().await;
-    running::set_node_alive(house.db.app(), node, false).await.expect("a node");
+    running::set_node_alive(house.db.owner(), node, false).await.expect("a node");
     for query in [
         "?deployment=web".to_owned(),
         format!("?node={node}"),

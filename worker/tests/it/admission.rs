@@ -160,6 +160,9 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
         }
         let _ = node;
     }
+    // The guard of runs counts the parents again, so the rows must agree with them.
+    sql += "UPDATE step s SET state = 'blocked', pending = 1
+            WHERE state = 'todo' AND NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after);";
     own(cluster, sql).await;
 }
 

@@ -462,6 +462,7 @@ impl Cluster {
         sqlx::query_scalar(query).fetch_one(self.pool()).await.expect("a count")
     }
 
+    /// As the owner, whom the guards of progress let pass.
     pub async fn sql(&self, statement: &'static str) {
         sqlx::raw_sql(statement).execute(self.db.owner()).await.expect("the statement");
     }

@@ -68,7 +68,7 @@ async fn what_went_on_unseen_is_ended_before_anything_starts() {
     first.wait().expect("it is ours");
     // The node was not reached for a while: its run ended here, and nobody told the machine. Nothing else may start meanwhile.
     let node = bed.cluster.nodes[0].id;
-    store::running::set_node_alive(bed.cluster.pool(), node, false).await.expect("an answer");
+    store::running::set_node_alive(bed.cluster.db.owner(), node, false).await.expect("an answer");
     bed.cluster.sql("UPDATE node SET available = false WHERE transport = 'ssh'").await;
     assert!(is_alive(&lost));
 

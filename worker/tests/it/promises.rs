@@ -185,13 +185,13 @@ async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts
     cluster.reaches(0, "app", "active").await;
     cluster.running(1, "wipe").await;
     for node in [0, 1] {
-        running::set_node_alive(cluster.pool(), cluster.nodes[node].id, false).await.expect("a node");
+        running::set_node_alive(cluster.db.owner(), cluster.nodes[node].id, false).await.expect("a node");
     }
     assert_eq!(cluster.state(0, "wipe").await, "active", "what was done is done");
     assert_eq!(cluster.state(0, "app").await, "todo");
     assert_eq!(cluster.state(1, "wipe").await, "error", "whether it was done nobody knows");
     for node in [0, 1] {
-        running::set_node_alive(cluster.pool(), cluster.nodes[node].id, true).await.expect("a node");
+        running::set_node_alive(cluster.db.owner(), cluster.nodes[node].id, true).await.expect("a node");
     }
     cluster.reaches(0, "app", "active").await;
     let node_back = Some("node_back".to_owned());

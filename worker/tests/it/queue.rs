@@ -173,8 +173,8 @@ async fn a_node_that_dies_takes_its_runs_with_it_and_comes_back() {
     let run = lease(&cluster, worker, 1).await[0];
 
     let node = cluster.nodes[0].id;
-    assert!(running::set_node_alive(cluster.pool(), node, false).await.expect("an answer"));
-    assert!(!running::set_node_alive(cluster.pool(), node, false).await.expect("an answer"), "it is dead already");
+    assert!(running::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"));
+    assert!(!running::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"), "it is dead already");
     assert_eq!(cluster.state(0, "done").await, "todo");
     assert_eq!(cluster.state(0, "going").await, "blocked");
     assert!(running::renew_runs(cluster.pool(), worker, &[run], LONG).await.expect("an answer").is_empty());
@@ -182,7 +182,7 @@ async fn a_node_that_dies_takes_its_runs_with_it_and_comes_back() {
     assert_eq!(running::finish_run(cluster.pool(), run, worker, &SUCCEEDED).await.expect("an end"), Finished::Late);
     assert_eq!(cluster.state(0, "going").await, "blocked");
 
-    assert!(running::set_node_alive(cluster.pool(), node, true).await.expect("an answer"));
+    assert!(running::set_node_alive(cluster.db.owner(), node, true).await.expect("an answer"));
     assert_eq!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(), 1);
 }
 

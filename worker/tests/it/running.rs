@@ -213,3 +213,60 @@ async fn a_run_that_is_not_what_was_approved_is_refused() {
     assert!(error.contains("0 of 1 approval"), "{error}");
     worker.stop().await;
 }
+
+/// As somebody would who owns the database, and is let pass by every guard.
+#[tokio::test]
+async fn row_that_differs_stops_its_run() {
+    let fields = [
+        ("noderole.data", "UPDATE noderole SET data = '{\"right\": 1}' WHERE"),
+        (
+            "node.deployment_id",
+            "UPDATE node SET deployment_id = (SELECT id FROM deployment WHERE name = 'other') WHERE id IN (SELECT node_id FROM noderole WHERE",
+        ),
+        ("step.destructive", "UPDATE step SET destructive = true WHERE"),
+        ("step.jig", "UPDATE step SET jig = 'test' WHERE"),
+        ("step.exclusive", "UPDATE step SET exclusive = false WHERE"),
+        ("step.needs", "UPDATE step SET needs = 'any' WHERE"),
+        ("step.place", "UPDATE step SET place = 'for' WHERE"),
+        ("step.timeout_s", "UPDATE step SET timeout_s = 77 WHERE"),
+        ("lane.name", "UPDATE step SET lane_id = (SELECT min(id) FROM lane) WHERE"),
+        (
+            "edge.parent",
+            "INSERT INTO edge SELECT s.id, (SELECT id FROM step WHERE state = 'active' LIMIT 1), 'hard' FROM step s WHERE",
+        ),
+    ];
+    let mut cluster = Cluster::of(fields.len() + 1).await;
+    cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
+    cluster.add_role(role("zz", JigClass::Noop)).await;
+    cluster.commit(&[bind(fields.len(), "zz")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(fields.len(), "zz", "active").await;
+    cluster.sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()").await;
+    let binds: Vec<_> = (0..fields.len()).map(|node| bind(node, "right")).collect();
+    cluster.commit(&binds).await;
+    for table in ["deployment", "node", "noderole", "step", "edge"] {
+        let off = format!("ALTER TABLE {table} DISABLE TRIGGER USER");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(off)).execute(cluster.db.owner()).await.expect("the owner may");
+    }
+    cluster
+        .sql(
+            "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
+             SELECT gen_random_uuid(), id, 'other', phantom, doc, head_no FROM deployment",
+        )
+        .await;
+    for (node, (_, change)) in fields.iter().enumerate() {
+        let of = cluster.nodes[node].id;
+        let close = if change.contains("IN (SELECT") { ")" } else { "" };
+        let key = if change.starts_with("INSERT") { "s.node_id" } else { "node_id" };
+        let change = format!("{change} {key} = '{of}'{close}");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(change)).execute(cluster.db.owner()).await.expect("the owner may");
+    }
+    cluster.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
+    for (node, (field, _)) in fields.iter().enumerate() {
+        cluster.reaches(node, "right", "error").await;
+        let error = cluster.error(node, "right").await.expect("a reason");
+        assert!(error.contains("a row differs from its document") && error.contains(field), "{field}: {error}");
+        assert!(!cluster.nodes[node].root.join("ran").exists(), "{field}");
+    }
+    worker.stop().await;
+}

@@ -18,8 +18,7 @@ async fn a_server_that_is_killed_amid_a_commit_has_committed_nothing() {
     sqlx::query("LOCK TABLE audit IN SHARE MODE").execute(&mut *holder).await.unwrap();
     let ada = world.ada();
     let committing = tokio::spawn(async move { commit(&ada, submission).await });
-    let waits =
-        "pg_locks WHERE NOT granted AND relation = 'audit'::regclass AND pid <> pg_backend_pid()";
+    let waits = "pg_locks WHERE NOT granted AND relation = 'audit'::regclass AND pid <> pg_backend_pid()";
     world.until(1, waits).await;
     assert_eq!(world.count("target").await, 1, "nobody sees it yet");
     world.servers.clear();

@@ -386,7 +386,7 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
     };
     running::ensure_worker(pool, &hello, std::time::Duration::from_secs(600)).await.unwrap();
     running::confirm_worker(pool, hello.id).await.unwrap();
-    running::set_node_alive(pool, house.node(1).await, true).await.unwrap();
+    running::set_node_alive(house.database.owner(), house.node(1).await, true).await.unwrap();
     owner(&house, "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'")
         .await;
     owner(&house, "UPDATE step SET state = 'todo', pending = 0 WHERE jig = 'script'").await;

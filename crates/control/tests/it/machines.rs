@@ -326,7 +326,7 @@ async fn connection_stays_while_a_run_is_open() {
     house.bound("web", 1, "app").await;
     let (n1, pool) = (house.node(1).await, house.database.app());
     house.worker().await;
-    running::set_node_alive(pool, n1, true).await.unwrap();
+    running::set_node_alive(house.database.owner(), n1, true).await.unwrap();
     let claimed = running::claim_runs(pool, Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     let connection = WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() };
@@ -377,7 +377,7 @@ async fn nothing_starts_on_a_machine_out_of_service_and_what_is_there_stays() {
     let n1 = house.node(1).await;
     let pool = house.database.app();
     let by = house.worker().await;
-    running::set_node_alive(pool, n1, true).await.unwrap();
+    running::set_node_alive(house.database.owner(), n1, true).await.unwrap();
     let set = |available| house.control.set_available(&house.ada, n1, available, "new disks".into());
     let states = || async { house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>() };
     let claim = || async { running::claim_runs(pool, Limits::default()).await.unwrap().runs };
@@ -621,7 +621,7 @@ async fn reports_are_bounded_in_size_and_rate_and_a_role_wins_over_them() {
 
     house.bound("web", 2, "app").await;
     let (pool, by) = (house.database.app(), house.worker().await);
-    running::set_node_alive(pool, house.node(2).await, true).await.unwrap();
+    running::set_node_alive(house.database.owner(), house.node(2).await, true).await.unwrap();
     let run = running::claim_runs(pool, Limits::default()).await.unwrap().runs[0];
     let mut on = pool.acquire().await.unwrap();
     let found = json!({"os": "found"});

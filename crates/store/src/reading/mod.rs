@@ -18,8 +18,8 @@ mod workers;
 
 pub use admins::admins;
 pub use admission::{admission_view, admission_view_of};
-pub use export::{Stage, export_part};
 pub use audit::{AuditActor, AuditFilter, AuditRow, audit, epoch, is_entry, last_seal, seal_at, sealed, unsealed};
+pub use export::{Stage, export_part};
 pub use first_steps::{DEMO_CHANGE, FirstStepsRow, first_steps};
 pub use machines::{
     CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, MachineRow, ReportRow, facts, looks, machine,

@@ -101,6 +101,8 @@ pick AS MATERIALIZED (
 ),
 locked AS MATERIALIZED (
   SELECT s.id FROM step s WHERE s.id IN (SELECT id FROM pick) AND s.state = 'todo' AND s.node_fits
+    -- The guard of runs asks this too. One step whose count is wrong must not keep all others from starting.
+    AND join_holds(s.id, s.join_kind, s.join_n, s.join_after)
   ORDER BY s.rank, s.id FOR UPDATE
 ),
 moved AS (

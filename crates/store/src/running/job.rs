@@ -68,6 +68,63 @@ pub struct RunFacts {
     pub facts: Value,
     /// The hints that its row has.
     pub hints: Value,
+    /// The target in force.
+    pub head: TargetNo,
+    /// Its root: what rows are compared with.
+    pub head_root: Hash,
+    /// Intent as the rows have it, and what stands in the way of a start.
+    pub rows: RunRows,
+}
+
+/// Rows around a run, of one moment with [`RunFacts::head_root`].
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct RunRows {
+    /// `step.node_id`.
+    pub step_node: Uuid,
+    /// `step.state`.
+    pub step_state: String,
+    /// `step.jig`.
+    pub jig: String,
+    /// `step.destructive`.
+    pub destructive: bool,
+    /// `step.exclusive`.
+    pub step_exclusive: bool,
+    /// `step.instant`.
+    pub instant: bool,
+    /// `step.needs`.
+    pub needs: String,
+    /// `step.place`.
+    pub place: String,
+    /// `step.rank`.
+    pub rank: i32,
+    /// `step.timeout_s`.
+    pub timeout_s: i32,
+    /// `step.generation`.
+    pub step_generation: i64,
+    /// `step.applied_generation`.
+    pub applied_generation: i64,
+    /// `lane.name` of the run.
+    pub lane: String,
+    /// `lane.deployment_id` of the run.
+    pub lane_deployment: Uuid,
+    /// Whether the run's and the step's concurrency groups are one.
+    pub same_lane: bool,
+    /// `noderole.data`.
+    pub data: Value,
+    /// `node.deployment_id`.
+    pub node_deployment: Uuid,
+    /// `head.enabled`.
+    pub enabled: bool,
+    /// Whether its deployment, or one above it, is on hold.
+    pub on_hold: bool,
+    /// `node.available`; a phantom always is.
+    pub available: bool,
+    /// Whether the node is as the step needs it.
+    pub fits: bool,
+    /// `jig.active`.
+    pub jig_active: bool,
+    /// The parents that the rows name: `{parent: noderole, kind, state, skipped}`.
+    pub parents: Value,
 }
 
 #[derive(sqlx::FromRow)]
@@ -97,6 +154,10 @@ struct FactsRow {
     home: String,
     facts: Value,
     hints: Value,
+    head: i64,
+    head_root: Vec<u8>,
+    #[sqlx(flatten)]
+    rows: RunRows,
 }
 
 impl FactsRow {
@@ -128,6 +189,9 @@ impl FactsRow {
             home: self.home,
             facts: self.facts,
             hints: self.hints,
+            head: TargetNo(self.head),
+            head_root: hash(run, &self.head_root)?,
+            rows: self.rows,
         })
     }
 }
@@ -147,10 +211,19 @@ pub async fn run_facts(pool: &PgPool, runs: &[RunId]) -> Result<BTreeMap<RunId, 
            g.root AS generation_root, r.epoch,
            h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
            node_connection(n.transport, n.address, n.connection) AS connection,
-           d.name AS home, n.facts, n.hints
+           d.name AS home, n.facts, n.hints, h.number AS head, ht.root AS head_root,
+           s.node_id AS step_node, s.state AS step_state, s.jig, s.destructive, s.exclusive AS step_exclusive, s.instant, s.needs,
+           s.place, s.rank, s.timeout_s, s.generation AS step_generation, s.applied_generation, l.name AS lane,
+           l.deployment_id AS lane_deployment, r.lane_id = s.lane_id AS same_lane, nr.data, n.deployment_id AS node_deployment, h.enabled,
+           on_hold(nr.deployment_id) AS on_hold, n.phantom OR n.available AS available,
+           node_fits(s.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined) AS fits, j.active AS jig_active,
+           coalesce((SELECT jsonb_agg(jsonb_build_object('parent', p.noderole_id, 'kind', e.kind, 'state', p.state,
+               'skipped', p.skipped IS NOT NULL))
+             FROM edge e JOIN step p ON p.id = e.parent WHERE e.child = s.id), '[]') AS parents
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
          JOIN node n ON n.id = r.node_id JOIN deployment d ON d.id = n.deployment_id JOIN target t ON t.number = r.target_number
-         JOIN target g ON g.number = r.generation CROSS JOIN head h
+         JOIN target g ON g.number = r.generation JOIN lane l ON l.id = r.lane_id JOIN jig j ON j.name = s.jig
+         CROSS JOIN head h JOIN target ht ON ht.number = h.number
          CROSS JOIN LATERAL (SELECT number, root FROM target WHERE number <= r.target_number AND kind <> 'switch'
                              ORDER BY number DESC LIMIT 1) m
          WHERE r.id = ANY($1)",
@@ -184,6 +257,12 @@ pub struct Approval {
     pub submission: Option<i64>,
     /// Approvals that it needed.
     pub needed: Option<i32>,
+    /// Its risks.
+    pub risk: Option<Vec<String>>,
+    /// The policy under which it was made, by content.
+    pub policy: Option<Vec<u8>>,
+    /// The one that it brings into force, by content.
+    pub new_policy: Option<Vec<u8>>,
     /// People, no authors, whose last verdict before the commit approved it.
     pub approving: i64,
     /// People, no authors, whose last verdict before the commit did not.
@@ -206,13 +285,19 @@ pub async fn approvals(
              v.kind = 'approve' AND approval_barred(v.person_id, v.submission_id, v.at) AS barred
            FROM target t JOIN verdict v ON v.submission_id = t.submission_id
            WHERE t.number = ANY($1) AND v.person_id IS NOT NULL
+             AND EXISTS (SELECT FROM person p WHERE p.id = v.person_id AND p.kind = 'human')
              AND NOT EXISTS (SELECT FROM submission_author a
                              WHERE a.submission_id = v.submission_id AND a.person_id = v.person_id)
+             AND NOT EXISTS (SELECT FROM submission m LEFT JOIN edit e ON e.proposal_id = m.proposal_id
+                             WHERE m.id = v.submission_id AND (m.created_by = v.person_id
+                               OR e.actor = v.person_id AND NOT e.undone OR v.person_id = ANY (e.touched_by)))
            ORDER BY t.number, v.person_id, v.id DESC)
-         SELECT t.number, t.kind, t.submission_id AS submission, s.approvals_needed AS needed,
+         SELECT t.number, t.kind, t.submission_id AS submission, s.approvals_needed AS needed, s.risk, y.hash AS policy,
+           s.new_policy_hash AS new_policy,
            (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind = 'approve' AND NOT last.barred) AS approving,
            (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind <> 'approve') AS objecting
-         FROM target t LEFT JOIN submission s ON s.id = t.submission_id WHERE t.number = ANY($1)",
+         FROM target t LEFT JOIN submission s ON s.id = t.submission_id LEFT JOIN policy y ON y.number = s.policy_number
+         WHERE t.number = ANY($1)",
     )
     .bind(targets.iter().map(|target| target.0).collect::<Vec<_>>())
     .fetch_all(pool)
@@ -248,8 +333,6 @@ pub struct SeenStep {
     pub role_hash: Hash,
     /// The deployment that it is bound in.
     pub deployment: DeploymentId,
-    /// That deployment's document.
-    pub deployment_doc: Hash,
     /// System data.
     pub system_data: Value,
     /// Its own reviewed data.
@@ -266,6 +349,8 @@ pub struct SeenStep {
     pub phantom: bool,
     /// Where that answers, as its record has it.
     pub addresses: Value,
+    /// The target in force when this was read.
+    pub head: TargetNo,
 }
 
 impl SeenStep {
@@ -290,7 +375,6 @@ struct SeenRow {
     instance: i32,
     role_hash: Vec<u8>,
     deployment_id: Uuid,
-    doc: Vec<u8>,
     system_data: Value,
     data: Value,
     wall: Option<Value>,
@@ -299,6 +383,7 @@ struct SeenRow {
     fqdn: String,
     phantom: bool,
     addresses: Value,
+    head: i64,
 }
 
 impl SeenRow {
@@ -314,7 +399,6 @@ impl SeenRow {
             noderole: NoderoleId(self.noderole_id),
             role_hash: hash(&self.role_hash)?,
             deployment: DeploymentId(self.deployment_id),
-            deployment_doc: hash(&self.doc)?,
             role: self.role,
             instance: self.instance.unsigned_abs(),
             system_data: self.system_data,
@@ -325,6 +409,7 @@ impl SeenRow {
             fqdn: self.fqdn,
             phantom: self.phantom,
             addresses: self.addresses,
+            head: TargetNo(self.head),
         })
     }
 }
@@ -385,12 +470,13 @@ async fn seen_rows(pool: &PgPool, steps: Vec<Uuid>, nodes: Vec<Uuid>) -> Result<
            UNION
            SELECT s.id FROM unnest($2::uuid[]) AS o (id)
            CROSS JOIN LATERAL (SELECT id FROM step WHERE node_id = o.id AND state = 'active' OFFSET 0) s)
-         SELECT s.id, s.rank, s.state = 'active' AS active, s.noderole_id, n.role, n.instance, n.role_hash, n.deployment_id, d.doc,
+         SELECT s.id, s.rank, s.state = 'active' AS active, s.noderole_id, n.role, n.instance, n.role_hash, n.deployment_id,
            n.system_data, n.data, CASE WHEN s.state = 'active' THEN s.wall END AS wall, s.wall_run,
            s.node_id, o.fqdn, o.phantom,
-           CASE WHEN o.address <> '[]' THEN o.address ELSE coalesce(o.connection -> 'addresses', '[]') END AS addresses
+           CASE WHEN o.address <> '[]' THEN o.address ELSE coalesce(o.connection -> 'addresses', '[]') END AS addresses,
+           (SELECT number FROM head) AS head
          FROM seen JOIN step s ON s.id = seen.id JOIN noderole n ON n.id = s.noderole_id
-         JOIN deployment d ON d.id = n.deployment_id JOIN node o ON o.id = s.node_id
+         JOIN node o ON o.id = s.node_id
          WHERE s.skipped IS NULL",
     )
     .bind(steps)

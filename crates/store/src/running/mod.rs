@@ -30,7 +30,7 @@ pub use claim::{Claimed, claim_runs};
 pub use event::{CHANNEL_CANCEL, CHANNEL_EVENT, CHANNEL_LOG, CHANNEL_RUN, CHANNEL_TODO};
 pub use facts::{Witness, ensure_facts};
 pub use job::{
-    Approval, Given, KeptResult, RunFacts, Seen, SeenStep, addresses, approvals, kept_results, object_body,
+    Approval, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, addresses, approvals, kept_results, object_body,
     record_inputs, run_facts, seen_steps,
 };
 pub use kept::forget_results;

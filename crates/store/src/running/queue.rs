@@ -28,8 +28,8 @@ struct LeaseRow {
 
 /// Takes up to `limit` queued runs whose jigs this worker has, oldest first, and marks them as running under it for `lease`.
 ///
-/// A queued run that may not start any more (its deployment is held, execution is off, or its step has a newer generation) ends
-/// here, unstarted, and its step waits again.
+/// A queued run that may not start any more (its deployment is on hold, its node in maintenance, execution is off, or its step
+/// has a newer generation) ends here, unstarted, and its step waits again.
 ///
 /// # Errors
 /// What the database refused; then nothing was leased.
@@ -49,9 +49,9 @@ pub async fn lease_runs(
          queued AS MATERIALIZED (
            SELECT r.id, s.timeout_s,
              h.enabled AND s.state = 'transition' AND s.generation = r.generation AND r.epoch = h.epoch
-               AND NOT r.cancel_requested AND l.deployment_id NOT IN (SELECT id FROM held) AS may_start
+               AND NOT r.cancel_requested AND n.available AND l.deployment_id NOT IN (SELECT id FROM held) AS may_start
            FROM run r JOIN step s ON s.id = r.step_id JOIN lane l ON l.id = r.lane_id JOIN jig j ON j.name = s.jig
-           CROSS JOIN head h
+           JOIN node n ON n.id = r.node_id CROSS JOIN head h
            WHERE r.state = 'queued' AND j.class = ANY($2)
              AND EXISTS (SELECT FROM worker w WHERE w.id = $1 AND w.phase = 'confirmed')
            ORDER BY r.id LIMIT $3 FOR UPDATE OF r SKIP LOCKED),

@@ -829,7 +829,11 @@ pub(super) async fn turn_node(
     }
     // Steps are locked by their transition before the node's trigger touches them, in the one order.
     let change = if alive { Change::NodeUp { node } } else { Change::NodeDown { node } };
-    let outcome = apply_change(&mut transaction, &change, &[]).await?;
+    let outcome = decide(&mut transaction, &change, &[]).await?;
+    // Steps leave TRANSITION together with their runs, so these end first.
+    end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;
+    let events = write(&mut transaction, &outcome).await?;
+    append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     sqlx::query(
         "UPDATE node SET alive = $2, alive_since = now(), last_seen_at = CASE WHEN $2 THEN now() ELSE last_seen_at END,
            look_against = 0, boot_id = coalesce($3, boot_id), joined = coalesce($4, joined),
@@ -842,7 +846,6 @@ pub(super) async fn turn_node(
     .bind(confirmed.map(|confirmed| if confirmed { "confirmed" } else { "welcomed" }))
     .execute(&mut *transaction)
     .await?;
-    end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;
     append_events(&mut transaction, &[node_event(&found.fqdn)], &[]).await?;
     transaction.commit().await?;
     settle_after(pool, outcome.more).await;

@@ -27,7 +27,7 @@ impl House {
         running::ensure_worker(pool, &hello, LONG).await.expect("a worker");
         running::confirm_worker(pool, hello.id).await.expect("a worker");
         let n1: NodeId = self.n1(cookie).await.as_str().expect("an id").parse().expect("an id");
-        running::set_node_alive(pool, n1, true).await.expect("a node");
+        running::set_node_alive(self.db.owner(), n1, true).await.expect("a node");
     }
 
     /// What starts now.

@@ -1,0 +1,11 @@
+-- The transaction that ended a run: guards let a step move, and a result be applied, only in that one.
+
+ALTER TABLE run ADD COLUMN ended_xid xid8;
+COMMENT ON COLUMN run.ended_xid IS 'The transaction that ended it; written by a trigger. NULL: open, or ended before this column existed.';
+
+-- At most one row, since commits wait for each other.
+CREATE TABLE projected (
+  number  bigint NOT NULL REFERENCES target,
+  xid     xid8 NOT NULL
+);
+COMMENT ON TABLE projected IS 'The last commit whose rows were compared with its documents: its transaction changes no intent after that.';

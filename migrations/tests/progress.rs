@@ -1,0 +1,286 @@
+//! Progress moves only along the state machine: statements by hand as the application role, each refused by the guard that it meets, and
+//! the same flow as a worker has it, which passes.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod world;
+
+use migrations::Refusal;
+use sqlx::Executor as _;
+use world::{World, assert_refused, state};
+
+const WORKER: &str = "00000000-0000-0000-0000-000000000001";
+
+/// Both nodes are up, and a worker is there.
+async fn ready() -> World {
+    let world = World::new().await;
+    world.owner("UPDATE node SET alive = true, joined = 'confirmed' WHERE NOT phantom").await.unwrap();
+    let worker = format!(
+        "INSERT INTO worker (id, name, phase, capacity, jigs, lease_until)
+         VALUES ('{WORKER}', 'w', 'confirmed', 9, '{{script}}', now() + interval '1 hour')"
+    );
+    world.app(&worker).await.unwrap();
+    world
+}
+
+/// A claim of the step of a node, with one column of the run written otherwise.
+fn claim_with(fqdn: &str, column: &str, value: &str) -> String {
+    let columns = ["node_id", "lane_id", "generation", "content_hash", "exclusive", "target_number", "epoch", "state"];
+    let values =
+        ["m.node_id", "m.lane_id", "m.generation", "m.content_hash", "m.exclusive", "h.number", "h.epoch", "'queued'"];
+    let values = columns.iter().zip(values).map(|(name, usual)| if *name == column { value } else { usual });
+    format!(
+        "WITH moved AS (UPDATE step SET state = 'transition', since = now()
+           WHERE node_id = (SELECT id FROM node WHERE fqdn = '{fqdn}') AND state = 'todo' RETURNING *)
+         INSERT INTO run (step_id, {}, lease_until) SELECT m.id, {}, now() + interval '1 min' FROM moved m, head h",
+        columns.join(", "),
+        values.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn claim(fqdn: &str) -> String {
+    claim_with(fqdn, "", "")
+}
+
+const N1: &str = "n1.x.example";
+const N2: &str = "n2.x.example";
+
+async fn lease(world: &World) {
+    let sql =
+        format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now() WHERE state = 'queued'");
+    assert_eq!(world.app(&sql).await.unwrap(), 1);
+}
+
+/// What a worker writes at the end of a run, in one transaction.
+async fn finish(world: &World, outcome: &str, step: &str) -> Result<(), sqlx::Error> {
+    let mut tx = world.db.app().begin().await?;
+    let end = format!(
+        "UPDATE run SET state = 'ended', ended_at = now(), outcome = '{outcome}', result = '{{\"a\": 1}}', result_bytes = 8
+         WHERE ended_at IS NULL"
+    );
+    tx.execute(sqlx::AssertSqlSafe(end)).await?;
+    let step = format!("UPDATE step SET {step} WHERE state = 'transition'");
+    tx.execute(sqlx::AssertSqlSafe(step)).await?;
+    tx.commit().await
+}
+
+const DONE: &str = "state = 'active', applied_generation = generation";
+const OUTPUT: &str = "UPDATE step SET results = '{\"a\": 1}', wall = '{\"a\": 1}', wall_run = 1 WHERE state = 'active'";
+
+#[tokio::test]
+async fn claimed_run_moves_its_step() {
+    let world = ready().await;
+    assert_eq!(world.app(&claim(N1)).await.unwrap(), 1);
+    lease(&world).await;
+    world.app("INSERT INTO run_log (run_id, at_offset, body) VALUES (1, 0, 'x')").await.unwrap();
+    finish(&world, "succeeded", &format!("{DONE}, results = '{{\"a\": 1}}', wall = '{{\"a\": 1}}', wall_run = 1"))
+        .await
+        .unwrap();
+    let later = "UPDATE step SET wall = '{\"a\": 2}' WHERE state = 'active'";
+    assert_refused("later", world.app(later).await, Refusal::ForeignOutput);
+    // A re-run for a cause, which fails and is retried.
+    world.app("UPDATE step SET state = 'todo', cause = 'drift' WHERE state = 'active'").await.unwrap();
+    assert_refused("its cause is missing", world.app(&claim(N1)).await, Refusal::RunNotDue);
+    let with_cause =
+        claim(N1).replace("lease_until)", "cause, lease_until)").replace(", now() + ", ", m.cause, now() + ");
+    world.app(&with_cause).await.unwrap();
+    lease(&world).await;
+    finish(&world, "failed", "state = 'error', error = 'no'").await.unwrap();
+    world.app("UPDATE step SET state = 'todo', cause = 'retry' WHERE state = 'error'").await.unwrap();
+}
+
+#[tokio::test]
+async fn step_without_its_run_stays() {
+    let world = ready().await;
+    for (sql, by) in [
+        ("UPDATE step SET state = 'transition'", Refusal::StepMoved),
+        ("UPDATE step SET state = 'active', applied_generation = generation", Refusal::StepMoved),
+        ("UPDATE step SET state = 'active'", Refusal::StepMoved),
+        ("UPDATE step SET state = 'error'", Refusal::StepMoved),
+        ("UPDATE step SET applied_generation = 1", Refusal::StepMoved),
+        ("UPDATE step SET wall = '{\"a\": 1}'", Refusal::ForeignOutput),
+        ("UPDATE step SET wall = '{\"a\": 1}', wall_run = 1", Refusal::ForeignOutput),
+        ("UPDATE step SET results = '{}'", Refusal::ForeignOutput),
+        ("UPDATE noderole SET system_data = '{\"a\": 1}'", Refusal::ForeignOutput),
+        (OUTPUT.replace(" WHERE state = 'active'", "").as_str(), Refusal::ForeignOutput),
+    ] {
+        assert_refused(sql, world.app(sql).await, by);
+    }
+    // While its run is open.
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    for set in [DONE, "state = 'todo'", "state = 'error'", "state = 'blocked', pending = 1"] {
+        let sql = format!("UPDATE step SET {set} WHERE state = 'transition'");
+        assert_refused(set, world.app(&sql).await, Refusal::StepMoved);
+    }
+    // And its run ended otherwise.
+    for (outcome, set) in [("failed", DONE), ("succeeded", "state = 'error'"), ("lost", DONE)] {
+        assert_refused(outcome, finish(&world, outcome, set).await, Refusal::StepMoved);
+    }
+    let other = format!("{DONE}, results = '{{\"a\": 2}}'");
+    assert_refused("another result", finish(&world, "succeeded", &other).await, Refusal::ForeignOutput);
+    let foreign = format!("{DONE}, results = '{{\"a\": 1}}', wall = '{{}}', wall_run = 7");
+    assert_refused("output of another run", finish(&world, "succeeded", &foreign).await, Refusal::ForeignOutput);
+    finish(&world, "succeeded", DONE).await.unwrap();
+    for (sql, by) in [
+        ("UPDATE step SET state = 'todo' WHERE state = 'active'", Refusal::StepMoved),
+        ("UPDATE step SET state = 'transition' WHERE state = 'active'", Refusal::StepMoved),
+        ("UPDATE step SET state = 'error' WHERE state = 'active'", Refusal::StepMoved),
+        ("UPDATE step SET applied_generation = 0 WHERE state = 'active'", Refusal::StepMoved),
+    ] {
+        assert_refused(sql, world.app(sql).await, by);
+    }
+}
+
+#[tokio::test]
+async fn destructive_applied_step_never_runs_again() {
+    let world = ready().await;
+    world
+        .owner("ALTER TABLE step DISABLE TRIGGER guard_intent; ALTER TABLE step DISABLE TRIGGER guard_risk_again")
+        .await
+        .unwrap();
+    world.owner("UPDATE step SET destructive = true").await.unwrap();
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    assert_refused("lost", finish(&world, "lost", "state = 'todo'").await, Refusal::StepMoved);
+    finish(&world, "succeeded", DONE).await.unwrap();
+    for set in
+        ["state = 'todo', cause = 'drift'", "state = 'blocked', pending = 1", "state = 'todo', applied_generation = 0"]
+    {
+        let sql = format!("UPDATE step SET {set} WHERE state = 'active'");
+        let refused = state(world.app(&sql).await);
+        assert!(["GY047", "23514"].contains(&refused.as_str()), "{set}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn run_that_is_not_due_is_refused() {
+    let world = ready().await;
+    let by_hand = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until)
+                   SELECT id, node_id, lane_id, generation, 1, 1, content_hash, exclusive, now() FROM step";
+    assert_refused("its step is TODO", world.app(by_hand).await, Refusal::RunNotDue);
+    let another = "(SELECT id FROM node WHERE fqdn = 'n2.x.example')";
+    let lane = "(SELECT l.id FROM lane l JOIN deployment d ON d.id = l.deployment_id WHERE d.name = 'storage')";
+    for (column, value) in [
+        ("node_id", another),
+        ("lane_id", lane),
+        ("generation", "m.generation + 1"),
+        ("content_hash", "sha256('other')"),
+        ("exclusive", "false"),
+        ("epoch", "h.epoch + 1"),
+    ] {
+        let refused = world.app(&claim_with(N1, column, value)).await;
+        let refused = state(refused);
+        assert!(["GY047", "GY048"].contains(&refused.as_str()), "{column}: {refused}");
+    }
+    let jig = "ALTER TABLE jig DISABLE TRIGGER guard_intent; UPDATE jig SET active =";
+    for (why, before, after) in [
+        (
+            "hold",
+            "UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'system'"
+                .to_owned(),
+            "UPDATE deployment SET held_by = NULL, held_at = NULL".to_owned(),
+        ),
+        ("maintenance", "UPDATE node SET available = false".into(), "UPDATE node SET available = true".into()),
+        ("not joined", "UPDATE node SET joined = 'welcomed'".into(), "UPDATE node SET joined = 'confirmed'".into()),
+        ("jig", format!("{jig} false"), format!("{jig} true")),
+    ] {
+        let machines = |sql: &str| {
+            if sql.starts_with("UPDATE node") { format!("{sql} WHERE NOT phantom") } else { sql.to_owned() }
+        };
+        sqlx::raw_sql(sqlx::AssertSqlSafe(machines(&before))).execute(world.db.owner()).await.unwrap();
+        assert_refused(why, world.app(&claim(N1)).await, Refusal::RunNotDue);
+        sqlx::raw_sql(sqlx::AssertSqlSafe(machines(&after))).execute(world.db.owner()).await.unwrap();
+    }
+    world.switch(false).await.unwrap();
+    assert_refused("switch", world.app(&claim(N1)).await, Refusal::RunNotDue);
+    world.switch(true).await.unwrap();
+    // Behind a parent that is not done, whatever its count says.
+    let edge = "ALTER TABLE edge DISABLE TRIGGER guard_intent;
+                INSERT INTO edge SELECT c.id, p.id, 'hard' FROM step c, step p WHERE c.id <> p.id LIMIT 1";
+    sqlx::raw_sql(edge).execute(world.db.owner()).await.unwrap();
+    let both = [world.app(&claim(N1)).await, world.app(&claim(N2)).await];
+    assert_eq!(both.iter().filter(|claimed| claimed.is_err()).count(), 1, "the child alone: {both:?}");
+}
+
+#[tokio::test]
+async fn run_follows_its_states_once() {
+    let world = ready().await;
+    world.app(&claim(N1)).await.unwrap();
+    for sql in [
+        "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'succeeded'",
+        "UPDATE run SET worker_id = '00000000-0000-0000-0000-000000000001'",
+        "UPDATE run SET input = '{}'",
+        "UPDATE run SET result = '{}'",
+    ] {
+        assert_refused(sql, world.app(sql).await, Refusal::RunMoved);
+    }
+    world
+        .app("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'web'")
+        .await
+        .unwrap();
+    let leased = format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now()");
+    assert_refused("hold", world.app(&leased).await, Refusal::RunMoved);
+    world.app("UPDATE deployment SET held_by = NULL, held_at = NULL").await.unwrap();
+    let log = |run: i64, at: i64| {
+        format!("INSERT INTO run_log (run_id, at_offset, body) VALUES ({run}, {at}, 'x') ON CONFLICT DO NOTHING")
+    };
+    assert_refused("nobody has it", world.app(&log(1, 0)).await, Refusal::ForeignLog);
+    lease(&world).await;
+    assert_refused("a gap", world.app(&log(1, 7)).await, Refusal::ForeignLog);
+    assert_refused("no such run", world.app(&log(99, 0)).await, Refusal::ForeignLog);
+    assert_eq!((world.app(&log(1, 0)).await.unwrap(), world.app(&log(1, 0)).await.unwrap()), (1, 0));
+    let back = "UPDATE run SET state = 'queued', worker_id = NULL, started_at = NULL";
+    assert_refused("back", world.app(back).await, Refusal::RunMoved);
+    assert_refused("stamp", world.app("UPDATE run SET ended_xid = pg_current_xact_id()").await, Refusal::RunIdentity);
+    finish(&world, "succeeded", DONE).await.unwrap();
+    for sql in
+        ["UPDATE run SET outcome = 'failed'", "UPDATE run SET result = '{\"a\": 2}'", "UPDATE run SET input = '{}'"]
+    {
+        assert_refused(sql, world.app(sql).await, Refusal::RunMoved);
+    }
+    world.app("UPDATE run SET result = NULL").await.unwrap();
+    world.owner("UPDATE run SET lease_until = now()").await.unwrap();
+}
+
+#[tokio::test]
+async fn node_without_a_health_check_stays() {
+    let world = World::new().await;
+    world
+        .owner("UPDATE node SET transport = 'ssh', address = '[\"10.0.0.1\"]' WHERE fqdn = 'n1.x.example'")
+        .await
+        .unwrap();
+    for set in [
+        "alive = true",
+        "joined = 'confirmed'",
+        "joined = 'finalized'",
+        "boot_id = 'x'",
+        "last_seen_at = now()",
+        "facts = '{\"cpus\": 4}'",
+        "way_no = way_no - 1",
+    ] {
+        let sql = format!("UPDATE node SET {set} WHERE fqdn = 'n1.x.example'");
+        let refused = state(world.app(&sql).await);
+        assert!(["GY052", "23514"].contains(&refused.as_str()), "{set}: {refused}");
+    }
+    let look = |reached| {
+        format!("INSERT INTO node_look (node_id, reached, took_ms, by) VALUES ('{}', {reached}, 1, 'w')", world.n1)
+    };
+    let up = "UPDATE node SET alive = true, joined = 'confirmed', boot_id = 'x', last_seen_at = now() WHERE fqdn = 'n1.x.example'";
+    world.app(&look(false)).await.unwrap();
+    assert_refused("not reached", world.app(up).await, Refusal::NodeUnseen);
+    world.app(&look(true)).await.unwrap();
+    world.app(up).await.unwrap();
+    world.app(&look(false)).await.unwrap();
+    world.app("UPDATE node SET alive = false WHERE fqdn = 'n1.x.example'").await.unwrap();
+    let new = "INSERT INTO node (fqdn, deployment_id, transport, alive, joined)
+               SELECT 'n8.x.example', id, 'ssh', true, 'confirmed' FROM deployment WHERE system";
+    assert_refused("a new one", world.app(new).await, Refusal::NodeUnseen);
+    let fact = format!(
+        "INSERT INTO node_fact (node_id, source, facts, run_id) SELECT '{}', 'role app', '{{\"cpus\": 4}}', id FROM run",
+        world.n2
+    );
+    world.owner("UPDATE node SET alive = true, joined = 'confirmed' WHERE fqdn = 'n2.x.example'").await.unwrap();
+    world.app(&claim(N2)).await.unwrap();
+    assert_refused("facts without a result", world.app(&fact).await, Refusal::NodeUnseen);
+}

@@ -1,0 +1,134 @@
+//! Inside a commit, rows are what the documents of the change say: an approved commit, with one more statement by hand.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod world;
+
+use migrations::Refusal::{self, NotAsDocumented, NotListed};
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Executor as _};
+use uuid::Uuid;
+use world::{Submission, World, assert_refused, node_doc};
+
+/// A change of web that names every risk and has all approvals.
+async fn approved(world: &World, mut planned: Submission) -> (Submission, i64) {
+    planned.risk = ["destructive", "rerun", "removal", "move", "halt"].map(str::to_owned).into();
+    planned.needed = 2;
+    let submission = world.submit(&planned).await.unwrap();
+    for reviewer in [world.bo, world.cy] {
+        world.verdict(submission, reviewer, "approve").await.unwrap();
+    }
+    (planned, submission)
+}
+
+async fn commit_with(world: &World, planned: &Submission, submission: i64, more: &str) -> Result<(), sqlx::Error> {
+    let root = world.root_with(planned).await;
+    let mut tx = world.db.app().begin().await?;
+    let number = world.insert_target(&mut tx, submission, &root).await?;
+    world.project(&mut tx, planned, number).await?;
+    tx.execute(sqlx::raw_sql(AssertSqlSafe(more))).await?;
+    tx.commit().await
+}
+
+#[tokio::test]
+async fn row_beyond_the_documents_is_refused() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let (planned, submission) = approved(&world, planned).await;
+    let step = "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, generation, content_hash, state, applied_generation)
+                SELECT gen_random_uuid(), noderole_id, node_id, 'more', lane_id, 0, jig, 2, content_hash";
+    let (n1, n2) = (format!("node_id = '{}'", world.n1), format!("node_id = '{}'", world.n2));
+    let of = |fqdn: &str| {
+        format!("(SELECT s.id FROM step s JOIN node n ON n.id = s.node_id WHERE n.fqdn = '{fqdn}.x.example')")
+    };
+    let cases: Vec<(String, Refusal)> = vec![
+        (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n2}"), NotListed),
+        (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n1}"), NotAsDocumented),
+        (format!("UPDATE noderole SET doc = '{{}}' WHERE {n1}"), NotAsDocumented),
+        (format!("UPDATE noderole SET deployment_id = '{}' WHERE {n1}", world.storage), NotAsDocumented),
+        (format!("UPDATE noderole SET deployment_id = '{}' WHERE {n2}", world.web), NotListed),
+        (format!("UPDATE step SET destructive = true WHERE {n1}"), NotAsDocumented),
+        (format!("UPDATE step SET exclusive = false WHERE {n1}"), NotAsDocumented),
+        (format!("UPDATE step SET needs = 'any' WHERE {n1}"), NotAsDocumented),
+        (format!("UPDATE step SET instant = true WHERE {n1}"), NotAsDocumented),
+        (format!("UPDATE step SET timeout_s = 9 WHERE {n1}"), NotAsDocumented),
+        (format!("UPDATE step SET rank = 3 WHERE {n1}"), NotAsDocumented),
+        (format!("UPDATE step SET join_kind = 'any' WHERE {n1}"), NotAsDocumented),
+        (format!("UPDATE step SET lane_id = (SELECT lane_id FROM step WHERE {n2}) WHERE {n1}"), NotAsDocumented),
+        (format!("UPDATE step SET skipped = 'please' WHERE {n1}"), NotListed),
+        (format!("UPDATE step SET destructive = true WHERE {n2}"), NotListed),
+        (format!("UPDATE step SET exclusive = false WHERE {n2}"), NotListed),
+        (format!("UPDATE step SET generation = 2 WHERE {n2}"), NotListed),
+        (format!("UPDATE step SET content_hash = sha256('other') WHERE {n2}"), NotListed),
+        (format!("UPDATE step SET state = 'gone', pending = 0 WHERE {n2}"), NotListed),
+        (format!("{step}, 'todo', 0 FROM step WHERE {n1}"), NotAsDocumented),
+        (format!("{step}, 'active', 2 FROM step WHERE {n1}"), NotListed),
+        (format!("{step}, 'todo', 0 FROM step WHERE {n2}"), NotListed),
+        (format!("INSERT INTO edge VALUES ({}, {}, 'hard')", of("n1"), of("n2")), NotAsDocumented),
+        (format!("INSERT INTO edge VALUES ({}, {}, 'hard')", of("n2"), of("n1")), NotListed),
+        (format!("DELETE FROM step WHERE {n2}"), NotListed),
+        ("UPDATE lane SET max_running = 1000".into(), NotAsDocumented),
+        (format!("INSERT INTO lane (deployment_id, name) VALUES ('{}', 'x')", world.storage), NotAsDocumented),
+        (format!("INSERT INTO budget (deployment_id, name, max_down) VALUES ('{}', 'x', 1)", world.web), NotListed),
+        ("UPDATE deployment SET name = 'x' WHERE name = 'storage'".into(), NotListed),
+        ("UPDATE deployment SET head_no = 1 WHERE name = 'web'".into(), NotListed),
+        ("UPDATE deployment SET head_no = 2 WHERE name = 'storage'".into(), NotAsDocumented),
+        ("UPDATE deployment SET removed_in = 2, head_no = 2 WHERE name = 'storage'".into(), NotListed),
+        ("UPDATE node SET fqdn = 'n7.x.example' WHERE fqdn = 'n2.x.example'".into(), NotListed),
+        ("UPDATE node SET fqdn = 'n7.x.example' WHERE fqdn = 'n1.x.example'".into(), NotAsDocumented),
+        (format!("UPDATE node SET deployment_id = '{}' WHERE fqdn = 'n1.x.example'", world.storage), NotAsDocumented),
+        (
+            format!("SET CONSTRAINTS ALL IMMEDIATE; UPDATE step SET destructive = true WHERE {n1}"),
+            Refusal::IntentOutsideCommit,
+        ),
+        ("UPDATE jig SET class = 'noop'".into(), NotListed),
+        ("UPDATE jig SET active = false".into(), NotAsDocumented),
+    ];
+    for (sql, by) in cases {
+        assert_refused(&sql, commit_with(&world, &planned, submission, &sql).await, by);
+    }
+    commit_with(&world, &planned, submission, "SELECT 1").await.unwrap();
+}
+
+#[tokio::test]
+async fn deleted_edge_is_refused() {
+    let world = World::new().await;
+    let parent: Uuid = sqlx::query_scalar("SELECT id FROM noderole WHERE node_id = $1")
+        .bind(world.n1)
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
+    let carried = |port: i32| {
+        let after = json!([{"parent": parent, "kind": "hard"}]);
+        json!({"app": {"data": {"port": port}}, "app/1": {"rank": 1, "parents": after}})
+    };
+    let plan = async |port: i32| {
+        let mut planned = world.plan(world.web, world.ada).await;
+        let doc = node_doc(world.n1, "n1.x.example", world.web, carried(port));
+        planned.documents[0].3 = Some(world.put("node", doc).await);
+        approved(&world, planned).await
+    };
+    let bind = format!(
+        "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash, doc)
+           SELECT gen_random_uuid(), node_id, role, 1, deployment_id, role_hash, '{{\"rank\": 1, \"reruns\": 0}}'
+           FROM noderole WHERE node_id = '{0}';
+         INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state, pending)
+           SELECT gen_random_uuid(), n.id, n.node_id, s.lane_id, 1, s.jig, 2, s.content_hash, 'blocked', 1
+           FROM step s, noderole n WHERE s.node_id = '{0}' AND n.node_id = '{0}' AND n.instance = 1;
+         INSERT INTO edge SELECT c.id, p.id, 'hard' FROM step c, step p WHERE c.rank = 1 AND p.rank = 0 AND p.node_id = '{0}'",
+        world.n1
+    );
+    let (planned, submission) = plan(1).await;
+    let without = bind.split("INSERT INTO edge").next().unwrap_or_default();
+    assert_refused("no edge", commit_with(&world, &planned, submission, without).await, NotAsDocumented);
+    commit_with(&world, &planned, submission, &bind).await.unwrap();
+
+    let (planned, submission) = plan(2).await;
+    let own = commit_with(&world, &planned, submission, "DELETE FROM edge").await;
+    assert_refused("of a listed node", own, NotAsDocumented);
+    let other = world.plan(world.storage, world.eve).await;
+    let (other, submission) = approved(&world, other).await;
+    let foreign = commit_with(&world, &other, submission, "DELETE FROM edge").await;
+    assert_refused("of another node", foreign, NotListed);
+    commit_with(&world, &other, submission, "SELECT 1").await.unwrap();
+}
