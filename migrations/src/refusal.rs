@@ -59,7 +59,7 @@ pub enum Refusal {
     RecordOutsideCommit,
     /// GY031: the connection or hints of a node are not those of its document.
     OtherRecord,
-    /// GY032: the connection of a node changes while a run is open there.
+    /// GY032: the connection or hints of a node change while a run is open there.
     NodeBusy,
     /// GY035: a row in the name of a person that the transaction does not act for.
     NotThatPerson,

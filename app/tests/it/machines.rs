@@ -171,6 +171,7 @@ async fn a_node_is_changed_without_scripts_too() {
         ("set-available", format!("{node}&available=false&reason=disks")),
         ("mint-node-token", format!("{node}&name=unit&days=")),
         ("revoke-node-token", format!("{node}&token={}", uuid::Uuid::from_u128(7))),
+        ("propose-change", format!("{node}&root=/srv/other&user=root")),
     ] {
         assert_eq!(post(&fake, &format!("/call/{call}"), &form).await.status, 302, "{call}");
     }
@@ -181,6 +182,11 @@ async fn a_node_is_changed_without_scripts_too() {
     assert!(told[1].contains(r#""description":"x","macs":[]"#) && told[1].contains(r#""way":null"#), "{}", told[1]);
     assert_eq!(told[2], "available false disks");
     assert!(told[3].starts_with("revoke 0000"), "a token that nobody could see is not made: {told:?}");
+    let edits = told.iter().find(|told| told.starts_with("edit ")).expect("edits");
+    assert!(
+        edits.contains(r#""edit":"set_connection""#) && edits.contains(r#""connection":{"root":"/srv/other"}"#),
+        "{edits}"
+    );
     let page = get(&fake, "/nodes/web-1.rack1.example.com").await;
     page.says(&["so none is made: ask POST /api/v1/nodes/ID/tokens", "needs-scripts"]);
 }

@@ -50,10 +50,11 @@ BEGIN
     RAISE EXCEPTION 'the connection or the hints of node % are not those of its document', NEW.fqdn
       USING ERRCODE = 'GY031', HINT = 'The record changed since the review. It is planned again; review it again.';
   END IF;
-  IF changed AND node_connection(OLD.transport, OLD.address, OLD.connection)
-                 IS DISTINCT FROM node_connection(NEW.transport, NEW.address, NEW.connection)
+  -- An open run was claimed with the document before.
+  IF changed AND (node_connection(OLD.transport, OLD.address, OLD.connection), OLD.hints)
+                 IS DISTINCT FROM (node_connection(NEW.transport, NEW.address, NEW.connection), NEW.hints)
      AND EXISTS (SELECT FROM run r WHERE r.node_id = NEW.id AND r.ended_at IS NULL) THEN
-    RAISE EXCEPTION 'node % has an open run, so its connection can''t change now', NEW.fqdn
+    RAISE EXCEPTION 'node % has an open run, so its connection and hints can''t change now', NEW.fqdn
       USING ERRCODE = 'GY032', HINT = 'Take the node out of service, wait for the end of its runs or cancel them, then commit again.';
   END IF;
   RETURN NEW;

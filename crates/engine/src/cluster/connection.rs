@@ -525,11 +525,10 @@ mod tests {
     }
 
     #[test]
-    fn host_keys_with_one_fingerprint_are_told_apart() {
-        // The last character has unused bits, so two spellings decode to the same bytes only if the decoder allows it. Raw text is shown.
-        let other = Connection::Ssh(Ssh { host_key: "ssh-ed25519 !".into(), ..ssh() });
-        let same = Connection::Ssh(Ssh { host_key: "ssh-ed25519  !".into(), ..ssh() });
-        assert_eq!(Connection::changes(Some(&other), Some(&same)).len(), 1);
+    fn host_keys_that_differ_in_spacing_are_told_apart() {
+        let with = |host_key: &str| Connection::Ssh(Ssh { host_key: host_key.into(), ..ssh() });
+        let changes = Connection::changes(Some(&with("ssh-ed25519 !")), Some(&with("ssh-ed25519  !")));
+        assert_eq!(changes.len(), 1);
     }
 
     proptest! {

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use api::limits::ADDRESSES;
 use api::nodes::TriedAddress;
+use engine::Hash;
 use engine::alive::{Belief, restarted};
 use engine::ids::{NodeId, RunId, StepId};
 use serde_json::Value;

@@ -702,8 +702,6 @@ pub struct OverdueRun {
     pub jig: String,
     /// Whether the run is on its node, and so in its ledger.
     pub on_node: bool,
-    /// The node's name.
-    pub fqdn: String,
     /// The hash of the node's document.
     pub doc: Option<Vec<u8>>,
     /// How its row says that it is reached, in the form of a document.
@@ -718,7 +716,7 @@ pub async fn overdue_runs(pool: &PgPool, limit: u32) -> Result<Vec<OverdueRun>, 
     let rows = sqlx::query_as(
         "SELECT r.id AS run, r.step_id AS step, r.epoch, r.state = 'running' AS leased, s.destructive, j.class AS jig,
            s.place = 'on' AND NOT n.phantom AS on_node,
-           n.fqdn, n.doc, node_connection(n.transport, n.address, n.connection) AS connection
+           n.doc, node_connection(n.transport, n.address, n.connection) AS connection
          FROM run r JOIN step s ON s.id = r.step_id JOIN jig j ON j.name = s.jig JOIN node n ON n.id = r.node_id
          WHERE r.ended_at IS NULL AND r.lease_until < now()
          ORDER BY r.lease_until LIMIT $1",
