@@ -50,7 +50,7 @@
 //! | GY026 | a person gets the name under which Gantry itself is told of |
 //! | GY030 | the connection or hints of a node with a document are changed outside a commit |
 //! | GY031 | the connection or hints of a node are not those of its document |
-//! | GY032 | the connection of a node changes while a run is open there |
+//! | GY032 | the connection or hints of a node change while a run is open there |
 //! | GY035 | a row in the name of a person that the transaction does not act for |
 //! | GY036 | a row that takes a session, or a token with another scope |
 //! | GY037 | people, links or passwords are changed without an admin's session or the old password |

@@ -69,12 +69,14 @@ impl Bed {
     }
 
     async fn has_addresses(&mut self, node: usize, addresses: &[Ipv4Addr]) {
-        sqlx::query("UPDATE node SET address = $2 WHERE id = $1")
-            .bind(self.cluster.nodes[node].id.0)
-            .bind(json!(addresses))
-            .execute(self.cluster.pool())
-            .await
-            .expect("a change");
+        // One of them is another node's, which records may not say.
+        let sql = format!(
+            "ALTER TABLE node DISABLE TRIGGER guard_node_machine; UPDATE node SET address = '{}' WHERE id = '{}';
+             ALTER TABLE node ENABLE TRIGGER guard_node_machine",
+            json!(addresses),
+            self.cluster.nodes[node].id
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(self.cluster.db.owner()).await.expect("a change");
         if let Connection::Ssh(ssh) = &mut self.cluster.nodes[node].connection {
             ssh.addresses = addresses.iter().map(ToString::to_string).collect();
         }
