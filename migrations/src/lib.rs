@@ -58,7 +58,7 @@
 //! | GY056 | the version of a barclamp is invalid, or another spelling of a stored one |
 //! | GY040 | approvals do not count, because an author gave those people access |
 //! | GY041 | access is confirmed by an admin who may not confirm it |
-//! | GY042 | a session is given another admin than the one whose link began it |
+//! | GY042 | a session that began with an admin's link acts before it has a password, or is given another admin |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
