@@ -57,7 +57,7 @@
 //! | GY038 | a session is extended beyond its limits |
 //! | GY040 | approvals do not count, because an author gave those people access |
 //! | GY041 | access is confirmed by an admin who may not confirm it |
-//! | GY042 | a session is given another admin than the one whose link began it |
+//! | GY042 | a session that began with an admin's link acts before it has a password, or is given another admin |
 //! | GY044 | an audit row names another actor than the person that the transaction acts for |
 //! | GY047 | a step moves without its run, or without a cause |
 //! | GY048 | a run is inserted for a step that may not start now |

@@ -75,7 +75,7 @@ pub enum Refusal {
     ApprovalBarred,
     /// GY041: access is confirmed by an admin who may not confirm it.
     MayNotConfirm,
-    /// GY042: a session is given another admin than the one whose link began it.
+    /// GY042: a session that began with an admin's link acts before it has a password, or is given another admin.
     LinkOfSession,
     /// GY044: an audit row names another actor than the person that the transaction acts for.
     OtherActor,

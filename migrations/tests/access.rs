@@ -10,12 +10,9 @@ use uuid::Uuid;
 use world::{World, assert_refused, state};
 
 impl World {
-    /// One statement in a transaction of an admin. The owner is nobody else, and may act for anybody.
+    /// One statement of an admin.
     async fn by(&self, admin: Uuid, sql: &str) -> Result<(), sqlx::Error> {
-        let mut tx = self.db.owner().begin().await?;
-        sqlx::query("SELECT set_config('gantry.by', $1, true)").bind(admin.to_string()).execute(&mut *tx).await?;
-        sqlx::query(AssertSqlSafe(sql)).execute(&mut *tx).await?;
-        tx.commit().await
+        self.app_as(admin, sql).await.map(drop)
     }
 
     async fn add(&self, by: Uuid, name: &str, permissions: &str) -> Uuid {
@@ -35,7 +32,10 @@ impl World {
 
     async fn confirm(&self, person: Uuid, admin: Uuid) -> Result<i64, sqlx::Error> {
         let sql = "SELECT confirm_access($1, $2)";
-        sqlx::query_scalar(sql).bind(person).bind(admin).fetch_one(self.db.app()).await
+        let mut tx = self.begin_as(admin).await;
+        let confirmed = sqlx::query_scalar(sql).bind(person).bind(admin).fetch_one(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(confirmed)
     }
 
     /// Moves every recorded change into the past.
@@ -61,7 +61,7 @@ impl World {
         self.verdict(submission, person, "approve").await.unwrap();
         let committed = self.commit(&planned, submission).await;
         if committed.is_err() {
-            self.app("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
+            self.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
         }
         committed
     }
@@ -88,6 +88,7 @@ async fn fresh_access_does_not_approve_its_givers_change() {
 #[tokio::test]
 async fn approval_within_cooling_never_counts_later() {
     let world = World::new().await;
+    world.admins().await;
     world.link(world.ada, world.bo).await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -119,6 +120,7 @@ async fn changes_of_others_and_later_links_bar_nothing() {
 #[tokio::test]
 async fn objection_with_fresh_access_counts() {
     let world = World::new().await;
+    world.admins().await;
     world.link(world.ada, world.bo).await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -197,6 +199,7 @@ async fn only_a_second_admin_confirms() {
 #[tokio::test]
 async fn policy_sets_the_cooling_period() {
     let world = World::new().await;
+    world.admins().await;
     world.link(world.ada, world.bo).await;
     for (hours, let_through) in [(721, false), (-1, false), (0, true)] {
         let mut brings = world.plan(world.web, world.ada).await;
@@ -213,7 +216,7 @@ async fn policy_sets_the_cooling_period() {
         let brought = sqlx::query(AssertSqlSafe(by_hand)).execute(&mut *tx).await;
         assert_eq!(brought.is_ok(), let_through, "{hours}: {brought:?}");
         tx.rollback().await.unwrap();
-        world.app("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
+        world.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
     }
 }
 
@@ -233,6 +236,7 @@ async fn verdict_before_disabling_stays_void() {
 #[tokio::test]
 async fn session_of_an_admins_link_records_a_reset() {
     let world = World::new().await;
+    world.admins().await;
     world.link(world.ada, world.bo).await;
     let begin = format!(
         "WITH spent AS (UPDATE token SET used_at = now() WHERE kind = 'sign_in' RETURNING person_id)
@@ -243,6 +247,15 @@ async fn session_of_an_admins_link_records_a_reset() {
     sqlx::raw_sql(AssertSqlSafe(begin)).execute(world.db.owner()).await.unwrap();
     let by: Option<Uuid> = sqlx::query_scalar("SELECT link_by FROM session").fetch_one(world.db.app()).await.unwrap();
     assert_eq!(by, Some(world.ada));
+    let planned = world.plan(world.web, world.eve).await;
+    let submission = world.submit(&planned).await.unwrap();
+    let mut tx = world.db.app().begin().await.unwrap();
+    sqlx::query("SELECT act_as('s')").execute(&mut *tx).await.unwrap();
+    let verdict = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve')";
+    let given = sqlx::query(verdict).bind(submission).bind(world.bo).execute(&mut *tx).await;
+    assert_refused("no password yet", given, Refusal::LinkOfSession);
+    tx.rollback().await.unwrap();
+    world.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
     let other = format!("UPDATE session SET link_by = '{}'", world.cy);
     assert_refused("another", world.owner(&other).await, Refusal::LinkOfSession);
     world.later("24 hours").await;

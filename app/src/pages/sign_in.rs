@@ -37,7 +37,7 @@ take();addEventListener('hashchange',take)})";
 #[cfg(feature = "ssr")]
 pub(crate) fn script() -> Option<AnyView> {
     let request = use_context::<http::request::Parts>()?;
-    let nonce = leptos::nonce::use_nonce();
+    let nonce = use_nonce();
     let is_asked = request.uri.path() == crate::places::SIGN_IN;
     is_asked.then(|| view! { <script nonce=nonce inner_html=TAKE_TOKEN></script> }.into_any())
 }

@@ -130,6 +130,7 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::NotByToken | Refusal::NotAnAdmin => "forbidden",
         Refusal::ApprovalBarred => "not_approved",
         Refusal::MayNotConfirm => "may_not_confirm",
+        Refusal::LinkOfSession => "password_needed",
         Refusal::RecordOutsideCommit => "in_blueprint",
         Refusal::OtherRecord => "base_moved",
         Refusal::NodeBusy => "busy",
@@ -143,7 +144,8 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         | Refusal::MayNotCommit
         | Refusal::NotByToken
         | Refusal::NotAnAdmin
-        | Refusal::MayNotConfirm => Problem { code: code.into(), ..Problem::forbidden(text) },
+        | Refusal::MayNotConfirm
+        | Refusal::LinkOfSession => Problem { code: code.into(), ..Problem::forbidden(text) },
         Refusal::NotThatPerson => Problem::signed_out(),
         _ => Problem::conflict(code, text),
     }

@@ -139,6 +139,20 @@ END $$;
 CREATE TRIGGER guard_link_session BEFORE INSERT OR UPDATE OF link_by, token_hash ON session
   FOR EACH ROW EXECUTE FUNCTION guard_link_session();
 
+-- The admin who made a link may use it, so its session gives no verdict and commits nothing before its person sets a password.
+CREATE OR REPLACE FUNCTION guard_password_first() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF EXISTS (SELECT FROM acting a JOIN session s ON s.id = a.session_id
+             WHERE a.xid = pg_current_xact_id_if_assigned() AND s.link_by IS NOT NULL) THEN
+    RAISE EXCEPTION 'this session began with a link of an admin and has no password yet'
+      USING ERRCODE = 'GY042', HINT = 'Set a password first.';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_password_first BEFORE INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first BEFORE INSERT ON target FOR EACH ROW EXECUTE FUNCTION guard_password_first();
+
 -- Verdicts given before an account was disabled stay void. The sequence also covers verdicts of open transactions.
 CREATE OR REPLACE FUNCTION guard_void_verdicts() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$

@@ -19,7 +19,7 @@ impl House {
 
     /// A person as they are now.
     async fn again(&self, name: &str) -> Actor {
-        self.people.actor_by_name(name).await.unwrap()
+        self.people.sign_in_as_owner(name).await.unwrap()
     }
 
     /// The session that a link begins, before a password is set in it.
