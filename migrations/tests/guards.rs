@@ -120,7 +120,7 @@ async fn progress_needs_no_commit() {
         "INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system",
         "DELETE FROM node WHERE fqdn = 'bare.x.example'",
     ] {
-        assert!(world.app(sql).await.unwrap() > 0, "{sql}");
+        assert!(world.app_as(world.ada, sql).await.unwrap() > 0, "{sql}");
     }
 }
 
@@ -170,7 +170,7 @@ async fn steps_follow_their_node() {
         ("alive = false", false),
         ("alive = true", true),
     ] {
-        world.app(&format!("UPDATE node SET {change} WHERE fqdn = 'n1.x.example'")).await.unwrap();
+        world.owner(&format!("UPDATE node SET {change} WHERE fqdn = 'n1.x.example'")).await.unwrap();
         assert_eq!(fits().await, expected, "after {change}");
         world.app("UPDATE step SET node_fits = NOT node_fits").await.unwrap();
         assert_eq!(fits().await, expected, "nobody writes it by hand");
