@@ -96,11 +96,11 @@ async fn who_touched_an_edit_stays_its_author() {
     let proposal = world.propose(world.web, world.ada).await;
     let touch =
         |people: &str| format!("UPDATE edit SET touched_by = ARRAY[{people}]::uuid[] WHERE proposal_id = {proposal}");
-    world.app(&touch(&format!("'{}'", world.bo))).await.unwrap();
+    world.owner(&touch(&format!("'{}'", world.bo))).await.unwrap();
     for fewer in ["", &format!("'{}'", world.cy)] {
         assert_refused("forgotten", world.app(&touch(fewer)).await, Refusal::AppendOnly);
     }
-    world.app(&touch(&format!("'{}', '{}'", world.cy, world.bo))).await.unwrap();
+    world.owner(&touch(&format!("'{}', '{}'", world.cy, world.bo))).await.unwrap();
     let planned = world.plan_for(proposal, world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
     assert_refused("bo's verdict", world.verdict(submission, world.bo, "approve").await, Refusal::AuthorsVerdict);
@@ -540,8 +540,13 @@ async fn what_leaves_its_deployment_is_among_the_risks_that_were_reviewed() {
 async fn a_proposal_on_a_node_submits_that_node_alone() {
     let world = World::new().await;
     let sql = "INSERT INTO proposal (deployment_id, node_id, kind, created_by) VALUES ($1, $2, 'node_scoped', $3) RETURNING id";
-    let proposal: i64 =
-        sqlx::query_scalar(sql).bind(world.web).bind(world.n1).bind(world.ada).fetch_one(world.db.app()).await.unwrap();
+    let proposal: i64 = sqlx::query_scalar(sql)
+        .bind(world.web)
+        .bind(world.n1)
+        .bind(world.ada)
+        .fetch_one(world.db.owner())
+        .await
+        .unwrap();
     world.edit(proposal, world.ada).await.unwrap();
     let own = world.plan_for(proposal, world.web, world.ada).await;
     let root = world.root().await;
@@ -752,7 +757,7 @@ async fn a_commit_that_looks_at_the_past_is_refused() {
 
 /// A commit that meets `first`, not yet committed: it waits, and then finds it.
 async fn meets(world: &World, planned: &Submission, submission: i64, first: &str) -> Result<i64, sqlx::Error> {
-    let mut tx = world.db.app().begin().await.unwrap();
+    let mut tx = world.db.owner().begin().await.unwrap();
     tx.execute(AssertSqlSafe(first)).await.unwrap();
     let goes_first = async {
         world.somebody_waits().await;

@@ -144,7 +144,7 @@ async fn a_moved_base_voids_and_a_sibling_does_not() {
     // Another kind of proposal on the same deployment, committed first.
     let other = "INSERT INTO proposal (deployment_id, kind, created_by) SELECT deployment_id, 'autopilot', created_by
                  FROM proposal WHERE state = 'open' RETURNING id";
-    let other: i64 = sqlx::query_scalar(other).fetch_one(world.db.app()).await.unwrap();
+    let other: i64 = sqlx::query_scalar(other).fetch_one(world.db.owner()).await.unwrap();
     world.edit(other, world.ada).await.unwrap();
     let second = world.plan_for(other, world.web, world.ada).await;
     let sooner = world.submit(&second).await.unwrap();
@@ -395,7 +395,7 @@ async fn switches_repeat_the_root_and_void_nothing() {
 #[tokio::test]
 async fn a_switch_is_no_licence_to_change_intent() {
     let world = World::new().await;
-    let mut tx = world.db.app().begin().await.unwrap();
+    let mut tx = world.begin_as(world.ada).await;
     let sql = "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
                SELECT number + 1, number, 'switch', root, false, t.epoch, p.id FROM target t, person p WHERE p.name = 'ada'";
     tx.execute(sql).await.unwrap();
@@ -416,7 +416,7 @@ async fn the_line_has_no_gaps_forks_or_second_genesis() {
     assert_refused("gap", world.app(&insert(9, "8", "switch", false)).await, Refusal::NotTheNext);
     world.switch(false).await.unwrap();
     assert_refused("fork", world.app(&insert(2, "1", "switch", false)).await, Refusal::NotTheNext);
-    assert_eq!(state(world.app(&insert(4, "2", "switch", true)).await), "23514", "numbers have no gaps");
+    assert_eq!(state(world.app_as(world.ada, &insert(4, "2", "switch", true)).await), "23514", "numbers have no gaps");
     assert_refused("head by hand", world.app("UPDATE head SET number = 1").await, Refusal::IntentOutsideCommit);
     assert_refused("switch by hand", world.app("UPDATE head SET enabled = true").await, Refusal::IntentOutsideCommit);
 }

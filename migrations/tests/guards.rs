@@ -115,7 +115,7 @@ async fn progress_needs_no_commit() {
         "INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system",
         "DELETE FROM node WHERE fqdn = 'bare.x.example'",
     ] {
-        assert!(world.app(sql).await.unwrap() > 0, "{sql}");
+        assert!(world.app_as(world.ada, sql).await.unwrap() > 0, "{sql}");
     }
 }
 

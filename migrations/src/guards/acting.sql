@@ -26,8 +26,11 @@ BEGIN
     RETURN NULL;
   END IF;
   -- Every other row that is visible here belongs to a transaction that has ended. Rows that another transaction is removing are left to it.
-  DELETE FROM acting a WHERE a.xid IN (
-    SELECT o.xid FROM acting o WHERE o.xid <> pg_current_xact_id() LIMIT 100 FOR UPDATE SKIP LOCKED);
+  -- With an older snapshot, rows that are gone by now would still be seen.
+  IF current_setting('transaction_isolation') = 'read committed' THEN
+    DELETE FROM acting a WHERE a.xid IN (
+      SELECT o.xid FROM acting o WHERE o.xid <> pg_current_xact_id() LIMIT 100 FOR UPDATE SKIP LOCKED);
+  END IF;
   INSERT INTO acting (xid, person_id, token_id, session_id, admin)
   VALUES (pg_current_xact_id(), holder.person_id, holder.token_id, holder.session_id, holder.admin)
   ON CONFLICT (xid) DO UPDATE SET person_id = excluded.person_id, token_id = excluded.token_id,
