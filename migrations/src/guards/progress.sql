@@ -44,7 +44,8 @@ BEGIN
     ELSE enough OPERATOR(pg_catalog.>=) join_holds.join_n END;
 END $$;
 
--- One check for a statement, over the rows that it moved. A run that this transaction ended is known by ended_xid.
+-- One check for a statement, over the rows that it moved. A run that this transaction ended is known by ended_xid, and by its time, since
+-- transaction ids start again in a cluster that was restored from a dump.
 CREATE OR REPLACE FUNCTION guard_step_progress() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -58,7 +59,7 @@ BEGIN
         WHEN (n.wall, n.wall_run, n.results) IS DISTINCT FROM (o.wall, o.wall_run, o.results) AND NOT (
             n.state = 'gone' AND n.wall IS NULL AND (n.results IS NULL OR n.results = o.results)
             OR o.state = 'gone' AND n.results IS NULL AND n.wall IS NOT DISTINCT FROM o.wall
-            OR EXISTS (SELECT FROM run r WHERE r.step_id = n.id AND r.ended_xid = this AND r.epoch = epoch_now
+            OR EXISTS (SELECT FROM run r WHERE r.step_id = n.id AND r.ended_xid = this AND r.ended_at = now()
                          AND r.result IS NOT DISTINCT FROM n.results
                          AND ((n.wall, n.wall_run) IS NOT DISTINCT FROM (o.wall, o.wall_run)
                               OR n.wall_run = r.id AND r.outcome = 'succeeded' AND r.generation = n.generation)))
@@ -69,7 +70,7 @@ BEGIN
             OR n.applied_generation = n.generation AND (
               (n.instant OR n.skipped IS NOT NULL) AND n.state = 'active'
               OR o.state = 'transition' AND EXISTS (
-                SELECT FROM run r WHERE r.step_id = n.id AND r.ended_xid = this AND r.epoch = epoch_now
+                SELECT FROM run r WHERE r.step_id = n.id AND r.ended_xid = this AND r.ended_at = now()
                   AND r.outcome = 'succeeded' AND r.generation = n.generation)))
           THEN 'is applied at another generation than a run of it just succeeded at'
         WHEN n.state = o.state THEN NULL
@@ -89,7 +90,7 @@ BEGIN
                 THEN 'is destructive and is to run again, and its run may have done its work'
             END
           FROM (SELECT) one LEFT JOIN run r ON r.id = (
-            SELECT max(e.id) FROM run e WHERE e.step_id = n.id AND e.ended_xid = this AND e.epoch = epoch_now))
+            SELECT max(e.id) FROM run e WHERE e.step_id = n.id AND e.ended_xid = this AND e.ended_at = now()))
         WHEN n.state = 'transition' THEN CASE WHEN o.state = 'todo' AND EXISTS (
             SELECT FROM run r WHERE r.step_id = n.id AND r.ended_at IS NULL AND r.state = 'queued' AND r.generation = n.generation) THEN NULL
           ELSE 'becomes TRANSITION without a run of it' END
