@@ -150,7 +150,7 @@ async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), T
             )),
         };
     };
-    let of = async |purpose| {
+    let of = async |purpose: Purpose| {
         let role = migrations::database_role(store.pool(), purpose).await;
         role.map_err(|error| Trouble::Unfit(error.into()))
     };
