@@ -1,29 +1,67 @@
 -- Grants --------------------------------------------------------------------------------------------------------------
--- Everything is taken away first, so that what is not listed here is not granted. Columns are listed where the others
--- are the database's to fill: times, transaction ids, identities.
+-- Four roles. The owner owns the tables and migrates. The server, the workers and monitoring get what this file lists, one block per
+-- role and one line per table: everything is revoked first. Columns are listed where the database fills the others (times,
+-- transaction ids, identities) or another role writes them.
+--
+-- A function that runs with its caller's rights gives nobody a right, so server and workers may call all of those. A function that runs
+-- as the owner (SECURITY DEFINER) is listed for each role that needs it.
 
 DO $$
 DECLARE
-  app text := current_setting('gantry.app_role');
+  other record;
+BEGIN
+  INSERT INTO database_role (purpose, name)
+  VALUES ('server', current_setting('gantry.server_role')), ('worker', current_setting('gantry.worker_role')),
+         ('metrics', current_setting('gantry.metrics_role'))
+  ON CONFLICT (purpose) DO UPDATE SET name = excluded.name;
+
+  -- Also from roles that an earlier migration granted rights to under another name.
+  FOR other IN
+    SELECT DISTINCT coalesce(quote_ident(r.rolname), 'PUBLIC') AS name
+    FROM (SELECT a.grantee, c.relowner AS owner FROM pg_class c, aclexplode(c.relacl) a
+          WHERE c.relnamespace = 'public'::regnamespace
+          UNION SELECT a.grantee, c.relowner FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
+          WHERE c.relnamespace = 'public'::regnamespace
+          UNION SELECT a.grantee, p.proowner FROM pg_proc p, aclexplode(p.proacl) a
+          WHERE p.pronamespace = 'public'::regnamespace
+          UNION SELECT 0::oid, 0::oid) granted
+    LEFT JOIN pg_roles r ON r.oid = granted.grantee
+    WHERE granted.grantee <> granted.owner OR granted.grantee = 0
+  LOOP
+    EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA public FROM %s', other.name);
+    EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM %s', other.name);
+    EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM %s', other.name);
+  END LOOP;
+  IF has_schema_privilege('public', 'CREATE WITH GRANT OPTION') THEN
+    REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+  END IF;
+END $$;
+
+-- The server: intent, reviews, people, records of nodes. Not the progress that only workers see: output and results of steps, inputs
+-- and logs of runs, the health of nodes.
+DO $$
+DECLARE
+  server text := current_setting('gantry.server_role');
   granted text;
 BEGIN
-  EXECUTE format('GRANT USAGE ON SCHEMA public TO %I', app);
-  EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA public FROM %I', app);
-  REVOKE ALL ON ALL TABLES IN SCHEMA public FROM PUBLIC;
-  REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC;
-  EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM %I', app);
-  EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA public TO %I', app);
-  EXECUTE format('REVOKE ALL ON acting FROM %I', app);
   FOREACH granted IN ARRAY ARRAY[
+    'USAGE ON SCHEMA public',
+    'SELECT ON ALL TABLES IN SCHEMA public',
     'INSERT (hash, kind, body) ON object',
     'INSERT (number, hash, created_by) ON policy',
     'INSERT (name, version, hash, imported_by) ON barclamp',
     'INSERT (number, parent, kind, root, submission_id, enabled, epoch, reason, committed_by) ON target',
     'UPDATE (number, enabled, policy_number) ON head',
-    'INSERT, UPDATE, DELETE ON deployment',
-    'INSERT, UPDATE, DELETE ON node',
-    'INSERT (node_id, reached, address, said, tried, took_ms, by), DELETE ON node_look',
-    'INSERT, UPDATE, DELETE ON node_fact',
+    'INSERT (id, parent, name, system, phantom, doc, head_no) ON deployment',
+    'UPDATE (parent, name, doc, head_no, removed_in, held_by, held_at, held_reason, priority) ON deployment',
+    'INSERT (id, fqdn, deployment_id, phantom, doc, transport, address, connection, created_by) ON node',
+    -- Health is not among them. looked_at and look_against make a worker check the node soon, word_no voids a check that began earlier;
+    -- bootenv and facts are what the machine reported.
+    'UPDATE (fqdn, deployment_id, doc, removed_in, version, description, hints, macs, serial, transport, address, connection, way_no,
+             available, unavailable_by, unavailable_reason, unavailable_at,
+             looked_at, look_against, word_no, bootenv, facts, facts_at) ON node',
+    -- Without run_id a row is what the machine reported, never what a role found.
+    'INSERT (node_id, source, facts, token_id), UPDATE (facts, at, token_id) ON node_fact',
     'INSERT (node_id, kind, said, token_id, address), DELETE ON node_report',
     'INSERT (deployment_id, node_id, kind, title, created_by) ON proposal',
     'UPDATE (title, state, version, updated_at, closed_at) ON proposal',
@@ -42,15 +80,22 @@ BEGIN
     'UPDATE (resolved_by, resolved_at) ON comment',
     'INSERT, UPDATE (submission_id, before_id, at) ON look',
     'INSERT, UPDATE (content, at) ON opened',
-    'INSERT (name, class, description, client_role), UPDATE ON jig',
-    'INSERT, UPDATE, DELETE ON lane',
-    'INSERT, UPDATE, DELETE ON budget',
-    'INSERT, UPDATE, DELETE ON noderole',
-    'INSERT, UPDATE, DELETE ON step',
-    'INSERT, UPDATE, DELETE ON edge',
-    'INSERT, UPDATE ON run',
-    'INSERT ON run_log',
-    'INSERT, UPDATE, DELETE ON worker',
+    'INSERT (name, class, description, client_role), UPDATE (active) ON jig',
+    'INSERT (deployment_id, name, max_running, mode), UPDATE (max_running, mode) ON lane',
+    'INSERT (id, node_id, role, instance, deployment_id, role_hash, data, doc) ON noderole',
+    'UPDATE (deployment_id, disposition, role_hash, data, doc) ON noderole',
+    'INSERT (id, noderole_id, node_id, action, lane_id, rank, jig, exclusive, destructive, instant, needs, place, content_hash,
+             budget_ids, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, priority, skipped, generation,
+             state, pending, node_up) ON step',
+    -- Intent, within a commit.
+    'UPDATE (lane_id, rank, jig, exclusive, destructive, instant, needs, place, content_hash, budget_ids, freezes_node, retries,
+             backoff_s, timeout_s, join_kind, join_n, join_after, priority, skipped, generation) ON step',
+    -- Progress: a commit places its steps; retry, the end of a queued run and maintenance move a step and the steps that follow from it.
+    'UPDATE (state, pending, satisfied, applied_generation, failures, cause, cause_by, error, since, not_before, node_up,
+             node_fits) ON step',
+    'INSERT, DELETE ON edge',
+    -- The server asks a worker to cancel a run, and ends a run that no worker has.
+    'UPDATE (cancel_requested, superseded, error, state, outcome, ended_at, lease_until) ON run',
     'INSERT (topic, subject, kind, body) ON event',
     'INSERT (actor, action, subject, detail) ON audit',
     'INSERT (by, report), DELETE ON import_report',
@@ -61,10 +106,115 @@ BEGIN
     'UPDATE (last_seen_at, idle_expires_at), DELETE ON session',
     'UPDATE (dismissed_at) ON access_change',
     'INSERT, UPDATE (at) ON visit',
-    'INSERT, UPDATE (last_used_at, revoked_at), DELETE ON token'
+    'INSERT, UPDATE (last_used_at, revoked_at), DELETE ON token',
+    -- The database decides what a credential proves; these are the only ways to act for a person, to begin a session and to set a
+    -- password.
+    'EXECUTE ON FUNCTION act_as(text)',
+    'EXECUTE ON FUNCTION acting_person()',
+    'EXECUTE ON FUNCTION acting_in_session()',
+    'EXECUTE ON FUNCTION acting_as_operator()',
+    'EXECUTE ON FUNCTION acting_admin()',
+    'EXECUTE ON FUNCTION begin_session_by_link(text, bytea, interval, interval, text, text)',
+    'EXECUTE ON FUNCTION begin_session_by_password(uuid, bytea, bytea, interval, interval, text, text)',
+    'EXECUTE ON FUNCTION set_password(text, text, bytea, bytea)',
+    'EXECUTE ON FUNCTION confirm_access(uuid, uuid)',
+    -- A guard calls it at the end of a commit; it notes that commit and nothing else.
+    'EXECUTE ON FUNCTION note_projected(bigint)',
+    'EXECUTE ON FUNCTION seal_audit(int)',
+    'EXECUTE ON FUNCTION doubt_node(uuid)'
   ] LOOP
-    EXECUTE format('GRANT %s TO %I', granted, app);
+    EXECUTE format('GRANT %s TO %I', granted, server);
   END LOOP;
-  EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO %I', app);
-  EXECUTE format('REVOKE EXECUTE ON FUNCTION raise_epoch() FROM %I', app);
+  -- Only functions read who acts.
+  EXECUTE format('REVOKE ALL ON acting FROM %I', server);
+END $$;
+
+-- Workers: they claim, carry out and end runs, and check the health of nodes. They read the documents that approve a run and nothing about
+-- sessions, tokens or accounts.
+DO $$
+DECLARE
+  worker text := current_setting('gantry.worker_role');
+  granted text;
+BEGIN
+  FOREACH granted IN ARRAY ARRAY[
+    'USAGE ON SCHEMA public',
+    'SELECT ON seaql_migrations, guard_version, database_role',
+    -- From a run to the documents and verdicts behind it.
+    'SELECT ON object, policy, target, target_deployment, head, proposal, submission, submission_base, submission_author,
+               submission_document, verdict',
+    -- An approval does not count if an author had given its person access, or if the person took part in the change.
+    'SELECT (id, kind) ON person',
+    'SELECT (person_id, kind, by, at, confirmed_at) ON access_change',
+    'SELECT (proposal_id, actor, undone, touched_by) ON edit',
+    'SELECT ON deployment, jig, lane, budget, noderole, edge',
+    'SELECT, UPDATE (alive, alive_since, last_seen_at, looked_at, look_against, joined, joined_at, boot_id, facts, facts_at) ON node',
+    'SELECT, INSERT (node_id, reached, address, said, tried, took_ms, by), DELETE ON node_look',
+    -- Without token_id a row is what a role found, never what the machine reported.
+    'SELECT, INSERT (node_id, source, facts, run_id), UPDATE (facts, at, run_id) ON node_fact',
+    -- node_fits is written by the trigger that follows a node's health.
+    'SELECT, UPDATE (state, pending, satisfied, applied_generation, failures, cause, cause_by, error, since, not_before, node_up,
+                     node_fits, results, wall, wall_run) ON step',
+    'SELECT, INSERT (step_id, node_id, lane_id, generation, content_hash, target_number, epoch, exclusive, cause, cause_by, failures,
+                     lease_until) ON run',
+    'UPDATE (state, worker_id, started_at, lease_until, ended_at, outcome, error, input, surroundings, result, result_bytes,
+             log_bytes) ON run',
+    -- A guard reads where the log ends.
+    'SELECT (run_id, at_offset), INSERT (run_id, at_offset, at, body) ON run_log',
+    'SELECT, INSERT (id, name, phase, capacity, jigs, host, pid, version, lease_until), DELETE ON worker',
+    'UPDATE (phase, lease_until, heard_at, reason, secrets) ON worker',
+    'INSERT (topic, subject, kind, body) ON event',
+    'EXECUTE ON FUNCTION acting_person()',
+    'EXECUTE ON FUNCTION seal_audit(int)',
+    'EXECUTE ON FUNCTION ensure_run_log_room()',
+    'EXECUTE ON FUNCTION forget_events(interval)'
+  ] LOOP
+    EXECUTE format('GRANT %s TO %I', granted, worker);
+  END LOOP;
+END $$;
+
+-- Monitoring: states, counts and times. No documents, data, output, results, logs, connections, addresses or errors, and nothing about
+-- sessions, tokens or accounts. docs/operating.md lists these columns.
+DO $$
+DECLARE
+  metrics text := current_setting('gantry.metrics_role');
+  granted text;
+BEGIN
+  FOREACH granted IN ARRAY ARRAY[
+    'USAGE ON SCHEMA public',
+    'SELECT ON seaql_migrations, guard_version, database_role',
+    'SELECT ON head',
+    'SELECT (number, parent, kind, enabled, epoch, committed_at) ON target',
+    'SELECT (id, parent, name, head_no, removed_in, held_at, priority) ON deployment',
+    'SELECT (id, fqdn, deployment_id, phantom, removed_in, alive, alive_since, last_seen_at, looked_at, look_against, joined, joined_at,
+             available, unavailable_at, transport, created_at) ON node',
+    'SELECT ON jig, lane, budget',
+    'SELECT (id, node_id, role, instance, deployment_id, disposition) ON noderole',
+    'SELECT (id, noderole_id, node_id, action, lane_id, jig, rank, priority, destructive, generation, state, since, not_before, pending,
+             applied_generation, failures, cause, node_up, node_fits) ON step',
+    'SELECT (id, step_id, node_id, lane_id, generation, target_number, epoch, cause, failures, state, outcome, worker_id, queued_at,
+             started_at, ended_at, lease_until, cancel_requested, superseded, result_bytes, log_bytes) ON run',
+    'SELECT (id, name, phase, capacity, jigs, host, version, lease_until, started_at, heard_at) ON worker',
+    'SELECT (id, deployment_id, kind, state, version, created_at, updated_at, closed_at) ON proposal',
+    'SELECT (id, proposal_id, version, approvals_needed, risk, created_at) ON submission',
+    'SELECT (id, submission_id, kind, at) ON verdict',
+    'SELECT (id, at) ON audit',
+    'SELECT (seq, audit_id, sealed_at) ON seal'
+  ] LOOP
+    EXECUTE format('GRANT %s TO %I', granted, metrics);
+  END LOOP;
+END $$;
+
+-- Functions that run with their caller's rights; guards call them on behalf of server and workers. raise_epoch is the owner's.
+DO $$
+DECLARE
+  harmless record;
+BEGIN
+  FOR harmless IN
+    SELECT p.oid::regprocedure AS name FROM pg_proc p
+    WHERE p.pronamespace = 'public'::regnamespace AND p.prokind = 'f' AND NOT p.prosecdef
+      AND p.prorettype <> 'trigger'::regtype AND p.proname <> 'raise_epoch'
+  LOOP
+    EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I, %I', harmless.name,
+                   current_setting('gantry.server_role'), current_setting('gantry.worker_role'));
+  END LOOP;
 END $$;

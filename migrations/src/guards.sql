@@ -1,5 +1,6 @@
 -- Functions, triggers and grants, made anew by every migration run (in one transaction, so nobody ever sees them away).
--- What each refusal means is listed in the crate's documentation. gantry.app_role names the application role here.
+-- What each refusal means is listed in the crate's documentation. gantry.server_role, gantry.worker_role and
+-- gantry.metrics_role name the roles here.
 
 -- In all of them pg_temp comes last: else a temporary table could pose as one of ours.
 --
@@ -18,7 +19,7 @@ BEGIN
 END $$;
 
 -- Append-only ---------------------------------------------------------------------------------------------------------
--- The application role has no right to change these rows at all. The triggers are for the owner: a repair by hand then
+-- Server and workers have no right to change these rows at all. The triggers are for the owner: a repair by hand then
 -- has to say ALTER TABLE ... DISABLE TRIGGER, and nobody does that by mistake.
 
 CREATE OR REPLACE FUNCTION guard_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
@@ -1215,7 +1216,7 @@ BEGIN
     AND s.node_fits <> public.node_fits(s.needs, NEW.phantom, NEW.removed_in, NEW.available, NEW.alive, NEW.joined);
   RETURN NULL;
 END $$;
-CREATE TRIGGER guard_node_tells_steps AFTER UPDATE OF alive, available, joined, phantom, removed_in ON node FOR EACH ROW
+CREATE TRIGGER guard_node_tells_steps AFTER UPDATE OF alive, available, joined, phantom, removed_in, transport, address, connection, way_no ON node FOR EACH ROW
   WHEN ((NEW.alive, NEW.available, NEW.joined, NEW.phantom, NEW.removed_in)
         IS DISTINCT FROM (OLD.alive, OLD.available, OLD.joined, OLD.phantom, OLD.removed_in))
   EXECUTE FUNCTION node_tells_steps();

@@ -9,8 +9,8 @@
 //! Functions, triggers and grants are one replaceable text, `guards.sql`, `guards/*.sql` and `grants.sql`: every [`migrate`] drops what it made and makes
 //! it again, so what guards the tables is always what this build was tested with.
 //!
-//! *Two roles.* The owner role runs this; server and workers use the application role, which owns nothing, can only add
-//! to objects, targets, submissions, verdicts, audit and events, and can't switch a trigger off.
+//! *Four roles.* The owner runs this. The server, the workers and monitoring have a role each ([`Roles`]). These three own nothing and
+//! can't disable a trigger. The server's role writes intent, the workers' role writes progress, the role of monitoring reads counts.
 //!
 //! *Invariants.* All of a [`migrate`] is one transaction under an advisory lock (sea-orm-migration takes none), so two
 //! starting servers don't meet and a failure leaves the schema as it was. It also takes the two locks of claim and
@@ -114,6 +114,7 @@ mod m0034_no_table_of_secrets;
 mod m0035_visits;
 mod m0036_acting;
 mod m0037_machine_documents;
+mod m0038_roles;
 mod m0039_secrets;
 mod m0040_access_changes;
 mod m0041_audit_chain;
@@ -124,8 +125,57 @@ mod refusal;
 
 pub use refusal::Refusal;
 
-/// The application role unless another is configured.
-pub const APP_ROLE: &str = "gantry_app";
+/// The server's role unless another is configured.
+pub const SERVER_ROLE: &str = "gantry_server";
+/// The workers' role unless another is configured.
+pub const WORKER_ROLE: &str = "gantry_worker";
+/// The role of monitoring unless another is configured.
+pub const METRICS_ROLE: &str = "gantry_metrics";
+
+/// The names of the roles that [`migrate`] grants rights to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roles {
+    /// The server's role.
+    pub server: String,
+    /// The role of all workers.
+    pub worker: String,
+    /// The role of monitoring, which only reads.
+    pub metrics: String,
+}
+
+impl Default for Roles {
+    fn default() -> Self {
+        Self { server: SERVER_ROLE.to_owned(), worker: WORKER_ROLE.to_owned(), metrics: METRICS_ROLE.to_owned() }
+    }
+}
+
+impl Roles {
+    fn names(&self) -> [&str; 3] {
+        [&self.server, &self.worker, &self.metrics]
+    }
+}
+
+/// What a role is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// `gantry server`, and commands that read or write intent.
+    Server,
+    /// `gantry worker`.
+    Worker,
+    /// Monitoring.
+    Metrics,
+}
+
+impl Purpose {
+    /// Its name in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Worker => "worker",
+            Self::Metrics => "metrics",
+        }
+    }
+}
 
 /// The transaction-level advisory lock of claims: `pg_try_advisory_xact_lock(CLAIM_LOCK)`.
 pub const CLAIM_LOCK: i64 = 1;
@@ -164,6 +214,8 @@ const GUARDS: &str = concat!(
     "\n",
     include_str!("guards/audit.sql"),
     "\n",
+    include_str!("guards/roles.sql"),
+    "\n",
     include_str!("grants.sql"),
     "\n",
 );
@@ -172,12 +224,18 @@ const GUARDS: &str = concat!(
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The application role isn't there.
-    #[error("there is no role {0:?} to give the application's rights to; make it with `CREATE ROLE {0} LOGIN`")]
-    NoAppRole(String),
-    /// The role that migrates isn't the owner.
-    #[error("the owner URL connects as the application role {0:?}; migrations need the owner role")]
-    AppRoleIsOwner(String),
+    /// Roles that are to get rights do not exist.
+    #[error("these database roles do not exist: {}. As a superuser of the database, run: {}", .0.join(", "), creation(.0))]
+    MissingRoles(Vec<String>),
+    /// A role that is to get few rights has all of them.
+    #[error(
+        "the role {0:?} has the rights of the role that migrates. Set GANTRY_OWNER_URL to the owner's address, and use separate \
+         roles for the server, the workers and monitoring"
+    )]
+    RoleIsOwner(String),
+    /// A role that is to get few rights has those of another one.
+    #[error("the role {0:?} has the rights of {1:?}: the server, the workers and monitoring need a separate role each")]
+    SharedRole(String, String),
     /// The database is newer than this build.
     #[error("this build is older than the database: {0}")]
     Newer(String),
@@ -187,6 +245,11 @@ pub enum Error {
     /// The database can't be reached.
     #[error("the owner's database can't be reached: {0}")]
     Unreachable(#[from] sqlx::Error),
+}
+
+fn creation(roles: &[String]) -> String {
+    let create = |role: &String| format!("CREATE ROLE \"{}\" LOGIN;", role.replace('"', "\"\""));
+    roles.iter().map(create).collect::<Vec<_>>().join(" ")
 }
 
 /// The migrations, and the text of all their tables: one list, so that neither has what the other lacks.
@@ -241,6 +304,7 @@ migrations! {
     m0035_visits,
     m0036_acting,
     m0037_machine_documents,
+    m0038_roles,
     m0039_secrets,
     m0040_access_changes,
     m0043_credentials,
@@ -253,9 +317,9 @@ migrations! {
 ///
 /// # Errors
 /// As [`migrate`], and when the database can't be reached.
-pub async fn migrate_url(owner_url: &str, app_role: &str) -> Result<(), Error> {
+pub async fn migrate_url(owner_url: &str, roles: &Roles) -> Result<(), Error> {
     let pool = PgPoolOptions::new().max_connections(1).connect(owner_url).await?;
-    let migrated = migrate(&pool, app_role).await;
+    let migrated = migrate(&pool, roles).await;
     pool.close().await;
     migrated
 }
@@ -264,18 +328,21 @@ pub async fn migrate_url(owner_url: &str, app_role: &str) -> Result<(), Error> {
 /// at once and while servers and workers run.
 ///
 /// # Errors
-/// No application role, a database that a newer build has migrated, or what the database refused. Nothing has changed
+/// A missing role or one with too many rights, a database that a newer build has migrated, or what the database refused. Nothing has changed
 /// then.
-pub async fn migrate(owner: &PgPool, app_role: &str) -> Result<(), Error> {
+pub async fn migrate(owner: &PgPool, roles: &Roles) -> Result<(), Error> {
     let connection = connection(owner);
     let transaction = connection.begin().await?;
-    require_roles(&transaction, app_role).await?;
+    require_roles(&transaction, roles).await?;
     for lock in [MIGRATE_LOCK, CLAIM_LOCK, APPLY_LOCK] {
         run(&transaction, "SELECT pg_advisory_xact_lock($1)", [lock.into()]).await?;
     }
     require_not_newer(&transaction).await?;
     Migrator::up(&transaction, None).await?;
-    run(&transaction, "SELECT set_config('gantry.app_role', $1, true)", [app_role.into()]).await?;
+    for (purpose, name) in ["server", "worker", "metrics"].into_iter().zip(roles.names()) {
+        let setting = format!("gantry.{purpose}_role");
+        run(&transaction, "SELECT set_config($1, $2, true)", [setting.into(), name.into()]).await?;
+    }
     transaction.execute_unprepared(GUARDS).await?;
     run(
         &transaction,
@@ -303,7 +370,7 @@ pub enum Standing {
     OtherGuards,
 }
 
-/// How a database stands to this build. Works for the application role, too.
+/// How a database stands to this build. Works for every role.
 ///
 /// # Errors
 /// What the database refused.
@@ -329,6 +396,25 @@ pub async fn standing(pool: &PgPool) -> Result<Standing, Error> {
 /// What the database refused.
 pub async fn is_current(pool: &PgPool) -> Result<bool, Error> {
     Ok(standing(pool).await? == Standing::Current)
+}
+
+/// The role of a purpose, as far as a connection has anything to do with it.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct DatabaseRole {
+    /// The name of the role that the latest migration granted the rights to.
+    pub name: String,
+    /// Whether the connection's role is that role or a member of it.
+    pub is_own: bool,
+}
+
+/// The role of a purpose. `None`: no migration has granted rights for it.
+///
+/// # Errors
+/// What the database refused.
+pub async fn database_role(pool: &PgPool, purpose: Purpose) -> Result<Option<DatabaseRole>, Error> {
+    let sql = "SELECT d.name::text AS name, coalesce(pg_has_role(r.oid, 'USAGE'), false) AS is_own
+        FROM database_role d LEFT JOIN pg_roles r ON r.rolname = d.name WHERE d.purpose = $1";
+    Ok(sqlx::query_as(sql).bind(purpose.as_str()).fetch_optional(pool).await?)
 }
 
 /// Raises the epoch after a backup was restored, as the owner: submissions, runs and ledger entries from before no
@@ -359,22 +445,42 @@ fn guards_hash() -> Vec<u8> {
     Sha256::digest(GUARDS.as_bytes()).to_vec()
 }
 
-async fn require_roles(transaction: &impl ConnectionTrait, app_role: &str) -> Result<(), Error> {
-    let row = transaction
-        .query_one_raw(Statement::from_sql_and_values(
-            DatabaseBackend::Postgres,
-            "SELECT current_user = $1 AS same, EXISTS (SELECT FROM pg_roles WHERE rolname = $1) AS there",
-            [app_role.into()],
-        ))
-        .await?;
-    let (same, there) = match row {
-        Some(row) => (row.try_get::<bool>("", "same")?, row.try_get::<bool>("", "there")?),
-        None => (false, false),
-    };
-    match (same, there) {
-        (true, _) => Err(Error::AppRoleIsOwner(app_role.to_owned())),
-        (_, false) => Err(Error::NoAppRole(app_role.to_owned())),
-        _ => Ok(()),
+async fn require_roles(transaction: &impl ConnectionTrait, roles: &Roles) -> Result<(), Error> {
+    let mut missing = Vec::new();
+    for name in roles.names() {
+        if !is_true(transaction, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", [name.into()]).await? {
+            missing.push(name.to_owned());
+        }
+    }
+    if !missing.is_empty() {
+        return Err(Error::MissingRoles(missing));
+    }
+    for name in roles.names() {
+        // A superuser has the rights of every role.
+        if is_true(transaction, "SELECT pg_has_role($1::name, current_user, 'MEMBER')", [name.into()]).await? {
+            return Err(Error::RoleIsOwner(name.to_owned()));
+        }
+    }
+    for (at, name) in roles.names().into_iter().enumerate() {
+        for (_, other) in roles.names().into_iter().enumerate().filter(|(place, _)| *place != at) {
+            let member = "SELECT pg_has_role($1::name, $2::name, 'MEMBER')";
+            if is_true(transaction, member, [name.into(), other.into()]).await? {
+                return Err(Error::SharedRole(name.to_owned(), other.to_owned()));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn is_true<const N: usize>(
+    transaction: &impl ConnectionTrait,
+    sql: &str,
+    values: [sea_orm_migration::sea_orm::Value; N],
+) -> Result<bool, DbErr> {
+    let statement = Statement::from_sql_and_values(DatabaseBackend::Postgres, sql, values);
+    match transaction.query_one_raw(statement).await? {
+        Some(row) => row.try_get_by_index(0),
+        None => Ok(false),
     }
 }
 

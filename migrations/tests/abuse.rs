@@ -379,7 +379,6 @@ async fn what_is_removed_is_among_the_risks_that_were_reviewed() {
             &format!("UPDATE noderole SET disposition = 'gone' WHERE node_id = {node}"),
             &format!("UPDATE noderole SET disposition = 'expunged' WHERE node_id = {node}"),
             &format!("UPDATE step SET state = 'gone' WHERE node_id = {node}"),
-            &format!("DELETE FROM step WHERE node_id = {node}"),
             "UPDATE node SET removed_in = 3 WHERE fqdn = 'n2.x.example'",
             "UPDATE deployment SET removed_in = 3 WHERE name = 'storage'",
         ],
@@ -705,8 +704,8 @@ impl Shop {
             "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) VALUES ($1, $2, 'shop', $3, $4, $5)";
         let row = sqlx::query(sql).bind(self.id).bind(world.web).bind(self.phantom).bind(&self.docs[0]).bind(number);
         row.execute(&mut **tx).await.unwrap();
-        let sql = "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, alive, transport)
-                   VALUES ($1, 'phantom.shop.gantry', $2, true, $3, true, 'none')";
+        let sql = "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, transport)
+                   VALUES ($1, 'phantom.shop.gantry', $2, true, $3, 'none')";
         sqlx::query(sql).bind(self.phantom).bind(self.id).bind(&self.docs[1]).execute(&mut **tx).await.unwrap();
     }
 

@@ -100,10 +100,10 @@ async fn progress_of_nodes_writes_no_row() {
     let world = World::new().await;
     let before = database_rows(&world, "node.update").await.len();
     world
-        .app("UPDATE node SET alive = true, alive_since = now(), last_seen_at = now() WHERE NOT phantom")
+        .owner("UPDATE node SET alive = true, alive_since = now(), last_seen_at = now() WHERE NOT phantom")
         .await
         .unwrap();
-    world.app("UPDATE node SET available = true, connection = connection").await.unwrap();
+    world.owner("UPDATE node SET available = true, connection = connection").await.unwrap();
     assert_eq!(database_rows(&world, "node.update").await.len(), before);
 }
 
@@ -112,18 +112,18 @@ async fn run_start_and_end_write_rows() {
     let world = World::new().await;
     let claim = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until) \
                  SELECT id, node_id, lane_id, generation, 1, 1, content_hash, true, now() FROM step LIMIT 1";
-    world.app(claim).await.unwrap();
-    world.app("INSERT INTO worker (name, lease_until) VALUES ('w', now())").await.unwrap();
+    world.owner(claim).await.unwrap();
+    world.owner("INSERT INTO worker (name, lease_until) VALUES ('w', now())").await.unwrap();
     world
-        .app("UPDATE run SET state = 'running', started_at = now(), worker_id = (SELECT id FROM worker)")
+        .owner("UPDATE run SET state = 'running', started_at = now(), worker_id = (SELECT id FROM worker)")
         .await
         .unwrap();
-    world.app("UPDATE run SET lease_until = now() + '1 h', log_bytes = 5").await.unwrap();
+    world.owner("UPDATE run SET lease_until = now() + '1 h', log_bytes = 5").await.unwrap();
     world
-        .app("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost', result = '{\"a\": 1}'")
+        .owner("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost', result = '{\"a\": 1}'")
         .await
         .unwrap();
-    world.app("UPDATE run SET outcome = 'late'").await.unwrap();
+    world.owner("UPDATE run SET outcome = 'late'").await.unwrap();
     let start = database_rows(&world, "run.start").await;
     let end = database_rows(&world, "run.end").await;
     assert_eq!((start.len(), end.len()), (1, 2));

@@ -73,7 +73,7 @@ async fn older(data: &str) -> TestDatabase {
 async fn a_root_that_can_be_read_in_two_ways_stops_the_migration() {
     let odd = r#"{"deployments":{},"nodes":{} }"#;
     let db = older(&DATA.replace(r#"{"deployments":{},"nodes":{}}"#, odd)).await;
-    let error = migrations::migrate(db.owner(), migrations::APP_ROLE).await.unwrap_err();
+    let error = migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap_err();
     assert!(format!("{error:#}").contains("not written canonically"), "{error:#}");
 }
 
@@ -81,7 +81,7 @@ async fn a_root_that_can_be_read_in_two_ways_stops_the_migration() {
 async fn a_policy_that_no_target_brought_stops_the_migration() {
     let db = older(DATA).await;
     db.owner().execute("INSERT INTO policy (number, hash) VALUES (3, sha256('policy'))").await.unwrap();
-    let stopped = migrations::migrate(db.owner(), migrations::APP_ROLE).await.unwrap_err();
+    let stopped = migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap_err();
     assert!(format!("{stopped:?}").contains("null values"), "{stopped:?}");
     let applied: i64 = sqlx::query_scalar("SELECT count(*) FROM seaql_migrations").fetch_one(db.owner()).await.unwrap();
     assert_eq!(applied, 4, "the schema stays as it was");
@@ -91,7 +91,7 @@ async fn a_policy_that_no_target_brought_stops_the_migration() {
 async fn what_older_databases_did_not_note_is_filled_in() {
     let db = older(DATA).await;
     let owner = db.owner();
-    migrations::migrate(owner, migrations::APP_ROLE).await.unwrap();
+    migrations::migrate(owner, &migrations::Roles::default()).await.unwrap();
     assert!(migrations::is_current(db.app()).await.unwrap());
 
     let lines: Vec<(String, i64)> = sqlx::query_as(
@@ -135,7 +135,7 @@ FROM person p, (VALUES ('one', timestamptz '2026-04-04T00:00Z'), ('two', NULL)) 
 #[tokio::test]
 async fn when_somebody_was_here_last_is_taken_from_what_is_left_of_it() {
     let db = older(&format!("{DATA}{DATA_OF_PEOPLE}")).await;
-    migrations::migrate(db.owner(), migrations::APP_ROLE).await.unwrap();
+    migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap();
     let seen: Vec<(String, String)> = sqlx::query_as(
         "SELECT p.name, to_char(v.at AT TIME ZONE 'UTC', 'MM-DD') FROM visit v JOIN person p ON p.id = v.person_id ORDER BY p.name",
     )
@@ -155,7 +155,7 @@ SELECT id, '$argon2id$v=19$m=32768,t=3,p=1$c2FsdHNhbHQ$' || rtrim(encode(sha256(
 #[tokio::test]
 async fn stored_passwords_keep_working_and_prove_nothing() {
     let db = older(&format!("{DATA}{DATA_OF_PASSWORDS}")).await;
-    migrations::migrate(db.owner(), migrations::APP_ROLE).await.unwrap();
+    migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap();
     let proves = "SELECT proves_password(person_id, sha256('the output')),
                          proves_password(person_id, decode(split_part(password_hash, '$', 6) || '=', 'base64')) FROM account";
     let proves: (bool, bool) = sqlx::query_as(proves).fetch_one(db.owner()).await.unwrap();

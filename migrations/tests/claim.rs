@@ -72,9 +72,9 @@ impl Floor {
         self.sql(&sql).await;
     }
 
-    /// One round by the application role: how many it started of each role. None: another one is claiming.
+    /// One round as the workers' role: how many it started of each role. None: another one is claiming.
     async fn round(&self, most: i64, batch: i64) -> Option<BTreeMap<String, usize>> {
-        let mut tx = self.0.app().begin().await.unwrap();
+        let mut tx = self.0.worker().begin().await.unwrap();
         let lock = "SELECT pg_try_advisory_xact_lock($1)";
         let mine: bool = sqlx::query_scalar(lock).bind(CLAIM_LOCK).fetch_one(&mut *tx).await.unwrap();
         if !mine {
@@ -148,8 +148,10 @@ async fn many_claimers_at_once_keep_the_limit() {
     for _ in 0..5 {
         tokio::join!(rounds(), rounds(), rounds(), rounds(), rounds(), rounds());
     }
-    let open: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM run WHERE ended_at IS NULL").fetch_one(floor.0.app()).await.unwrap();
+    let open: i64 = sqlx::query_scalar("SELECT count(*) FROM run WHERE ended_at IS NULL")
+        .fetch_one(floor.0.worker())
+        .await
+        .unwrap();
     assert_eq!(open, 10);
 }
 

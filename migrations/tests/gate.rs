@@ -311,8 +311,8 @@ async fn a_new_deployment_writes_its_parent() {
             .execute(&mut *tx)
             .await
             .unwrap();
-        let sql = "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, alive, transport)
-                   VALUES ($1, 'phantom.shop.gantry', $2, true, $3, true, 'none')";
+        let sql = "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, transport)
+                   VALUES ($1, 'phantom.shop.gantry', $2, true, $3, 'none')";
         sqlx::query(sql).bind(phantom).bind(id).bind(&phantom_doc).execute(&mut *tx).await.unwrap();
         if parent_moves {
             let sql = "UPDATE deployment SET head_no = $2 WHERE id = $1";

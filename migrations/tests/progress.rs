@@ -14,6 +14,7 @@ const WORKER: &str = "00000000-0000-0000-0000-000000000001";
 /// Both nodes are up, and a worker is there.
 async fn ready() -> World {
     let world = World::new().await;
+    world.grant_all().await;
     world.owner("UPDATE node SET alive = true, joined = 'confirmed' WHERE NOT phantom").await.unwrap();
     let worker = format!(
         "INSERT INTO worker (id, name, phase, capacity, jigs, lease_until)
@@ -246,6 +247,7 @@ async fn run_follows_its_states_once() {
 #[tokio::test]
 async fn node_without_a_health_check_stays() {
     let world = World::new().await;
+    world.grant_all().await;
     world
         .owner("UPDATE node SET transport = 'ssh', address = '[\"10.0.0.1\"]' WHERE fqdn = 'n1.x.example'")
         .await

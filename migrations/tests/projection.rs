@@ -33,6 +33,7 @@ async fn commit_with(world: &World, planned: &Submission, submission: i64, more:
 #[tokio::test]
 async fn row_beyond_the_documents_is_refused() {
     let world = World::new().await;
+    world.grant_all().await;
     let planned = world.plan(world.web, world.ada).await;
     let (planned, submission) = approved(&world, planned).await;
     let step = "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, generation, content_hash, state, applied_generation)
@@ -93,6 +94,7 @@ async fn row_beyond_the_documents_is_refused() {
 #[tokio::test]
 async fn deleted_edge_is_refused() {
     let world = World::new().await;
+    world.grant_all().await;
     let parent: Uuid = sqlx::query_scalar("SELECT id FROM noderole WHERE node_id = $1")
         .bind(world.n1)
         .fetch_one(world.db.app())

@@ -27,7 +27,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let url = arguments.owner_url.context(
         "GANTRY_OWNER_URL is not set: only the database's owner adds admins. Set it to the owner's address, as for `gantry migrate`.",
     )?;
-    let people = People::over(database::open_as_owner(&url).await?);
+    let people = People::over(database::open(&url, database::Role::Owner).await?);
     let name = &arguments.name;
     if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
         let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);

@@ -424,6 +424,7 @@ mod tests {
     #[test]
     fn the_packaged_file_is_right() {
         file(include_str!("../../../packaging/gantry.toml")).expect("settings that there are");
+        file(include_str!("../../../packaging/worker.toml")).expect("settings that there are");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The database that a command is to work on, looked at before anything is done with it.
 //!
 //! *What for.* A wrong address, a password that is not taken, tables of another version and the owner's role in place of the
-//! application's all come out somewhere: as a failed statement in the middle of the first run, or, worst, not at all, for the owner
+//! program's all come out somewhere: as a failed statement in the middle of the first run, or, worst, not at all, for the owner
 //! may switch off every guard. So each is told at the start, with what to do.
 //!
 //! *Invariants.* Nothing here says an address: it has the password in it. Whoever starts while the database is away and can wait
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use engine::reach::{Database, Policy};
-use migrations::Standing;
+use migrations::{Purpose, Standing};
 use sqlx::postgres::PgConnectOptions;
 use store::{Connecting, Store};
 
@@ -26,46 +26,46 @@ enum Trouble {
     Unfit(anyhow::Error),
 }
 
-/// Whose address it is.
+/// Who a command connects as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Application,
+pub enum Role {
+    /// The owner of the tables.
     Owner,
+    /// The role of the server or of the workers.
+    Program(Purpose),
 }
 
 impl Role {
-    /// The variable with its address.
+    /// The server's role.
+    pub const SERVER: Self = Self::Program(Purpose::Server);
+    /// The workers' role.
+    pub const WORKER: Self = Self::Program(Purpose::Worker);
+
     fn variable(self) -> &'static str {
         match self {
-            Self::Application => "DATABASE_URL",
-            Self::Owner => "GANTRY_OWNER_URL",
+            Self::Owner => OWNER_URL,
+            Self::Program(_) => "DATABASE_URL",
         }
     }
 }
 
-/// The database as the application's role, if it is there, is ours, and has the tables of this build.
-pub async fn open(url: &str) -> Result<Store> {
-    open_as(Role::Application, url).await
-}
+/// The variable with the owner's address.
+pub const OWNER_URL: &str = "GANTRY_OWNER_URL";
 
-/// The same as the owner, who makes people and their first links.
-pub async fn open_as_owner(url: &str) -> Result<Store> {
-    open_as(Role::Owner, url).await
-}
-
-async fn open_as(role: Role, url: &str) -> Result<Store> {
-    let (store, options) = unopened(role, url)?;
-    match look(role, &store, &options).await {
+/// The database as this role, if it is available, is ours, and has the tables of this build.
+pub async fn open(url: &str, role: Role) -> Result<Store> {
+    let (store, options) = unopened(url, role)?;
+    match look(&store, &options, role).await {
         Ok(()) => Ok(store),
         Err(Trouble::Away(why) | Trouble::Unfit(why)) => Err(why),
     }
 }
 
-/// The same, for who may wait until it is there.
-pub async fn open_patiently(url: &str) -> Result<Store> {
-    let (store, options) = unopened(Role::Application, url)?;
+/// The same, for a program that may wait until it is available.
+pub async fn open_patiently(url: &str, role: Role) -> Result<Store> {
+    let (store, options) = unopened(url, role)?;
     loop {
-        match look(Role::Application, &store, &options).await {
+        match look(&store, &options, role).await {
             Ok(()) => return Ok(store),
             Err(Trouble::Unfit(why)) => return Err(why),
             Err(Trouble::Away(why)) => tracing::warn!("waiting: {why:#}"),
@@ -74,9 +74,10 @@ pub async fn open_patiently(url: &str) -> Result<Store> {
     }
 }
 
-fn unopened(role: Role, url: &str) -> Result<(Store, PgConnectOptions)> {
-    let options = address(url, role.variable())?;
-    let store = Store::open(&Connecting::to(url)).with_context(|| format!("{} can't be used", role.variable()))?;
+fn unopened(url: &str, role: Role) -> Result<(Store, PgConnectOptions)> {
+    let variable = role.variable();
+    let options = address(url, variable)?;
+    let store = Store::open(&Connecting::to(url)).with_context(|| format!("{variable} can't be used"))?;
     Ok((store, options))
 }
 
@@ -91,7 +92,7 @@ pub fn address(url: &str, variable: &str) -> Result<PgConnectOptions> {
     url.parse().with_context(|| format!("{variable} can't be read as an address"))
 }
 
-async fn look(expected: Role, store: &Store, options: &PgConnectOptions) -> Result<(), Trouble> {
+async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(), Trouble> {
     let said = |error| told(error, options);
     // Whoever may change what a table is may switch off what guards it.
     let owns: bool = sqlx::query_scalar(
@@ -101,22 +102,21 @@ async fn look(expected: Role, store: &Store, options: &PgConnectOptions) -> Resu
     .fetch_one(store.pool())
     .await
     .map_err(said)?;
-    let role = options.get_username();
-    if owns && expected == Role::Application {
+    let name = options.get_username();
+    if let (true, Role::Program(purpose)) = (owns, role) {
         return Err(Trouble::Unfit(anyhow!(
-            "DATABASE_URL is that of {role}, who owns Gantry's tables and could switch off what guards them: give the \
-             application's role there, and the owner's in GANTRY_OWNER_URL, which only `gantry migrate`, `gantry admin` and `gantry up` read"
+            "DATABASE_URL connects as {name}, which owns Gantry's tables and could disable their guards. Set DATABASE_URL to the \
+             address of the {}'s role, and GANTRY_OWNER_URL to this one: only `gantry migrate`, `gantry admin` and `gantry up` use it",
+            purpose.as_str()
         )));
     }
     let unfit = |why: &str| Err(Trouble::Unfit(anyhow!("{why}")));
     match migrations::standing(store.pool()).await.map_err(|error| Trouble::Unfit(error.into()))? {
-        Standing::Current if !owns && expected == Role::Owner => Err(Trouble::Unfit(anyhow!(
-            "GANTRY_OWNER_URL is that of {role}, who does not own Gantry's tables. Set it to the owner's address."
-        ))),
-        Standing::Current => Ok(()),
-        Standing::Empty => {
-            unfit("the database has no tables of Gantry's that this role may read: run `gantry migrate` as its owner")
-        }
+        Standing::Current => fits(store, name, owns, role).await,
+        Standing::Empty => unfit(
+            "the database has no tables of Gantry's that this role may read: run `gantry migrate` as its owner, and connect as the role \
+             that it grants rights to (gantry_server or gantry_worker, unless you chose others)",
+        ),
         Standing::Behind => {
             unfit("the database's tables are those of an older Gantry: run `gantry migrate` of this one as its owner")
         }
@@ -137,6 +137,44 @@ pub fn reach(store: &Store, local: bool) -> Policy {
         port,
     });
     Policy { allow_local: local, own: worker::reach::own_addresses(), database }
+}
+
+/// Refuses a role that is another program's.
+async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), Trouble> {
+    let wrong = |why: String| Err(Trouble::Unfit(anyhow!("{why}")));
+    let Role::Program(purpose) = role else {
+        return match owns {
+            true => Ok(()),
+            false => wrong(format!(
+                "GANTRY_OWNER_URL connects as {name}, which does not own Gantry's tables. Set it to the address of their owner"
+            )),
+        };
+    };
+    let of = async |purpose: Purpose| {
+        let role = migrations::database_role(store.pool(), purpose).await;
+        role.map_err(|error| Trouble::Unfit(error.into()))
+    };
+    let Some(own) = of(purpose).await? else {
+        return wrong(
+            "no migration has granted rights to roles. Run `gantry migrate` as the database's owner".to_owned(),
+        );
+    };
+    let program = purpose.as_str();
+    if !own.is_own {
+        return wrong(format!(
+            "DATABASE_URL connects as {name}, which is not the {program}'s role. Set DATABASE_URL of this command to the address of {}",
+            own.name
+        ));
+    }
+    for other in [Purpose::Server, Purpose::Worker].into_iter().filter(|other| *other != purpose) {
+        if of(other).await?.is_some_and(|role| role.is_own) {
+            return wrong(format!(
+                "DATABASE_URL connects as {name}, which also has the rights of the {}'s role. Use a separate role for each program",
+                other.as_str()
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// What a failed connection means, and what to do.

@@ -1,6 +1,8 @@
 //! `gantry migrate`: brings a database up to date, as its owner.
 
 use anyhow::{Context, Result};
+use migrations::Roles;
+use private_postgres::PROGRAM_ROLES;
 
 use crate::database;
 
@@ -9,10 +11,16 @@ pub struct Arguments {
     /// The database as its owner role, `postgres://...`
     #[arg(long, env = "GANTRY_OWNER_URL", hide_env_values = true)]
     owner_url: Option<String>,
-    /// The role that server and workers use; it gets its rights here
-    #[arg(long, env = "GANTRY_APP_ROLE", default_value = migrations::APP_ROLE)]
-    app_role: String,
-    /// Print the SQL that makes the roles and the database, and do nothing
+    /// The server's role
+    #[arg(long, env = "GANTRY_SERVER_ROLE", default_value = migrations::SERVER_ROLE)]
+    server_role: String,
+    /// The role of all workers
+    #[arg(long, env = "GANTRY_WORKER_ROLE", default_value = migrations::WORKER_ROLE)]
+    worker_role: String,
+    /// The role of monitoring, which only reads
+    #[arg(long, env = "GANTRY_METRICS_ROLE", default_value = migrations::METRICS_ROLE)]
+    metrics_role: String,
+    /// Print the SQL that creates the four roles and the database, and do nothing
     #[arg(long)]
     print_setup: bool,
     /// Say that the database was just restored from a backup: every review and run from before is void
@@ -22,11 +30,13 @@ pub struct Arguments {
 
 pub async fn run(arguments: Arguments) -> Result<()> {
     if arguments.print_setup {
-        println!("{}", private_postgres::set_up_sql());
+        let roles = [&arguments.server_role, &arguments.worker_role, &arguments.metrics_role].map(String::as_str);
+        println!("{}", private_postgres::set_up_sql(roles));
         return Ok(());
     }
     let url = owner_url(arguments.owner_url)?;
-    migrate(&url, &arguments.app_role).await?;
+    let roles = Roles { server: arguments.server_role, worker: arguments.worker_role, metrics: arguments.metrics_role };
+    migrate(&url, &roles).await?;
     if arguments.restored {
         let epoch = raise_epoch(&url).await?;
         println!("This is epoch {epoch} now: submit open changes again.");
@@ -39,20 +49,20 @@ pub async fn run(arguments: Arguments) -> Result<()> {
 pub fn owner_url(given: Option<String>) -> Result<String> {
     given.with_context(|| {
         format!(
-            "GANTRY_OWNER_URL is not set: migrations need the owner role. As a superuser of the database, run\n\n{}\nand set GANTRY_OWNER_URL and DATABASE_URL to the two roles",
-            private_postgres::set_up_sql()
+            "GANTRY_OWNER_URL is not set: migrations need the owner role. As a superuser of the database, run\n\n{}\nand set GANTRY_OWNER_URL, and the DATABASE_URL of each program, to the address of its role",
+            private_postgres::set_up_sql(PROGRAM_ROLES)
         )
     })
 }
 
-/// The role that a URL connects as.
-pub fn role_of(url: &str) -> Result<String> {
-    Ok(database::address(url, "DATABASE_URL")?.get_username().to_owned())
+/// The role that the address in a variable connects as.
+pub fn role_of(url: &str, variable: &str) -> Result<String> {
+    Ok(database::address(url, variable)?.get_username().to_owned())
 }
 
-pub async fn migrate(url: &str, app_role: &str) -> Result<()> {
+pub async fn migrate(url: &str, roles: &Roles) -> Result<()> {
     database::address(url, "GANTRY_OWNER_URL")?;
-    migrations::migrate_url(url, app_role).await.context("the database could not be brought up to date")
+    migrations::migrate_url(url, roles).await.context("the database could not be brought up to date")
 }
 
 async fn raise_epoch(url: &str) -> Result<i64> {
@@ -68,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_role_is_taken_from_the_url() {
-        assert_eq!(role_of("postgres://shop_app:secret@db.example.com/shop").unwrap(), "shop_app");
-        assert!(role_of("http://db.example.com").is_err());
+        assert_eq!(role_of("postgres://shop_app:secret@db.example.com/shop", "DATABASE_URL").unwrap(), "shop_app");
+        assert!(role_of("http://db.example.com", "DATABASE_URL").is_err());
     }
 }

@@ -26,7 +26,7 @@ pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The database as the application's role, `postgres://...`
+    /// The database as this program's role: gantry_server
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
     /// Where to listen
@@ -96,7 +96,7 @@ impl TypedValueParser for Unsaid {
 
 pub async fn run(arguments: Arguments) -> Result<()> {
     let checkpoints = arguments.audit.read()?;
-    let store = database::open(&arguments.database_url).await?;
+    let store = database::open(&arguments.database_url, database::Role::SERVER).await?;
     let reach = database::reach(&store, arguments.allow_loopback_nodes);
     let control = Control::new(store).reaching(reach);
     let policy = Policy::default();

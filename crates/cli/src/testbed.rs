@@ -23,7 +23,7 @@ pub struct Arguments {
     /// The folder of `gantry up`; the nodes are in testbed, their key in secrets [default: as of `gantry up`]
     #[arg(long, env = "GANTRY_DATA")]
     data: Option<PathBuf>,
-    /// The database as the application's role [default: the private one of `gantry up` in that folder]
+    /// The database as the server's role [default: the private one of `gantry up` in that folder]
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
     /// The folder of secrets of the workers that are to reach the nodes [default: secrets in the data folder]
@@ -38,8 +38,10 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let socket = data.join("postgres/socket");
     let url = arguments
         .database_url
-        .unwrap_or_else(|| format!("postgres://gantry_app@localhost/gantry?host={}", socket.display()));
-    let store = database::open(&url).await.context("is Gantry running (gantry up), with this data folder?")?;
+        .unwrap_or_else(|| format!("postgres://gantry_server@localhost/gantry?host={}", socket.display()));
+    let store = database::open(&url, database::Role::SERVER)
+        .await
+        .context("is Gantry running (gantry up), with this data folder?")?;
     // Its nodes are on loopback addresses.
     let reach = database::reach(&store, true);
     let control = Control::new(store).reaching(reach);

@@ -19,6 +19,7 @@ use control::people::{NewPerson, People, Permission, PersonKind, START_SIGN_IN_H
 use control::{Control, Demo, DemoDeployment};
 use engine::gate::Policy;
 use engine::ids::{DeploymentName, Fqdn, RoleName};
+use migrations::Roles;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use private_postgres::{DATABASE, PrivatePostgres, Settings};
@@ -79,10 +80,16 @@ pub struct Arguments {
     /// The folder of PostgreSQL's programs, for the private one [default: what PATH or /usr/lib/postgresql has]
     #[arg(long, env = "GANTRY_PG_BIN")]
     pg_bin: Option<PathBuf>,
-    /// An existing database as the application's role, instead of a private one
+    /// The database as this program's role: gantry_server, or gantry_worker for `gantry worker` [default of `gantry up`: a private one]
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// The same database as its owner role, for migrations
+    /// The same database as the workers' role
+    #[arg(long, env = "GANTRY_WORKER_URL", hide_env_values = true)]
+    worker_url: Option<String>,
+    /// The role of monitoring, which only reads
+    #[arg(long, env = "GANTRY_METRICS_ROLE", default_value = migrations::METRICS_ROLE)]
+    metrics_role: String,
+    /// The same database as its owner role, for migrations and the first people
     #[arg(long, env = "GANTRY_OWNER_URL", hide_env_values = true)]
     owner_url: Option<String>,
 }
@@ -119,12 +126,12 @@ async fn run_on(
     if stop.is_told() {
         return Ok(());
     }
-    migrate::migrate(&database.owner_url, &database.app_role).await?;
+    migrate::migrate(&database.owner_url, &database.roles).await?;
     if stop.is_told() {
         return Ok(());
     }
-    let store = database::open(&database.app_url).await?;
-    let result = match database::open_as_owner(&database.owner_url).await {
+    let store = database::open(&database.server_url, database::Role::SERVER).await?;
+    let result = match database::open(&database.owner_url, database::Role::Owner).await {
         Ok(owner) => {
             let stores = (&store, &owner);
             let result = work_on(arguments, data, configuration, database, stores, place, stop).await;
@@ -172,14 +179,14 @@ async fn work_on(
             }
             let secrets = arguments.secrets.clone().unwrap_or_else(|| home::secrets(data));
             let settings = WorkerSettings {
-                url: database.app_url.clone(),
+                url: database.worker_url.clone(),
                 folder: data.join("worker"),
                 secrets,
                 configuration: configuration.map(Path::to_owned),
                 local_nodes,
             };
             let worker = Worker::start(settings)?;
-            serve_and_work(arguments, worker, database, place, &control, &people, stop).await
+            serve_and_work(arguments, worker, database, place, &control, owner, stop).await
         }
     };
     for trouble in halt(&nodes).await {
@@ -194,7 +201,7 @@ async fn serve_and_work(
     database: &mut Database,
     (listener, address): (TcpListener, server::PublicAddress),
     control: &Control,
-    people: &People,
+    owner: &Store,
     stop: Stopping,
 ) -> Result<()> {
     let demo_people = arguments.has_demo_people(&listener);
@@ -210,10 +217,13 @@ async fn serve_and_work(
     let server = tokio::spawn(serve::serve(listener, config, control.clone(), async {
         let _ = server_stops.await;
     }));
+    let people = People::over(control.store().clone()).with_owner(owner.clone());
     let links = match demo_people {
-        true => Some(sign_ins(&address.to_string(), people).await),
+        true => Some(sign_ins(&address.to_string(), &people).await),
         false => None,
     };
+    // The owner's connections do not outlive the start.
+    let_go(owner).await;
     let ended = match announce(arguments.json, &address.to_string(), links, &database.adds_admin()) {
         Ok(()) => look_after(database, &mut worker, stop, &server).await,
         Err(error) => Err(error),
@@ -255,22 +265,36 @@ async fn look_after(
 /// The database: a private one, or one that somebody else runs.
 struct Database {
     private: Option<PrivatePostgres>,
-    app_url: String,
-    app_role: String,
+    server_url: String,
+    worker_url: String,
     owner_url: String,
+    roles: Roles,
 }
 
 impl Database {
     async fn start(arguments: &Arguments, data: &Path) -> Result<Self> {
-        if let Some(app_url) = arguments.database_url.clone() {
+        if let Some(server_url) = arguments.database_url.clone() {
             let owner_url = migrate::owner_url(arguments.owner_url.clone())?;
-            let app_role = migrate::role_of(&app_url)?;
-            return Ok(Self { private: None, app_url, app_role, owner_url });
+            let worker_url = arguments.worker_url.clone().context(
+                "GANTRY_WORKER_URL is not set: `gantry up` starts a worker, which connects as another role than the server. \
+                 Set it to the database's address with the workers' role",
+            )?;
+            let roles = Roles {
+                server: migrate::role_of(&server_url, "DATABASE_URL")?,
+                worker: migrate::role_of(&worker_url, "GANTRY_WORKER_URL")?,
+                metrics: arguments.metrics_role.clone(),
+            };
+            return Ok(Self { private: None, server_url, worker_url, owner_url, roles });
         }
         let settings = Settings { bin_dir: arguments.pg_bin.clone(), ..Settings::durable(data.join("postgres")) };
         let private = PrivatePostgres::start(settings).await?;
-        let (app_url, owner_url) = (private.app_url(DATABASE), private.owner_url(DATABASE));
-        Ok(Self { private: Some(private), app_url, app_role: migrations::APP_ROLE.to_owned(), owner_url })
+        Ok(Self {
+            server_url: private.server_url(DATABASE),
+            worker_url: private.worker_url(DATABASE),
+            owner_url: private.owner_url(DATABASE),
+            roles: Roles::default(),
+            private: Some(private),
+        })
     }
 
     /// The command that adds an admin. Somebody else's database is not named: its address may have a password.
@@ -354,6 +378,7 @@ fn spawn_worker(settings: &WorkerSettings) -> Result<Child> {
         .env("GANTRY_SECRETS", &settings.secrets)
         .env(serve::LOCAL_NODES, settings.local_nodes.to_string())
         .env_remove("GANTRY_OWNER_URL")
+        .env_remove("GANTRY_WORKER_URL")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         // A group of its own: Ctrl-C is for this process, which stops the others in their order.

@@ -8,7 +8,7 @@ use crate::database;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The database as the application's role, `postgres://...`
+    /// The database as this program's role: gantry_server
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
     /// Print JSON
@@ -17,7 +17,7 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
-    let store = database::open(&arguments.database_url).await?;
+    let store = database::open(&arguments.database_url, database::Role::SERVER).await?;
     let verified = Control::new(store).verify().await.context("the database can't be verified")?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report(&verified))?);

@@ -9,7 +9,7 @@ use crate::{database, home, serve, signals};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The database as the application's role, `postgres://...`
+    /// The database as this program's role: gantry_worker
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
     /// A folder of this worker's own [default: /var/lib/gantry/worker for root, else ~/.local/share/gantry/worker]
@@ -73,7 +73,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     tokio::pin!(told);
     let store = tokio::select! {
         () = &mut told => return Ok(()),
-        store = database::open_patiently(&arguments.database_url) => store?,
+        store = database::open_patiently(&arguments.database_url, database::Role::WORKER) => store?,
     };
     let shutdown = async move {
         told.await;

@@ -128,7 +128,7 @@ impl House {
 
     fn worker(&self) -> Worker {
         let mut command = self.command(&["worker", "--until-orphaned", "--sweep", "1", "--looks", "1"]);
-        command.env("DATABASE_URL", self.database.app_url()).env("GANTRY_LOG", "error");
+        command.env("DATABASE_URL", self.database.worker_url()).env("GANTRY_LOG", "error");
         command.env("GANTRY_ALLOW_LOOPBACK_NODES", "true");
         command.env("GANTRY_WORKER_FOLDER", self.home.path().join("worker"));
         Worker(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())

@@ -7,9 +7,22 @@ use tokio::process::Command;
 
 async fn gantry(url: &str, command: &[&str]) -> Output {
     let mut gantry = Command::new(env!("CARGO_BIN_EXE_gantry"));
-    let variable = if command[0] == "admin" { "GANTRY_OWNER_URL" } else { "DATABASE_URL" };
-    gantry.args(command).env_clear().env(variable, url).env("HOME", std::env::temp_dir());
+    gantry.args(command).env_clear().env(variable(command), url).env("HOME", std::env::temp_dir());
     gantry.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("gantry runs")
+}
+
+/// The variable from which a command reads the database's address.
+fn variable(command: &[&str]) -> &'static str {
+    if command[0] == "admin" { "GANTRY_OWNER_URL" } else { "DATABASE_URL" }
+}
+
+/// The address with the role of a command.
+fn own_url<'d>(db: &'d TestDatabase, command: &[&str]) -> &'d str {
+    match command[0] {
+        "admin" => db.owner_url(),
+        "worker" => db.worker_url(),
+        _ => db.server_url(),
+    }
 }
 
 async fn refused(url: &str, command: &[&str]) -> String {
@@ -29,21 +42,45 @@ fn with(url: &str, from: &str, to: &str) -> String {
 const COMMANDS: [&[&str]; 4] = [&["server", "--listen", "127.0.0.1:0"], &["worker"], &["verify"], &["admin", "ada"]];
 
 #[tokio::test]
-async fn the_owners_address_is_not_taken_for_the_applications() {
+async fn owners_address_is_rejected_by_programs() {
     let db = TestDatabase::new().await;
-    for command in COMMANDS.into_iter().filter(|command| command[0] != "admin") {
+    for command in COMMANDS.iter().filter(|command| command[0] != "admin") {
         let said = refused(db.owner_url(), command).await;
         assert!(said.contains("owns Gantry's tables") && said.contains("GANTRY_OWNER_URL"), "{command:?}: {said}");
     }
 }
 
 #[tokio::test]
-async fn admin_command_takes_the_owners_address_only() {
+async fn address_of_another_role_is_rejected() {
     let db = TestDatabase::new().await;
-    let said = refused(db.app_url(), &["admin", "ada"]).await;
-    assert!(said.contains("gantry_app, who does not own Gantry's tables"), "{said}");
+    for command in COMMANDS {
+        let own = own_url(&db, command);
+        for other in [db.server_url(), db.worker_url(), db.metrics_url()] {
+            if other == own {
+                continue;
+            }
+            let said = refused(other, command).await;
+            let needed = match command[0] {
+                "admin" => "does not own Gantry's tables. Set it to the address of their owner",
+                "worker" => "not the worker's role. Set DATABASE_URL of this command to the address of gantry_worker",
+                _ => "not the server's role. Set DATABASE_URL of this command to the address of gantry_server",
+            };
+            assert!(said.contains(needed), "{command:?}: {said}");
+        }
+    }
     let made = gantry(db.owner_url(), &["admin", "ada"]).await;
     assert!(made.status.success(), "{made:?}");
+}
+
+#[tokio::test]
+async fn setup_creates_all_roles() {
+    let printed = gantry("", &["migrate", "--print-setup", "--worker-role", "shop_worker"]).await;
+    let sql = String::from_utf8(printed.stdout).expect("text");
+    for role in ["gantry_owner", "gantry_server", "shop_worker", "gantry_metrics"] {
+        assert!(sql.contains(&format!("CREATE ROLE {role} LOGIN")), "{role}: {sql}");
+        assert!(sql.contains(&format!("ALTER ROLE {role} PASSWORD")), "{role}: {sql}");
+    }
+    assert!(sql.contains("TO gantry_server, shop_worker, gantry_metrics;"), "{sql}");
 }
 
 #[tokio::test]
@@ -51,8 +88,7 @@ async fn tables_of_another_version_are_told_before_anything_is_done() {
     let db = TestDatabase::new().await;
     let says = async |word: &str| {
         for command in COMMANDS {
-            let url = if command[0] == "admin" { db.owner_url() } else { db.app_url() };
-            let said = refused(url, command).await;
+            let said = refused(own_url(&db, command), command).await;
             assert!(said.contains(word), "{command:?}: {said}");
         }
     };
@@ -72,13 +108,13 @@ async fn tables_of_another_version_are_told_before_anything_is_done() {
 #[tokio::test]
 async fn an_address_that_leads_nowhere_says_which_part_is_wrong() {
     let db = TestDatabase::new().await;
-    let nowhere = with(db.app_url(), db.name(), "there_is_none");
     for command in COMMANDS {
+        let nowhere = with(own_url(&db, command), db.name(), "there_is_none");
         assert!(refused(&nowhere, command).await.contains("there is no database there_is_none"), "{command:?}");
-        assert!(refused("", command).await.contains("_URL is empty"), "{command:?}");
+        assert!(refused("", command).await.contains(&format!("{} is empty", variable(command))), "{command:?}");
         assert!(refused("mysql://db/shop", command).await.contains("postgres://"), "{command:?}");
     }
-    let nobody = "postgres://gantry_app:geheim@127.0.0.1:1/gantry";
+    let nobody = "postgres://gantry_server:geheim@127.0.0.1:1/gantry";
     let said = refused(nobody, &["verify"]).await;
     assert!(said.contains("127.0.0.1:1 does not answer") && !said.contains("geheim"), "{said}");
 }

@@ -135,27 +135,24 @@ fn a_start_that_is_interrupted_stops_before_it_is_there() {
     assert!(!postmaster.exists(), "PostgreSQL went with it");
 }
 
-/// The private database of a start, as the application reaches it.
-fn database(data: &Path) -> String {
-    address(data, "gantry_app")
-}
-
-fn address(data: &Path, role: &str) -> String {
+/// The private database of a start, as a role reaches it.
+fn database(role: &str, data: &Path) -> String {
     format!("postgres://{role}@localhost/gantry?host={}", data.join("postgres/socket").display())
 }
 
 /// What `gantry admin` printed, or why it refused.
 fn admin(data: &Path, name: &str) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
-    let output = command.args(["admin", name]).env("GANTRY_OWNER_URL", address(data, "gantry_owner")).output().unwrap();
+    let output =
+        command.args(["admin", name]).env("GANTRY_OWNER_URL", database("gantry_owner", data)).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
 /// Somebody keeps people out, as on the page of people.
 async fn disabled(data: &Path, by: &str, names: &[&str]) {
-    let store = Store::open(&Connecting::to(database(data))).unwrap();
-    let owner = Store::open(&Connecting::to(address(data, "gantry_owner"))).unwrap();
+    let store = Store::open(&Connecting::to(database("gantry_server", data))).unwrap();
+    let owner = Store::open(&Connecting::to(database("gantry_owner", data))).unwrap();
     let people = People::over(store.clone()).with_owner(owner.clone());
     let by = people.sign_in_as_owner(by).await.unwrap();
     for name in names {
@@ -164,6 +161,21 @@ async fn disabled(data: &Path, by: &str, names: &[&str]) {
     }
     owner.pool().close().await;
     store.pool().close().await;
+}
+
+/// The roles of the programs, once each of them is connected; the owner's connection is closed by then.
+async fn connected_roles(data: &Path) -> Vec<String> {
+    let store = Store::open(&Connecting::to(database("postgres", data))).unwrap();
+    let sql = "SELECT DISTINCT usename::text FROM pg_stat_activity WHERE usename LIKE 'gantry%' ORDER BY 1";
+    let begun = Instant::now();
+    loop {
+        let roles: Vec<String> = sqlx::query_scalar(sql).fetch_all(store.pool()).await.unwrap();
+        if roles == ["gantry_server", "gantry_worker"] || begun.elapsed() > Duration::from_secs(30) {
+            store.pool().close().await;
+            return roles;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 fn people_of(told: &Value) -> Vec<&str> {
@@ -202,6 +214,7 @@ async fn it_starts_without_those_who_are_kept_out() {
     let mut gantry = Started::up_with(data, &["--no-demo"]);
     let ready = gantry.ready();
     assert_eq!(people_of(&ready["sign_in"]), ["ada", "bo"]);
+    assert_eq!(connected_roles(data).await, ["gantry_server", "gantry_worker"]);
     assert!(ready["kept_out"].is_null() && ready["adds_admin"].is_null(), "{ready}");
     disabled(data, "ada", &["bo"]).await;
     gantry.stop();

@@ -108,7 +108,6 @@ impl Control {
                 transport: "local",
                 connection: json!({"root": folder}),
                 addresses: Vec::new(),
-                alive: true,
                 by: None,
             };
             intent::insert_node(&mut transaction, &node).await.map_err(from_store)?;

@@ -272,8 +272,6 @@ impl Fit {
             transport: self.transport,
             connection: self.connection.clone(),
             addresses: self.addresses.clone(),
-            // A folder on this machine is as alive as the machine; of any other nobody knows before it was reached.
-            alive: self.transport == "local",
             by,
         };
         if !intent::insert_node(on, &new).await.map_err(from_store)? {

@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::account::Account;
 use crate::error::At as _;
 use crate::folder::Folder;
-use crate::{ADMIN_ROLE, APP_ROLE, Durability, Error, OWNER_ROLE, Settings};
+use crate::{ADMIN_ROLE, Durability, Error, OWNER_ROLE, PROGRAM_ROLES, Settings};
 
 /// The number in the socket's file name. The socket's folder is the cluster's own, so it never collides.
 pub(crate) const PORT: u16 = 5432;
@@ -29,7 +29,7 @@ pub(crate) fn write(folder: &Folder, account: &Account, settings: &Settings) -> 
 
 fn identities(account: &Account) -> String {
     let mut text = HEADER.to_owned();
-    for role in [ADMIN_ROLE, OWNER_ROLE, APP_ROLE] {
+    for role in [ADMIN_ROLE, OWNER_ROLE].into_iter().chain(PROGRAM_ROLES) {
         let _ = writeln!(text, "gantry {} {role}", quoted(&account.client, '"'));
     }
     text

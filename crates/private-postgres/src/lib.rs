@@ -47,7 +47,9 @@ use postmaster::Postmaster;
 
 pub use binaries::OLDEST_MAJOR;
 pub use error::Error;
-pub use roles::{APP_ROLE, DATABASE, OWNER_ROLE, ensure_roles, set_up_sql};
+pub use roles::{
+    DATABASE, METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, SERVER_ROLE, WORKER_ROLE, connect_sql, ensure_roles, set_up_sql,
+};
 
 /// The bootstrap superuser of a private cluster.
 pub const ADMIN_ROLE: &str = "postgres";
@@ -118,9 +120,19 @@ impl PrivatePostgres {
         self.url(OWNER_ROLE, database)
     }
 
-    /// The URL by which the application role reaches `database`.
-    pub fn app_url(&self, database: &str) -> String {
-        self.url(APP_ROLE, database)
+    /// The URL by which the server's role reaches `database`.
+    pub fn server_url(&self, database: &str) -> String {
+        self.url(SERVER_ROLE, database)
+    }
+
+    /// The URL by which the workers' role reaches `database`.
+    pub fn worker_url(&self, database: &str) -> String {
+        self.url(WORKER_ROLE, database)
+    }
+
+    /// The URL by which the role of monitoring reaches `database`.
+    pub fn metrics_url(&self, database: &str) -> String {
+        self.url(METRICS_ROLE, database)
     }
 
     /// The URL by which the bootstrap superuser reaches `database`: for making and dropping databases.

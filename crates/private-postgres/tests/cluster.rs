@@ -65,7 +65,13 @@ async fn data_and_roles_outlive_a_stop() {
     let home = folder.path().join("db");
     let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
     execute(&cluster.owner_url(DATABASE), "CREATE TABLE kept AS SELECT 7 AS n").await.unwrap();
-    assert_eq!(scalar::<String>(&cluster.app_url(DATABASE), "SELECT current_user::text").await, "gantry_app");
+    for (url, name) in [
+        (cluster.server_url(DATABASE), "gantry_server"),
+        (cluster.worker_url(DATABASE), "gantry_worker"),
+        (cluster.metrics_url(DATABASE), "gantry_metrics"),
+    ] {
+        assert_eq!(scalar::<String>(&url, "SELECT current_user::text").await, name);
+    }
     assert_eq!(scalar::<String>(&cluster.owner_url(DATABASE), "SHOW fsync").await, "on");
     assert_eq!(scalar::<String>(&cluster.owner_url(DATABASE), "SHOW jit").await, "off");
     assert_eq!(scalar::<String>(&cluster.owner_url(DATABASE), "SHOW listen_addresses").await, "");
@@ -75,6 +81,23 @@ async fn data_and_roles_outlive_a_stop() {
 
     let again = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
     assert_eq!(scalar::<i32>(&again.owner_url(DATABASE), "SELECT n FROM kept").await, 7);
+    let admin = again.admin_url(DATABASE);
+    for earlier in [
+        "DROP OWNED BY gantry_worker, gantry_metrics",
+        "DROP ROLE gantry_worker, gantry_metrics",
+        "ALTER ROLE gantry_server RENAME TO gantry_app",
+    ] {
+        execute(&admin, earlier).await.unwrap();
+    }
+    again.stop().await.unwrap();
+
+    // A cluster of an earlier version has one role for all programs.
+    let again = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
+    for url in [again.server_url(DATABASE), again.worker_url(DATABASE), again.metrics_url(DATABASE)] {
+        assert_eq!(scalar::<i32>(&url, "SELECT 1").await, 1);
+    }
+    let earlier = "SELECT count(*)::int FROM pg_roles WHERE rolname = 'gantry_app'";
+    assert_eq!(scalar::<i32>(&again.owner_url(DATABASE), earlier).await, 0);
     let pid = postmaster_pid(&home);
     drop(again);
     assert!(!runs(pid), "dropping stops it too");
@@ -84,7 +107,7 @@ async fn data_and_roles_outlive_a_stop() {
 async fn the_application_role_owns_nothing() {
     let folder = open_folder();
     let cluster = PrivatePostgres::start(Settings::throwaway(folder.path().join("db"))).await.unwrap();
-    let app = cluster.app_url(DATABASE);
+    let app = cluster.server_url(DATABASE);
     execute(&cluster.owner_url(DATABASE), "CREATE TABLE t (n int)").await.unwrap();
     for refused in
         ["CREATE TABLE mine (n int)", "SELECT * FROM t", "DROP TABLE t", "CREATE ROLE x", "CREATE DATABASE x"]
@@ -131,7 +154,7 @@ async fn deep_folders_get_a_short_socket() {
     let cluster = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
     let socket = cluster.socket_dir().to_owned();
     assert!(socket.starts_with("/tmp"), "{}", socket.display());
-    assert_eq!(scalar::<i32>(&cluster.app_url(DATABASE), "SELECT 1").await, 1);
+    assert_eq!(scalar::<i32>(&cluster.server_url(DATABASE), "SELECT 1").await, 1);
     cluster.stop().await.unwrap();
     assert!(!socket.exists());
 }
@@ -141,7 +164,7 @@ async fn folders_with_odd_names_work() {
     let folder = open_folder();
     let home = folder.path().join("it's a \"näme\" & 100%");
     let cluster = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
-    assert_eq!(scalar::<i32>(&cluster.app_url(DATABASE), "SELECT 1").await, 1);
+    assert_eq!(scalar::<i32>(&cluster.server_url(DATABASE), "SELECT 1").await, 1);
     cluster.stop().await.unwrap();
 }
 

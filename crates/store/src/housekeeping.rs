@@ -78,10 +78,12 @@ mod tests {
         ] {
             sqlx::query(sql).execute(database.owner()).await.expect(sql);
         }
-        assert_eq!(forget_workers(database.app()).await.expect("a round"), 1);
-        let left: Vec<String> =
-            sqlx::query_scalar("SELECT name FROM worker ORDER BY name").fetch_all(database.app()).await.expect("names");
+        assert_eq!(forget_workers(database.worker()).await.expect("a round"), 1);
+        let left: Vec<String> = sqlx::query_scalar("SELECT name FROM worker ORDER BY name")
+            .fetch_all(database.worker())
+            .await
+            .expect("names");
         assert_eq!(left, ["away", "here", "named"]);
-        assert_eq!(forget_workers(database.app()).await.expect("a round"), 0);
+        assert_eq!(forget_workers(database.worker()).await.expect("a round"), 0);
     }
 }

@@ -360,7 +360,7 @@ mod tests {
             "INSERT INTO event (topic, kind, body, at) VALUES ('x', 'y', '{}', now() - interval '9 days') RETURNING id";
         let forgotten: i64 = sqlx::query_scalar(old).fetch_one(db.owner()).await.expect("an old event");
         assert!(goes_on(START, 10).await);
-        sqlx::query("SELECT forget_events(interval '2 days')").execute(db.app()).await.expect("to forget");
+        sqlx::query("SELECT forget_events(interval '2 days')").execute(db.worker()).await.expect("to forget");
         assert!(!goes_on(START, 10).await, "forgotten");
         assert!(!goes_on(all.next, 10).await, "the one that was forgotten was not told there");
         // What others in the cluster have open holds the place back; it passes.

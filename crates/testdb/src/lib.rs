@@ -21,7 +21,8 @@
 use std::str::FromStr as _;
 
 use anyhow::{Context as _, Result};
-use private_postgres::{APP_ROLE, OWNER_ROLE, PrivatePostgres, Settings};
+use migrations::Roles;
+use private_postgres::{METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, PrivatePostgres, SERVER_ROLE, Settings, WORKER_ROLE};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool};
 use tokio::sync::OnceCell;
@@ -39,9 +40,13 @@ pub struct TestDatabase {
     name: String,
     admin: PgConnectOptions,
     owner_url: String,
-    app_url: String,
+    server_url: String,
+    worker_url: String,
+    metrics_url: String,
     owner: PgPool,
-    app: PgPool,
+    server: PgPool,
+    worker: PgPool,
+    metrics: PgPool,
 }
 
 impl TestDatabase {
@@ -67,15 +72,20 @@ impl TestDatabase {
         let mut admin = cluster.connect().await?;
         let made = format!("CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER_ROLE}");
         admin.execute(AssertSqlSafe(made)).await.context("cloning the template")?;
-        for statement in grants(&name) {
+        // Rights on a database are not cloned.
+        for statement in private_postgres::connect_sql(&name, PROGRAM_ROLES) {
             admin.execute(AssertSqlSafe(statement)).await?;
         }
         admin.close().await?;
         Ok(Self {
             owner_url: cluster.url(OWNER_ROLE, &name),
-            app_url: cluster.url(APP_ROLE, &name),
+            server_url: cluster.url(SERVER_ROLE, &name),
+            worker_url: cluster.url(WORKER_ROLE, &name),
+            metrics_url: cluster.url(METRICS_ROLE, &name),
             owner: cluster.pool(OWNER_ROLE, &name),
-            app: cluster.pool(APP_ROLE, &name),
+            server: cluster.pool(SERVER_ROLE, &name),
+            worker: cluster.pool(WORKER_ROLE, &name),
+            metrics: cluster.pool(METRICS_ROLE, &name),
             admin: cluster.admin.clone(),
             name,
         })
@@ -91,9 +101,24 @@ impl TestDatabase {
         &self.owner_url
     }
 
-    /// The URL that server and workers use.
+    /// The server's URL.
+    pub fn server_url(&self) -> &str {
+        &self.server_url
+    }
+
+    /// The workers' URL.
+    pub fn worker_url(&self) -> &str {
+        &self.worker_url
+    }
+
+    /// The URL of monitoring.
+    pub fn metrics_url(&self) -> &str {
+        &self.metrics_url
+    }
+
+    /// [`TestDatabase::server_url`].
     pub fn app_url(&self) -> &str {
-        &self.app_url
+        self.server_url()
     }
 
     /// A pool of the owner role.
@@ -101,9 +126,24 @@ impl TestDatabase {
         &self.owner
     }
 
-    /// A pool of the application role.
+    /// A pool of the server's role.
+    pub fn server(&self) -> &PgPool {
+        &self.server
+    }
+
+    /// A pool of the workers' role.
+    pub fn worker(&self) -> &PgPool {
+        &self.worker
+    }
+
+    /// A pool of the role of monitoring.
+    pub fn metrics(&self) -> &PgPool {
+        &self.metrics
+    }
+
+    /// [`TestDatabase::server`].
     pub fn app(&self) -> &PgPool {
-        &self.app
+        self.server()
     }
 
     /// Ends every session of this database but the caller's own: what a restart of the server looks like to clients.
@@ -207,14 +247,6 @@ async fn cluster() -> Result<&'static Cluster> {
     Ok(cluster)
 }
 
-fn grants(database: &str) -> [String; 2] {
-    // Rights on a database aren't part of what is cloned.
-    [
-        format!("REVOKE ALL ON DATABASE {database} FROM PUBLIC"),
-        format!("GRANT CONNECT ON DATABASE {database} TO {APP_ROLE}"),
-    ]
-}
-
 /// A cluster that is reached as its superuser, without passwords.
 #[derive(Debug, Clone)]
 struct Cluster {
@@ -271,7 +303,7 @@ impl Cluster {
         let fresh = format!("{name}_new");
         admin.execute(AssertSqlSafe(format!("DROP DATABASE IF EXISTS {fresh} WITH (FORCE)"))).await?;
         admin.execute(AssertSqlSafe(format!("CREATE DATABASE {fresh} OWNER {OWNER_ROLE}"))).await?;
-        migrations::migrate_url(&self.url(OWNER_ROLE, &fresh), APP_ROLE).await?;
+        migrations::migrate_url(&self.url(OWNER_ROLE, &fresh), &Roles::default()).await?;
         // A template with a session (autovacuum's, say) can't be cloned.
         admin.execute(AssertSqlSafe(format!("ALTER DATABASE {fresh} WITH ALLOW_CONNECTIONS false"))).await?;
         admin.execute(AssertSqlSafe(format!("ALTER DATABASE {fresh} RENAME TO {name}"))).await?;

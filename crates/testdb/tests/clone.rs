@@ -1,5 +1,6 @@
 //! Clones are migrated, apart from each other, and gone afterwards.
 
+use migrations::Roles;
 use private_postgres::{PrivatePostgres, Settings};
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use testdb::TestDatabase;
@@ -8,8 +9,12 @@ use testdb::TestDatabase;
 async fn a_clone_is_migrated() {
     let db = TestDatabase::new().await;
     assert!(migrations::is_current(db.app()).await.unwrap());
-    let user: String = sqlx::query_scalar("SELECT current_user::text").fetch_one(db.app()).await.unwrap();
-    assert_eq!(user, "gantry_app");
+    for (pool, name) in
+        [(db.server(), "gantry_server"), (db.worker(), "gantry_worker"), (db.metrics(), "gantry_metrics")]
+    {
+        let user: String = sqlx::query_scalar("SELECT current_user::text").fetch_one(pool).await.unwrap();
+        assert_eq!(user, name);
+    }
     let by_url = PgConnection::connect(db.owner_url()).await.unwrap();
     by_url.close().await.unwrap();
 }
@@ -65,19 +70,23 @@ async fn a_shared_cluster_serves_other_processes() {
 async fn the_private_cluster_of_gantry_up_takes_the_migrations() {
     let folder = std::env::temp_dir().join(format!("gantry-up-{}", std::process::id()));
     let cluster = PrivatePostgres::start(Settings::throwaway(&folder)).await.unwrap();
-    let (owner, app) = (cluster.owner_url("gantry"), cluster.app_url("gantry"));
-    let (one, two) = tokio::join!(
-        migrations::migrate_url(&owner, migrations::APP_ROLE),
-        migrations::migrate_url(&owner, migrations::APP_ROLE)
-    );
+    let (owner, app) = (cluster.owner_url("gantry"), cluster.server_url("gantry"));
+    let roles = Roles::default();
+    let (one, two) = tokio::join!(migrations::migrate_url(&owner, &roles), migrations::migrate_url(&owner, &roles));
     one.unwrap();
     two.unwrap();
     let pool = sqlx::PgPool::connect(&app).await.unwrap();
     assert!(migrations::is_current(&pool).await.unwrap());
     pool.close().await;
-    let refused = migrations::migrate_url(&app, migrations::APP_ROLE).await.unwrap_err();
-    assert!(matches!(refused, migrations::Error::AppRoleIsOwner(_)), "{refused}");
-    let refused = migrations::migrate_url(&owner, "nobody_here").await.unwrap_err();
-    assert!(refused.to_string().contains("CREATE ROLE nobody_here"), "{refused}");
+    let refused = migrations::migrate_url(&app, &roles).await.unwrap_err();
+    assert!(matches!(refused, migrations::Error::RoleIsOwner(_)), "{refused}");
+    let missing = Roles { worker: "nobody_here".into(), metrics: "nor here".into(), ..Roles::default() };
+    let refused = migrations::migrate_url(&owner, &missing).await.unwrap_err().to_string();
+    for create in ["CREATE ROLE \"nobody_here\" LOGIN;", "CREATE ROLE \"nor here\" LOGIN;"] {
+        assert!(refused.contains(create), "{refused}");
+    }
+    let shared = Roles { worker: roles.server.clone(), ..Roles::default() };
+    let refused = migrations::migrate_url(&owner, &shared).await.unwrap_err();
+    assert!(matches!(refused, migrations::Error::SharedRole(..)), "{refused}");
     cluster.stop().await.unwrap();
 }

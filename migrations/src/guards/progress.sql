@@ -311,15 +311,17 @@ CREATE TRIGGER guard_node_begins AFTER INSERT ON node FOR EACH ROW
 -- Facts name their witness: a token of this node, or a run of this role on this node that succeeds in this transaction.
 CREATE OR REPLACE FUNCTION guard_node_fact() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
-  witnessed boolean := CASE
-      WHEN NEW.source = 'node' THEN EXISTS (
-        SELECT FROM token t WHERE t.id = NEW.token_id AND t.kind = 'node' AND t.node_id = NEW.node_id)
-      ELSE EXISTS (
-        SELECT FROM run r JOIN step s ON s.id = r.step_id JOIN noderole o ON o.id = s.noderole_id
-        WHERE r.id = NEW.run_id AND s.node_id = NEW.node_id AND 'role ' || o.role = NEW.source
-          AND r.outcome = 'succeeded' AND r.ended_xid = pg_current_xact_id() AND r.result -> 'facts' = NEW.facts)
-    END;
+  witnessed boolean;
 BEGIN
+  -- Two statements, because workers may not read tokens.
+  IF NEW.source = 'node' THEN
+    witnessed := EXISTS (SELECT FROM token t WHERE t.id = NEW.token_id AND t.kind = 'node' AND t.node_id = NEW.node_id);
+  ELSE
+    witnessed := EXISTS (
+      SELECT FROM run r JOIN step s ON s.id = r.step_id JOIN noderole o ON o.id = s.noderole_id
+      WHERE r.id = NEW.run_id AND s.node_id = NEW.node_id AND 'role ' || o.role = NEW.source
+        AND r.outcome = 'succeeded' AND r.ended_xid = pg_current_xact_id() AND r.result -> 'facts' = NEW.facts);
+  END IF;
   IF NOT witnessed AND NOT owns_tables() THEN
     RAISE EXCEPTION 'nothing on node % reported these facts as %', NEW.node_id, NEW.source USING ERRCODE = 'GY052';
   END IF;

@@ -197,8 +197,8 @@ impl World {
             .await
             .unwrap();
             sqlx::query(
-                "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, alive, transport)
-                 VALUES ($1, $2, $3, true, $4, true, 'none')",
+                "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, transport)
+                 VALUES ($1, $2, $3, true, $4, 'none')",
             )
             .bind(phantom)
             .bind(format!("phantom.{name}.gantry"))
@@ -308,7 +308,17 @@ impl World {
         sqlx::query_scalar(sql).bind(root).fetch_one(self.db.app()).await.unwrap()
     }
 
-    /// One statement as the application role.
+    /// Gives the server's role every right on tables, so that a test sees what the guards refuse by themselves.
+    pub async fn grant_all(&self) {
+        self.owner("GRANT ALL ON ALL TABLES IN SCHEMA public TO gantry_server").await.unwrap();
+    }
+
+    /// One statement as the workers' role.
+    pub async fn worker(&self, sql: &str) -> Result<u64, sqlx::Error> {
+        Ok(self.db.worker().execute(AssertSqlSafe(sql)).await?.rows_affected())
+    }
+
+    /// One statement as the server's role.
     pub async fn app(&self, sql: &str) -> Result<u64, sqlx::Error> {
         Ok(self.db.app().execute(AssertSqlSafe(sql)).await?.rows_affected())
     }

@@ -120,7 +120,7 @@ async fn a_run_that_is_not_there_is_not_cancelled_and_nothing_is_noted() {
     assert_eq!((more.status, noted().await), (StatusCode::BAD_REQUEST, 0), "{}", more.text());
     house.tell(&path, &cookie, json!({})).await.json();
     assert_eq!(noted().await, 1);
-    running::finish_run(house.db.app(), run, worker, &cancelled()).await.expect("it ends");
+    running::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("it ends");
     let ended = house.tell(&path, &cookie, json!({})).await;
     assert_eq!((ended.status, noted().await), (StatusCode::CONFLICT, 1), "{}", ended.text());
 }
@@ -159,12 +159,12 @@ async fn a_search_goes_through_a_large_log_by_bounded_parts() {
 
     // What comes later is found from where the search was.
     let late = "größer am Ende".as_bytes();
-    running::append_log(house.db.app(), run, length.unsigned_abs(), Duration::ZERO, late).await.expect("to append");
+    running::append_log(house.db.worker(), run, length.unsigned_abs(), Duration::ZERO, late).await.expect("to append");
     let found = search(&house, run, &cookie, &format!("text=GR%C3%96SSER&any_case=true&after={after}")).await;
     assert!(found.hits.is_empty(), "sharp s is no double s");
     let found = search(&house, run, &cookie, &format!("text=GR%C3%96%C3%9FER&any_case=true&after={after}")).await;
     assert_eq!((found.hits[0].offset, found.hits[0].text.as_str()), (length, "größer am Ende"));
-    running::finish_run(house.db.app(), run, worker, &cancelled()).await.expect("an end");
+    running::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
     log.extend([0xff, 0x00]);
     let mut offset = 0;
     for piece in log.chunks(7_919) {
-        running::append_log(house.db.app(), run, offset, Duration::ZERO, piece).await.expect("to append");
+        running::append_log(house.db.worker(), run, offset, Duration::ZERO, piece).await.expect("to append");
         offset += piece.len() as u64;
     }
     let path = format!("/runs/{run}/log");
@@ -231,7 +231,7 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
     assert_eq!(behind.header(header::CONTENT_RANGE), format!("bytes */{}", log.len()));
     assert_eq!(get("bytes=5-9", "\"other\"").await.status, StatusCode::OK, "not the one that it knows");
 
-    running::finish_run(house.db.app(), run, worker, &cancelled()).await.expect("an end");
+    running::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
     let whole = house.ask_get(&path, &cookie).await;
     let tag = whole.header(header::ETAG).to_owned();
     assert!(whole.body == log && tag.contains(&log.len().to_string()), "{tag}");

@@ -76,7 +76,7 @@ async fn how_it_stands_is_told_at_once() {
         pid: 12,
         version: "0.1.0".into(),
     };
-    running::ensure_worker(house.db.app(), &hello, Duration::from_secs(60)).await.expect("hello");
+    running::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60)).await.expect("hello");
     let view = house.ask_get("/api/v1/overview", &ada).await.json();
     assert_eq!((&view["target"], &view["enabled"]), (&json!(2), &json!(true)));
     assert_eq!(view["deployments"], json!({"all": 3, "held": 0, "proposed": 0}));
@@ -85,7 +85,7 @@ async fn how_it_stands_is_told_at_once() {
     assert_eq!(view["commits"][0]["number"], 2);
     assert_eq!(view["queue"], json!({"queued": 0, "running": 0, "oldest": null}));
 
-    running::confirm_worker(house.db.app(), hello.id).await.expect("confirmed");
+    running::confirm_worker(house.db.worker(), hello.id).await.expect("confirmed");
     let view = house.ask_get("/api/v1/overview", &ada).await.json();
     assert_eq!(view["workers"], json!({"alive": 1, "capacity": 4}));
     let workers = house.ask_get("/api/v1/workers?alive=true", &ada).await.json();
@@ -243,7 +243,7 @@ async fn workers_are_found_by_name_and_in_the_order_that_is_asked_for() {
             pid: 12,
             version: "0.1.0".into(),
         };
-        running::ensure_worker(house.db.app(), &hello, Duration::from_secs(60)).await.expect("hello");
+        running::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60)).await.expect("hello");
         let later = "UPDATE worker SET lease_until = now() + make_interval(mins => $1) WHERE name = $2";
         let minutes = 10 - i32::try_from(n).expect("small");
         sqlx::query(later).bind(minutes).bind(name).execute(house.db.owner()).await.expect("the owner may");

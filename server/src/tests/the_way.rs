@@ -180,7 +180,6 @@ pub(super) async fn committed(house: &House) -> NodeId {
 
 /// A worker that carries out these jigs.
 pub(super) async fn working(house: &House, jigs: &[&str]) -> WorkerId {
-    let pool = house.db.app();
     let worker = WorkerId(Uuid::new_v4());
     let hello = Hello {
         id: worker,
@@ -191,19 +190,18 @@ pub(super) async fn working(house: &House, jigs: &[&str]) -> WorkerId {
         pid: 1,
         version: "0".into(),
     };
-    running::ensure_worker(pool, &hello, LONG).await.expect("a worker");
-    running::confirm_worker(pool, worker).await.expect("a worker");
+    running::ensure_worker(house.db.worker(), &hello, LONG).await.expect("a worker");
+    running::confirm_worker(house.db.worker(), worker).await.expect("a worker");
     worker
 }
 
 /// A committed step, claimed and leased: a run under way, and its worker.
 pub(super) async fn under_way(house: &House) -> (RunId, WorkerId) {
     let node = committed(house).await;
-    let pool = house.db.app();
     let worker = working(house, &["noop"]).await;
     running::set_node_alive(house.db.owner(), node, true).await.expect("a node");
-    let claimed = running::claim_runs(pool, Limits::default()).await.expect("a claim");
-    let leased = running::lease_runs(pool, worker, &["noop"], 10, LONG).await.expect("a lease");
+    let claimed = running::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
+    let leased = running::lease_runs(house.db.worker(), worker, &["noop"], 10, LONG).await.expect("a lease");
     assert_eq!((claimed.runs.len(), leased.len()), (1, 1));
     (claimed.runs[0], worker)
 }
@@ -225,7 +223,7 @@ async fn a_log_is_told_while_it_grows_and_downloaded_byte_for_byte() {
     log.extend([0xff, 0x00, b'\n']);
     let mut offset = 0;
     for piece in log.chunks(65_521) {
-        running::append_log(house.db.app(), run, offset, Duration::ZERO, piece).await.expect("to append");
+        running::append_log(house.db.worker(), run, offset, Duration::ZERO, piece).await.expect("to append");
         offset += piece.len() as u64;
     }
     while length(tab.next_live().await) != (RunState::Running, log.len() as i64) {}
@@ -238,7 +236,7 @@ async fn a_log_is_told_while_it_grows_and_downloaded_byte_for_byte() {
     assert_eq!((part["next"].as_i64(), part["complete"].as_bool()), (Some(log.len() as i64), Some(false)));
 
     let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-    running::finish_run(house.db.app(), run, worker, &end).await.expect("to finish");
+    running::finish_run(house.db.worker(), run, worker, &end).await.expect("to finish");
     loop {
         if let (RunState::Succeeded, bytes) = length(tab.next_live().await) {
             assert_eq!(bytes, log.len() as i64);

@@ -26,7 +26,7 @@ async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brough
         Map::from_iter([("volume".to_owned(), json!("v-1")), ("longest".to_owned(), json!("x".repeat(100_000)))]);
     let whole = Value::Object(found.clone());
     let end = RunEnd::Failed { reason: "no luck".into(), found };
-    running::finish_run(house.db.app(), run, worker, &end).await.expect("to finish");
+    running::finish_run(house.db.worker(), run, worker, &end).await.expect("to finish");
 
     let told = house.ask_get(&format!("/api/v1/runs/{run}/data"), &ada).await.json();
     let values = &told["page"]["values"];

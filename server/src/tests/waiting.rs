@@ -44,7 +44,7 @@ async fn way_of_web(house: &House, cookie: &str) -> String {
 async fn a_step_says_why_not_yet_until_it_runs() {
     let house = House::new().await;
     let node = committed(&house).await;
-    let (ada, pool) = (house.cookie().await, house.db.app());
+    let ada = house.cookie().await;
     running::set_node_alive(house.db.owner(), node, false).await.expect("a node");
 
     let freed_by = says(&house, &ada, "node_dead", "does not answer").await;
@@ -69,13 +69,13 @@ async fn a_step_says_why_not_yet_until_it_runs() {
     house.tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"})).await.json();
 
     assert_eq!(way_of_web(&house, &ada).await, "under_way");
-    let claimed = running::claim_runs(pool, Limits::default()).await.expect("a claim");
+    let claimed = running::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
     let run = claimed.runs[0];
     assert_eq!(says(&house, &ada, "queued", "free slot").await, json!([{"what": "run", "run": run}]));
-    running::lease_runs(pool, worker, &["noop"], 1, LONG).await.expect("a lease");
+    running::lease_runs(house.db.worker(), worker, &["noop"], 1, LONG).await.expect("a lease");
     assert_eq!(house.ask_get("/api/v1/waiting", &ada).await.json(), json!({"groups": []}), "it runs");
     let end = RunEnd::failed("no such disk");
-    running::finish_run(pool, run, worker, &end).await.expect("an end");
+    running::finish_run(house.db.worker(), run, worker, &end).await.expect("an end");
     assert_eq!(says(&house, &ada, "failed", "no such disk").await, json!([{"what": "run", "run": run}]));
     assert_eq!(way_of_web(&house, &ada).await, "stuck", "failed");
 }

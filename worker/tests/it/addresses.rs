@@ -84,7 +84,7 @@ impl Bed {
 
     /// Of the first look that got in, what came of each address.
     async fn first_look(&self, node: usize) -> Vec<TriedAddress> {
-        let mut on = self.cluster.pool().acquire().await.expect("a connection");
+        let mut on = self.cluster.server().acquire().await.expect("a connection");
         let looks =
             store::reading::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50).await.expect("looks");
         let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");

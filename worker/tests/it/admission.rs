@@ -341,7 +341,7 @@ async fn waits(cluster: &Cluster, view: &AdmissionView, limits: Limits) -> BTree
 
 /// What the statement says of them.
 async fn told(cluster: &Cluster, limits: Limits) -> BTreeMap<StepId, Wait> {
-    let mut on = cluster.pool().acquire().await.expect("a connection");
+    let mut on = cluster.server().acquire().await.expect("a connection");
     let filter = store::reading::WaitingFilter::default();
     let told = store::reading::waiting(&mut on, limits, &filter, 1_000).await.expect("what waits");
     told.rows.iter().map(|row| (StepId(row.step), row.wait.parse().expect("a word of ours"))).collect()

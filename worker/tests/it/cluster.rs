@@ -207,16 +207,28 @@ impl Cluster {
             transport,
             connection,
             addresses: reviewed.addresses().to_vec(),
-            alive: true,
             by: None,
         };
-        let mut connection = self.pool().acquire().await.expect("a connection");
+        let mut connection = self.server().acquire().await.expect("a connection");
         assert!(intent::insert_node(&mut connection, &record).await.expect("a node"));
+        drop(connection);
+        // As if a health check had confirmed it.
+        sqlx::query("UPDATE node SET alive = true, alive_since = now(), joined = 'confirmed' WHERE id = $1")
+            .bind(node.id.0)
+            .execute(self.db.owner())
+            .await
+            .expect("the owner may");
         self.nodes.push(node);
     }
 
+    /// The pool of the workers' role.
     pub fn pool(&self) -> &PgPool {
-        self.db.app()
+        self.db.worker()
+    }
+
+    /// The pool of the server's role.
+    pub fn server(&self) -> &PgPool {
+        self.db.server()
     }
 
     /// A folder of the test's own.
@@ -227,7 +239,7 @@ impl Cluster {
     /// Makes a role known.
     pub async fn add_role(&mut self, role: Role) {
         let object = Object::of(ObjectKind::Role, &role).expect("a role");
-        let mut connection = self.pool().acquire().await.expect("a connection");
+        let mut connection = self.server().acquire().await.expect("a connection");
         intent::put_objects(&mut connection, std::slice::from_ref(&object)).await.expect("objects");
         let role = Arc::new(role);
         self.catalog.add_role(object.hash, role.clone());
@@ -237,7 +249,7 @@ impl Cluster {
     /// A role with one script, and what `change` makes of it.
     pub async fn add_script_role(&mut self, name: &str, script: &str, change: impl FnOnce(&mut Role)) {
         let object = Object::of_bytes(ObjectKind::Script, script.as_bytes().to_vec());
-        let mut connection = self.pool().acquire().await.expect("a connection");
+        let mut connection = self.server().acquire().await.expect("a connection");
         intent::put_objects(&mut connection, std::slice::from_ref(&object)).await.expect("objects");
         drop(connection);
         let mut role = role(name, JigClass::Script);
@@ -423,7 +435,7 @@ impl Cluster {
              UNION ALL
              SELECT concat_ws(' | ', name, phase, capacity, lease_until - now(), reason) FROM worker",
         )
-        .fetch_all(self.pool())
+        .fetch_all(self.db.owner())
         .await
         .expect("the activity");
         lines.join("\n")
@@ -452,14 +464,14 @@ impl Cluster {
     }
 
     pub async fn log(&self, run: RunId) -> String {
-        let pieces = store::running::read_log(self.pool(), run, 0, 1_000).await.expect("a log");
+        let pieces = store::running::read_log(self.server(), run, 0, 1_000).await.expect("a log");
         pieces.iter().map(|piece| String::from_utf8_lossy(&piece.body).into_owned()).collect()
     }
 
     /// Counts rows by a condition.
     pub async fn count(&self, from: &'static str) -> i64 {
         let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {from}"));
-        sqlx::query_scalar(query).fetch_one(self.pool()).await.expect("a count")
+        sqlx::query_scalar(query).fetch_one(self.db.owner()).await.expect("a count")
     }
 
     /// As the owner, whom the guards of progress let pass.

@@ -106,7 +106,7 @@ async fn a_cancelled_run_has_returned_what_it_wrote_by_then() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     appears(&cluster.nodes[0].root.join("started")).await;
     let run = cluster.running(0, "serves").await;
-    store::running::cancel_run(cluster.pool(), run, "ada").await.expect("to cancel");
+    store::running::cancel_run(cluster.server(), run, "ada").await.expect("to cancel");
     cluster.reaches(0, "serves", "error").await;
     worker.stop().await;
     assert_eq!(outcomes(&cluster.runs(0, "serves").await), [(Some("cancelled"), json!({"port": 7}))]);
@@ -183,7 +183,7 @@ async fn a_secret_in_two_halves_stays_hidden_the_whole_way_over_ssh() {
             "run_log" => "SELECT count(*) FROM run_log WHERE position('and-more'::bytea IN body) > 0".to_owned(),
             table => format!("SELECT count(*) FROM {table} t WHERE t::text LIKE '%and-more%'"),
         });
-        let found: i64 = sqlx::query_scalar(query).fetch_one(bed.cluster.pool()).await.expect("a count");
+        let found: i64 = sqlx::query_scalar(query).fetch_one(bed.cluster.db.owner()).await.expect("a count");
         assert_eq!(found, 0, "{table}");
     }
 }

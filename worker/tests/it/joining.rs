@@ -56,7 +56,7 @@ async fn what_went_on_unseen_is_ended_before_anything_starts() {
     let secrets = bed.testbed.secrets();
     let mut first = Command::new(std::env::current_exe().expect("this program has a path"))
         .args(["--exact", "joining::worker_process", "--ignored", "--nocapture"])
-        .env(URL, bed.cluster.db.app_url())
+        .env(URL, bed.cluster.db.worker_url())
         .env(FOLDER, bed.cluster.folder())
         .env(SECRETS, &secrets)
         .stdout(Stdio::null())
@@ -100,7 +100,7 @@ async fn a_run_under_way_is_none_of_it() {
         .map(|run| RunId(run.id))
         .collect();
     assert_eq!(open, [run]);
-    store::running::cancel_run(bed.cluster.pool(), run, "ada").await.expect("to cancel");
+    store::running::cancel_run(bed.cluster.server(), run, "ada").await.expect("to cancel");
     dies(&pid).await;
     worker.stop().await;
 }
@@ -171,7 +171,7 @@ async fn what_a_role_finds_are_the_facts_of_its_node() {
     assert!(reason.contains("has 2700") && reason.contains("262144"), "{reason}");
     let run = bed.cluster.runs(0, "looks").await[0].id;
     let node: NodeId = bed.cluster.nodes[0].id;
-    let mut on = bed.cluster.pool().acquire().await.expect("a connection");
+    let mut on = bed.cluster.server().acquire().await.expect("a connection");
     let facts = store::reading::facts(&mut on, node).await.expect("facts");
     let found = facts.iter().find(|facts| facts.source == "role facts").expect("what is shipped finds something");
     assert!(found.facts["cpu"]["cores"].as_u64().is_some_and(|cores| cores > 0), "{}", found.facts);

@@ -69,7 +69,7 @@ async fn a_role_says_how_often_a_failure_is_retried_and_each_attempt_says_which_
     until(&cluster, "step WHERE state = 'todo' AND failures = 1 AND not_before > now() + interval '9 minutes'", 1)
         .await;
 
-    running::retry_step(cluster.pool(), cluster.step(0, "twice"), "bo").await.expect("a retry");
+    running::retry_step(cluster.server(), cluster.step(0, "twice"), "bo").await.expect("a retry");
     cluster.reaches(0, "twice", "error").await;
     let by_bo = |failures| (Some("failed".to_owned()), Some("retry".to_owned()), Some("bo".to_owned()), failures);
     assert_eq!(told(&cluster, 0, "twice").await[3..], [by_bo(0), by_bo(1), by_bo(2)], "a retry begins anew");
@@ -89,7 +89,7 @@ async fn every_jig_is_held_to_the_time_of_its_role() {
 }
 
 async fn switch(cluster: &Cluster, enabled: bool) {
-    let mut transaction = cluster.pool().begin().await.expect("a transaction");
+    let mut transaction = cluster.server().begin().await.expect("a transaction");
     let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
     let (by,): (uuid::Uuid,) = sqlx::query_as("SELECT id FROM person WHERE 'operator' = ANY (permissions)")
         .fetch_one(&mut *transaction)
@@ -161,7 +161,7 @@ async fn a_commit_that_says_so_ends_the_runs_that_it_overtakes_and_no_step_fails
     let other = cluster.running(1, "app").await;
     cluster.running(0, "app").await;
     let target = cluster.commit(&[bind(0, "app").data(json!({}))]).await;
-    let mut transaction = cluster.pool().begin().await.expect("a transaction");
+    let mut transaction = cluster.server().begin().await.expect("a transaction");
     assert_eq!(running::end_superseded(&mut transaction, target).await.expect("an answer"), 1);
     transaction.commit().await.expect("a commit");
     cluster.reaches(0, "app", "active").await;
@@ -203,7 +203,7 @@ async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts
         assert_eq!(cluster.runs(node, "wipe").await.len(), 1);
     }
     // A person who has looked at the node may.
-    running::retry_step(cluster.pool(), cluster.step(1, "wipe"), "bo").await.expect("a retry");
+    running::retry_step(cluster.server(), cluster.step(1, "wipe"), "bo").await.expect("a retry");
     cluster.running(1, "wipe").await;
     assert_eq!(cluster.runs(1, "wipe").await.len(), 2);
     worker.stop().await;

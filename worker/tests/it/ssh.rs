@@ -150,7 +150,7 @@ async fn a_run_outlives_its_connection_and_its_log_has_no_gap_and_nothing_twice(
     let runs = bed.cluster.runs(0, "counts").await;
     assert_eq!(runs.len(), 1, "it was never started again: {runs:?}");
     let run = engine::ids::RunId(runs[0].id);
-    let pieces = store::running::read_log(bed.cluster.pool(), run, 0, 100_000).await.expect("a log");
+    let pieces = store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
     let mut log = Vec::new();
     for piece in pieces {
         assert_eq!(piece.at_offset, log.len() as i64, "pieces lie one behind the other");
@@ -178,7 +178,7 @@ async fn a_cancelled_run_ends_on_its_node() {
     let worker = bed.worker();
     let pid = appears(&bed.cluster.nodes[0].root.join("ran")).await;
     let run = bed.cluster.running(0, "sleeps").await;
-    store::running::cancel_run(bed.cluster.pool(), run, "ada").await.expect("to cancel");
+    store::running::cancel_run(bed.cluster.server(), run, "ada").await.expect("to cancel");
     dies(&pid).await;
     worker.stop().await;
 }
@@ -241,7 +241,7 @@ async fn a_flood_is_cut_with_a_word_and_nothing_falls_over() {
     worker.stop().await;
     let run = bed.cluster.runs(0, "floods").await.remove(0);
     let run = engine::ids::RunId(run.id);
-    let pieces = store::running::read_log(bed.cluster.pool(), run, 0, 100_000).await.expect("a log");
+    let pieces = store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
     let length: u64 = pieces.iter().map(|piece| piece.body.len() as u64).sum();
     assert!(length <= worker::log::MAX_LOG + 1_000, "{length} bytes");
     let last = String::from_utf8_lossy(&pieces.last().expect("a piece").body).into_owned();

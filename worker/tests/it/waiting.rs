@@ -21,7 +21,7 @@ async fn own(cluster: &Cluster, statement: String) {
 }
 
 async fn waiting(cluster: &Cluster, filter: WaitingFilter, page: i64) -> WaitingRows {
-    let mut on = cluster.pool().acquire().await.expect("a connection");
+    let mut on = cluster.server().acquire().await.expect("a connection");
     reading::waiting(&mut on, EVERYWHERE, &filter, page).await.expect("what waits")
 }
 
@@ -126,7 +126,7 @@ async fn turned_round_those_that_began_to_wait_last_come_first_and_each_once() {
 #[tokio::test]
 async fn a_blocked_step_is_told_its_parents_and_where_the_way_up_ends() {
     let cluster = crowd().await;
-    let mut on = cluster.pool().acquire().await.expect("a connection");
+    let mut on = cluster.server().acquire().await.expect("a connection");
     let steps = [cluster.step(0, "far"), cluster.step(1, "far")];
     let rows = reading::above(&mut on, &steps).await.expect("what is above");
     let of = |step: StepId| {

@@ -69,8 +69,8 @@ impl World {
         for setting in ["ALTER SYSTEM SET synchronous_commit = on", "SELECT pg_reload_conf()"] {
             sqlx::raw_sql(setting).execute(&admin).await.unwrap();
         }
-        migrations::migrate_url(&postgres.owner_url(DATABASE), migrations::APP_ROLE).await.unwrap();
-        let store = Store::open(&Connecting::to(postgres.app_url(DATABASE))).unwrap();
+        migrations::migrate_url(&postgres.owner_url(DATABASE), &migrations::Roles::default()).await.unwrap();
+        let store = Store::open(&Connecting::to(postgres.server_url(DATABASE))).unwrap();
         let reach = engine::reach::Policy { allow_local: true, ..Default::default() };
         let control = Control::new(store.clone()).reaching(reach);
         control.import_barclamps(None, &barclamp()).await.unwrap();
@@ -128,7 +128,7 @@ impl World {
 
     /// False: it ended at once, because the database is not there.
     pub fn try_server(&mut self) -> bool {
-        let server = Server::start(&self.postgres.app_url(DATABASE), &self.log("server"));
+        let server = Server::start(&self.postgres.server_url(DATABASE), &self.log("server"));
         let serves = !server.address.is_empty();
         if serves {
             self.servers.push(server);
@@ -143,7 +143,7 @@ impl World {
     /// A worker whose clock is that many seconds off.
     pub fn start_worker_at(&mut self, offset: i64) {
         let preload = (offset != 0).then(|| clock::shim(self.folder.path()));
-        let mut command = gantry(&self.postgres.app_url(DATABASE), &self.log("worker"));
+        let mut command = gantry(&self.postgres.worker_url(DATABASE), &self.log("worker"));
         command.args(["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "3"]);
         command.env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker"));
         command.env("GANTRY_SECRETS", self.testbed.secrets());

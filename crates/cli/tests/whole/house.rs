@@ -90,7 +90,7 @@ impl House {
     pub async fn of(plan: Plan) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let postgres = PrivatePostgres::start(Settings::throwaway(folder.path().join("postgres"))).await.unwrap();
-        migrations::migrate_url(&postgres.owner_url(DATABASE), migrations::APP_ROLE).await.unwrap();
+        migrations::migrate_url(&postgres.owner_url(DATABASE), &migrations::Roles::default()).await.unwrap();
         let mut house = Self { worker: None, server: None, address: String::new(), postgres, folder, plan };
         let store = house.store();
         house.furnish(&store).await;
@@ -124,7 +124,7 @@ impl House {
 
     /// The database as the application has it. To be closed before the database is dropped.
     pub fn store(&self) -> Store {
-        Store::open(&Connecting::to(self.postgres.app_url(DATABASE))).unwrap()
+        Store::open(&Connecting::to(self.postgres.server_url(DATABASE))).unwrap()
     }
 
     /// The same as its owner, who makes people and their links.
@@ -168,12 +168,15 @@ impl House {
         command
     }
 
-    fn serving(&self, words: &[&str]) -> Command {
+    fn serving(&self, role: &str, words: &[&str]) -> Command {
         let log = self.folder.path().join("log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
-        let url = self.postgres.app_url(DATABASE);
+        let url = match role {
+            "gantry_worker" => self.postgres.worker_url(DATABASE),
+            _ => self.postgres.server_url(DATABASE),
+        };
         let url = match self.plan.password {
-            Some(password) => url.replacen("gantry_app@", &format!("gantry_app:{password}@"), 1),
+            Some(password) => url.replacen(&format!("{role}@"), &format!("{role}:{password}@"), 1),
             None => url,
         };
         let mut command = self.program(words);
@@ -184,7 +187,7 @@ impl House {
 
     pub fn start_server(&mut self) {
         let listen = if self.address.is_empty() { "127.0.0.1:0" } else { self.address.trim_start_matches("http://") };
-        let mut command = self.serving(&["server", "--listen", listen]);
+        let mut command = self.serving("gantry_server", &["server", "--listen", listen]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
@@ -194,7 +197,8 @@ impl House {
     }
 
     pub fn start_worker(&mut self) {
-        let mut command = self.serving(&["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "1"]);
+        let words = ["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "1"];
+        let mut command = self.serving("gantry_worker", &words);
         command.env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker")).env("GANTRY_SECRETS", self.secrets());
         command.env("GANTRY_ALLOW_LOOPBACK_NODES", "true");
         self.worker = Some(Process(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()));
@@ -220,7 +224,7 @@ impl House {
 
     /// What a command does that has the application's address.
     pub fn as_application(&self, words: &[&str]) -> Said {
-        let url = self.postgres.app_url(DATABASE);
+        let url = self.postgres.server_url(DATABASE);
         Said::of(self.program(words).env("DATABASE_URL", url).output().unwrap())
     }
 

@@ -335,14 +335,13 @@ fn tool(version: &str, script: &str) -> BTreeMap<String, Vec<u8>> {
 
 /// The scripts that a claimed run is for, as a worker finds them.
 async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
-    let pool = house.database.app();
-    let facts = running::run_facts(pool, &[run]).await.unwrap().remove(&run).unwrap();
-    let role = running::object_body(pool, facts.role_hash).await.unwrap().unwrap();
+    let facts = running::run_facts(house.database.worker(), &[run]).await.unwrap().remove(&run).unwrap();
+    let role = running::object_body(house.database.worker(), facts.role_hash).await.unwrap().unwrap();
     assert_eq!(Hash::of_bytes(&role), facts.role_hash);
     let role: Role = serde_json::from_slice(&role).unwrap();
     let mut scripts = Vec::new();
     for script in &role.scripts {
-        scripts.push(running::object_body(pool, script.hash).await.unwrap().unwrap());
+        scripts.push(running::object_body(house.database.worker(), script.hash).await.unwrap().unwrap());
     }
     scripts
 }
@@ -374,7 +373,6 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
     house.commit(&house.ada, id).await.unwrap();
     house.control.import_barclamps(Some(&house.cy), &tool("3", wrong)).await.unwrap();
 
-    let pool = house.database.app();
     let hello = Hello {
         id: WorkerId(Uuid::new_v4()),
         name: "w".into(),
@@ -384,13 +382,13 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
         pid: 1,
         version: "0".into(),
     };
-    running::ensure_worker(pool, &hello, std::time::Duration::from_secs(600)).await.unwrap();
-    running::confirm_worker(pool, hello.id).await.unwrap();
+    running::ensure_worker(house.database.worker(), &hello, std::time::Duration::from_secs(600)).await.unwrap();
+    running::confirm_worker(house.database.worker(), hello.id).await.unwrap();
     running::set_node_alive(house.database.owner(), house.node(1).await, true).await.unwrap();
     owner(&house, "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'")
         .await;
     owner(&house, "UPDATE step SET state = 'todo', pending = 0 WHERE jig = 'script'").await;
-    let claimed = running::claim_runs(pool, Limits::default()).await.unwrap();
+    let claimed = running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     assert_eq!(scripts_of(&house, claimed.runs[0]).await, [right.as_bytes()]);
 }

@@ -108,7 +108,6 @@ async fn the_longest_way_is_by_number_or_by_what_the_last_good_runs_took() {
     assert_eq!(said(&count), "The longest way: 3 noderoles one after the other.");
 
     // `base` runs on both nodes; on n2 it takes an hour.
-    let pool = house.database.app();
     let worker = WorkerId(uuid::Uuid::from_u128(7));
     let hello = Hello {
         id: worker,
@@ -120,10 +119,10 @@ async fn the_longest_way_is_by_number_or_by_what_the_last_good_runs_took() {
         version: "0".into(),
     };
     let long = Duration::from_secs(9_999);
-    running::ensure_worker(pool, &hello, long).await.unwrap();
-    running::confirm_worker(pool, worker).await.unwrap();
-    running::claim_runs(pool, Limits::default()).await.unwrap();
-    let leased = running::lease_runs(pool, worker, &["noop"], 9, long).await.unwrap();
+    running::ensure_worker(house.database.worker(), &hello, long).await.unwrap();
+    running::confirm_worker(house.database.worker(), worker).await.unwrap();
+    running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+    let leased = running::lease_runs(house.database.worker(), worker, &["noop"], 9, long).await.unwrap();
     assert_eq!(leased.len(), 2);
     let slow = house.node(2).await;
     sqlx::query("UPDATE run SET started_at = now() - interval '1 hour' WHERE node_id = $1")
@@ -133,7 +132,7 @@ async fn the_longest_way_is_by_number_or_by_what_the_last_good_runs_took() {
         .unwrap();
     for run in leased {
         let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-        running::finish_run(pool, run.run, worker, &end).await.unwrap();
+        running::finish_run(house.database.worker(), run.run, worker, &end).await.unwrap();
     }
     let time = house.marked(TrailWish::Longest(Length::Time)).await;
     assert_eq!(way(&time), ["base on n2", "runtime on n2"]);

@@ -165,9 +165,8 @@ impl House {
             pid: 1,
             version: "0".into(),
         };
-        let pool = self.database.app();
-        running::ensure_worker(pool, &hello, Duration::from_secs(600)).await.unwrap();
-        running::confirm_worker(pool, hello.id).await.unwrap();
+        running::ensure_worker(self.database.worker(), &hello, Duration::from_secs(600)).await.unwrap();
+        running::confirm_worker(self.database.worker(), hello.id).await.unwrap();
         hello.id
     }
 

@@ -30,7 +30,7 @@ fn looked(as_of: AsOf, came: Result<&str, &str>, surveyed: bool) -> Looked {
 }
 
 async fn record(house: &House, node: NodeId, looked: &Looked) -> bool {
-    running::record_look(house.database.app(), node, looked).await.unwrap()
+    running::record_look(house.database.worker(), node, looked).await.unwrap()
 }
 
 /// A machine that is alive, and of which is known what runs there.
@@ -77,7 +77,7 @@ async fn a_look_the_old_way_says_nothing_about_the_new_one() {
     assert_eq!(house.control.node(&house.ada, NAME).await.unwrap().looks.len(), 1, "only that of its own way is kept");
     until(&house, "SELECT looked_at IS NULL FROM node WHERE transport = 'ssh'").await;
     // Who is due is told the new one.
-    let due = running::due_nodes(house.database.app(), Duration::from_secs(3600), 10).await.unwrap().remove(0);
+    let due = running::due_nodes(house.database.worker(), Duration::from_secs(3600), 10).await.unwrap().remove(0);
     assert!(due.as_of != begun && due.as_of == as_of(&house, id).await);
     assert!(record(&house, id, &looked(due.as_of, Ok("boot-1"), true)).await);
     assert_eq!(life(&house).await, (true, "confirmed".into(), 0));
@@ -130,7 +130,7 @@ async fn what_a_look_decides_is_decided_once_more_where_it_is_carried_out() {
     // Somebody has the lock of all, so the third look can't turn the node yet.
     let mut lock = house.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *lock).await.unwrap();
-    let pool = house.database.app().clone();
+    let pool = house.database.worker().clone();
     let third = looked(begun, Err("refused"), false);
     let turning = tokio::spawn(async move { running::record_look(&pool, id, &third).await.unwrap() });
     until(&house, "SELECT look_against = 3 FROM node WHERE transport = 'ssh'").await;
@@ -147,7 +147,7 @@ async fn a_way_that_is_changed_while_a_node_turns_is_not_confirmed() {
     let begun = as_of(&house, id).await;
     let mut lock = house.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *lock).await.unwrap();
-    let pool = house.database.app().clone();
+    let pool = house.database.worker().clone();
     let first = looked(begun, Ok("boot-1"), true);
     let turning = tokio::spawn(async move { running::record_look(&pool, id, &first).await.unwrap() });
     until(&house, "SELECT count(*) = 1 FROM node_look").await;

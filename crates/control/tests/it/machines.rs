@@ -83,7 +83,7 @@ async fn look(house: &House, node: NodeId, came: Result<&str, &str>) -> bool {
         took: Duration::ZERO,
         by: "w".into(),
     };
-    running::record_look(house.database.app(), node, &looked).await.unwrap()
+    running::record_look(house.database.worker(), node, &looked).await.unwrap()
 }
 
 #[tokio::test]
@@ -327,7 +327,7 @@ async fn connection_stays_while_a_run_is_open() {
     let (n1, pool) = (house.node(1).await, house.database.app());
     house.worker().await;
     running::set_node_alive(house.database.owner(), n1, true).await.unwrap();
-    let claimed = running::claim_runs(pool, Limits::default()).await.unwrap();
+    let claimed = running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     let connection = WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() };
     let refused = reviewed(&house, n1, vec![Edit::SetConnection { node: n1, connection }]).await.unwrap_err();
@@ -375,19 +375,21 @@ async fn nothing_starts_on_a_machine_out_of_service_and_what_is_there_stays() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let n1 = house.node(1).await;
-    let pool = house.database.app();
     let by = house.worker().await;
     running::set_node_alive(house.database.owner(), n1, true).await.unwrap();
     let set = |available| house.control.set_available(&house.ada, n1, available, "new disks".into());
     let states = || async { house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>() };
-    let claim = || async { running::claim_runs(pool, Limits::default()).await.unwrap().runs };
+    let claim = || async { running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs };
 
     let queued = claim().await;
     set(false).await.unwrap();
     assert_eq!(states().await, ["todo", "blocked", "blocked"], "what nobody has yet went back");
     let outcome: String = one(&house, "SELECT outcome || ', ' || error FROM run").await;
     assert_eq!(outcome, "unstarted, its node was taken out of service");
-    assert!(claim().await.is_empty() && running::lease_runs(pool, by, &["noop"], 9, LONG).await.unwrap().is_empty());
+    assert!(
+        claim().await.is_empty()
+            && running::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap().is_empty()
+    );
     let refused = set(false).await.unwrap_err();
     assert!(refused.code == "state" && refused.detail.contains("by ada: new disks"), "{refused:?}");
     let shown = house.control.node(&house.ada, fqdn(1).as_str()).await.unwrap();
@@ -397,11 +399,11 @@ async fn nothing_starts_on_a_machine_out_of_service_and_what_is_there_stays() {
     set(true).await.unwrap();
     let run = claim().await[0];
     assert!(!queued.contains(&run));
-    assert_eq!(running::lease_runs(pool, by, &["noop"], 9, LONG).await.unwrap().len(), 1);
+    assert_eq!(running::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap().len(), 1);
     set(false).await.unwrap();
     assert_eq!(states().await, ["transition", "blocked", "blocked"], "what runs goes on");
     let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-    running::finish_run(pool, run, by, &end).await.unwrap();
+    running::finish_run(house.database.worker(), run, by, &end).await.unwrap();
     assert_eq!(states().await, ["active", "todo", "blocked"]);
     assert!(claim().await.is_empty());
     set(true).await.unwrap();
@@ -452,15 +454,15 @@ async fn a_machine_that_was_restarted_died_and_came_back() {
     let web = house.id("web").await;
     let edit = engine::plan::Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
     house.moved_by("web", vec![edit]).await;
-    let (pool, by) = (house.database.app(), house.worker().await);
+    let by = house.worker().await;
     let states = || async { house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>() };
     let begun = || async {
-        running::claim_runs(pool, Limits::default()).await.unwrap();
-        running::lease_runs(pool, by, &["noop"], 9, LONG).await.unwrap()[0].run
+        running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+        running::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap()[0].run
     };
     let first = begun().await;
     let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-    running::finish_run(pool, first, by, &end).await.unwrap();
+    running::finish_run(house.database.worker(), first, by, &end).await.unwrap();
     let second = begun().await;
     assert_eq!(states().await, ["active", "transition", "blocked"]);
 
@@ -470,7 +472,7 @@ async fn a_machine_that_was_restarted_died_and_came_back() {
     assert_eq!(states().await, ["todo", "blocked", "blocked"], "what ran is gone");
     let ended: String = one(&house, "SELECT outcome FROM run WHERE id = (SELECT max(id) FROM run)").await;
     assert_eq!(ended, "lost");
-    assert_eq!(running::finish_run(pool, second, by, &end).await.unwrap(), running::Finished::Late);
+    assert_eq!(running::finish_run(house.database.worker(), second, by, &end).await.unwrap(), running::Finished::Late);
     let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
     assert_eq!((shown.life.alive, shown.life.boot_id.as_deref()), (true, Some("boot-2")));
     assert_eq!(shown.life.joined, "confirmed");
@@ -485,7 +487,7 @@ async fn a_machine_that_was_restarted_died_and_came_back() {
         took: Duration::from_secs(25),
         by: "slow".into(),
     };
-    assert!(!running::record_look(pool, id, &late).await.unwrap());
+    assert!(!running::record_look(house.database.worker(), id, &late).await.unwrap());
     let boot: String = one(&house, "SELECT boot_id FROM node WHERE transport = 'ssh'").await;
     assert_eq!(boot, "boot-2");
 }
@@ -503,7 +505,7 @@ async fn nothing_starts_where_nobody_knows_what_runs() {
         took: Duration::ZERO,
         by: "w".into(),
     };
-    assert!(running::record_look(house.database.app(), id, &unread).await.unwrap());
+    assert!(running::record_look(house.database.worker(), id, &unread).await.unwrap());
     let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
     assert_eq!((shown.life.alive, shown.life.joined.as_str()), (true, "welcomed"));
     assert!(shown.looks[0].reached && shown.looks[0].said == "its disk is full");
@@ -511,7 +513,7 @@ async fn nothing_starts_where_nobody_knows_what_runs() {
     let edit = engine::plan::Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
     house.moved_by("web", vec![edit]).await;
     house.worker().await;
-    let claim = || async { running::claim_runs(house.database.app(), Limits::default()).await.unwrap().runs.len() };
+    let claim = || async { running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len() };
     assert_eq!(claim().await, 0);
     assert!(look(&house, id, Ok("boot-1")).await);
     assert_eq!(claim().await, 1);
@@ -622,16 +624,18 @@ async fn reports_are_bounded_in_size_and_rate_and_a_role_wins_over_them() {
     house.bound("web", 2, "app").await;
     let (pool, by) = (house.database.app(), house.worker().await);
     running::set_node_alive(house.database.owner(), house.node(2).await, true).await.unwrap();
-    let run = running::claim_runs(pool, Limits::default()).await.unwrap().runs[0];
+    let run = running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs[0];
     let mut on = pool.acquire().await.unwrap();
     let found = json!({"os": "found"});
     let witness = running::Witness::Role("facts", run);
     running::ensure_facts(&mut on, id, witness, found.as_object().unwrap()).await.unwrap();
     drop(on);
     // A role that does not say so leaves no facts.
-    running::lease_runs(pool, by, &["noop"], 9, LONG).await.unwrap();
+    running::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap();
     let result = json!({"facts": {"cores": 1}}).as_object().unwrap().clone();
-    running::finish_run(pool, run, by, &RunEnd::Succeeded { result, wall: json!({}) }).await.unwrap();
+    running::finish_run(house.database.worker(), run, by, &RunEnd::Succeeded { result, wall: json!({}) })
+        .await
+        .unwrap();
     let kept: i64 = one(&house, "SELECT count(*) FROM node_fact").await;
     assert_eq!(kept, 2);
     let all: Value = one(&house, "SELECT facts FROM node WHERE transport = 'ssh'").await;

@@ -70,8 +70,8 @@ impl Play {
             pid: 1,
             version: "0".into(),
         };
-        running::ensure_worker(house.database.app(), &hello, LONG).await.unwrap();
-        running::confirm_worker(house.database.app(), worker).await.unwrap();
+        running::ensure_worker(house.database.worker(), &hello, LONG).await.unwrap();
+        running::confirm_worker(house.database.worker(), worker).await.unwrap();
         Self { house, line, web, nodes, worker, under_way: Vec::new(), data: 0 }
     }
 
@@ -121,10 +121,15 @@ impl Play {
 
     /// Starts what may start, takes some of it, ends some of that, well or not.
     async fn work(&mut self, chance: &mut Chance) {
-        let pool = self.house.database.app();
-        running::claim_runs(pool, Limits { running: 1 + chance.below(6) as u32, ..Limits::default() }).await.unwrap();
+        running::claim_runs(
+            self.house.database.worker(),
+            Limits { running: 1 + chance.below(6) as u32, ..Limits::default() },
+        )
+        .await
+        .unwrap();
         let limit = chance.below(4) as u32;
-        let leased = running::lease_runs(pool, self.worker, &["noop"], limit, LONG).await.unwrap();
+        let leased =
+            running::lease_runs(self.house.database.worker(), self.worker, &["noop"], limit, LONG).await.unwrap();
         self.under_way.extend(leased.iter().map(|l| l.run));
         let mut left = Vec::new();
         for run in std::mem::take(&mut self.under_way) {
@@ -136,7 +141,7 @@ impl Play {
                 0 => RunEnd::failed("chance"),
                 _ => RunEnd::Succeeded { result: Map::new(), wall: json!({"a": 1}) },
             };
-            running::finish_run(pool, run, self.worker, &end).await.unwrap();
+            running::finish_run(self.house.database.worker(), run, self.worker, &end).await.unwrap();
         }
         self.under_way = left;
     }
@@ -222,19 +227,23 @@ async fn an_attempt_at_what_was_removed_ends_and_is_applied_nowhere() {
     let mut play = Play::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
     let pool = play.house.database.app().clone();
-    running::claim_runs(&pool, Limits::default()).await.unwrap();
-    let leased = running::lease_runs(&pool, play.worker, &["noop"], 1, LONG).await.unwrap();
+    running::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
+    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 1, LONG).await.unwrap();
     let run = leased[0].run;
     play.commit(&[], &mut chance).await;
     let ends: Vec<(i64, Option<String>)> =
         sqlx::query_as("SELECT id, outcome FROM run ORDER BY id").fetch_all(&pool).await.unwrap();
     let queued = ends.iter().find(|(id, _)| *id != run.0).unwrap();
     assert_eq!(queued.1.as_deref(), Some("unstarted"), "what nobody had begun never begins");
-    assert_eq!(running::renew_runs(&pool, play.worker, &[run], LONG).await.unwrap().len(), 1, "it goes on");
+    assert_eq!(
+        running::renew_runs(play.house.database.worker(), play.worker, &[run], LONG).await.unwrap().len(),
+        1,
+        "it goes on"
+    );
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
     play.holds("bound again under a running attempt").await;
     let end = RunEnd::Succeeded { result: Map::from_iter([("a".to_owned(), json!(1))]), wall: json!({"a": 1}) };
-    running::finish_run(&pool, run, play.worker, &end).await.unwrap();
+    running::finish_run(play.house.database.worker(), run, play.worker, &end).await.unwrap();
     let steps: Vec<(String, i64, Option<serde_json::Value>)> =
         sqlx::query_as("SELECT state, applied_generation, wall FROM step").fetch_all(&pool).await.unwrap();
     assert_eq!(steps, vec![("todo".to_owned(), 0, None); 2], "what it did belongs to a noderole that went");
@@ -246,16 +255,15 @@ async fn a_node_that_is_given_up_ends_everything_on_it_at_once() {
     let mut chance = Chance(5);
     let mut play = Play::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
-    let pool = play.house.database.app().clone();
-    running::claim_runs(&pool, Limits::default()).await.unwrap();
-    let leased = running::lease_runs(&pool, play.worker, &["noop"], 9, LONG).await.unwrap();
+    running::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
+    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 9, LONG).await.unwrap();
     assert_eq!(leased.len(), 2);
     let mut new = play.line.blueprint.clone();
     new.nodes.remove(&play.nodes[0]);
     play.line.commit(&play.house, play.web, new).await;
     play.holds("given up").await;
     let runs: Vec<RunId> = leased.iter().map(|l| l.run).collect();
-    let still = running::renew_runs(&pool, play.worker, &runs, LONG).await.unwrap();
+    let still = running::renew_runs(play.house.database.worker(), play.worker, &runs, LONG).await.unwrap();
     assert_eq!(still.len(), 1, "the worker learns that one of them is over");
     let page = play.house.control.find_nodes(&play.house.ada, &NodesWanted::default()).await.unwrap();
     assert!(page.nodes.iter().all(|n| n.id != play.nodes[0]));

@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(600);
 #[tokio::test]
 async fn a_target_whose_parents_still_run_is_under_way_and_stuck_once_they_wait_for_somebody() {
     let house = House::new().await;
-    let (control, ada, pool) = (&house.control, &house.ada, house.database.app());
+    let (control, ada) = (&house.control, &house.ada);
     let before = house.bound("web", 1, "runtime").await;
     let after = house.bound("web", 1, "app").await;
     let way = async |target: TargetNo| control.target(ada, target).await.unwrap().way;
@@ -39,10 +39,10 @@ async fn a_target_whose_parents_still_run_is_under_way_and_stuck_once_they_wait_
     let worker = house.worker().await;
     let ends = [RunEnd::Succeeded { result: Map::new(), wall: json!({}) }, RunEnd::failed("no such disk")];
     for end in ends {
-        running::claim_runs(pool, Limits::default()).await.unwrap();
-        let leased = running::lease_runs(pool, worker, &["noop"], 1, LONG).await.unwrap();
+        running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+        let leased = running::lease_runs(house.database.worker(), worker, &["noop"], 1, LONG).await.unwrap();
         assert_eq!(way(after).await, Way::UnderWay, "something above it runs");
-        running::finish_run(pool, leased[0].run, worker, &end).await.unwrap();
+        running::finish_run(house.database.worker(), leased[0].run, worker, &end).await.unwrap();
     }
     let steps = control.target(ada, after).await.unwrap().steps;
     assert_eq!((steps.blocked, steps.error), (1, 0));

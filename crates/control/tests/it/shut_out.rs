@@ -45,7 +45,7 @@ impl Things {
         house.approve(&house.bo, changed).await;
         house.commit(&house.ada, changed).await.unwrap();
         house.worker().await;
-        let claimed = running::claim_runs(house.database.app(), Limits::default()).await.unwrap();
+        let claimed = running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
 
         let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 3, "app").await];
         let (proposal, version) = house.propose(&house.ada, "web", edits).await;

@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use super::{Head, insert_policy};
 use crate::StoreError;
-use crate::running::{CHANNEL_TODO, commit_steps, end_removed, forget_results};
+use crate::running::{CHANNEL_TODO, commit_steps, end_removed};
 
 /// The next target.
 #[derive(Debug, Clone)]
@@ -167,16 +167,8 @@ async fn remove_documents(on: &mut PgConnection, number: TargetNo, new: &NewTarg
         return Ok(());
     }
     end_removed(on, &[], &nodes).await?;
-    forget_results(on, &nodes).await?;
     let nodes: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
-    sqlx::query(
-        "UPDATE node SET removed_in = $2, alive = phantom, joined = CASE WHEN phantom THEN joined ELSE 'none' END \
-         WHERE id = ANY($1)",
-    )
-    .bind(&nodes)
-    .bind(number.0)
-    .execute(on)
-    .await?;
+    sqlx::query("UPDATE node SET removed_in = $2 WHERE id = ANY($1)").bind(&nodes).bind(number.0).execute(on).await?;
     Ok(())
 }
 
@@ -205,10 +197,8 @@ async fn remove_noderoles(on: &mut PgConnection, number: TargetNo, new: &NewTarg
     sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&gone).execute(&mut *on).await?;
     sqlx::query("DELETE FROM edge WHERE parent = ANY($1)").bind(&gone).execute(&mut *on).await?;
     sqlx::query(
-        "UPDATE step s SET state = 'gone', pending = 0, satisfied = 0, failures = 0, cause = NULL, error = NULL, wall = NULL, \
-           skipped = NULL, budget_ids = '{}', generation = $2, since = now(), \
-           results = CASE WHEN n.removed_in IS NULL THEN s.results END \
-         FROM node n WHERE s.id = ANY($1) AND n.id = s.node_id",
+        "UPDATE step SET state = 'gone', pending = 0, satisfied = 0, failures = 0, cause = NULL, error = NULL, \
+           skipped = NULL, budget_ids = '{}', generation = $2, since = now() WHERE id = ANY($1)",
     )
     .bind(&gone)
     .bind(number.0)
@@ -280,8 +270,7 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
     let (phantoms, machines): (Vec<_>, Vec<_>) = docs.into_iter().partition(|stored| stored.doc.phantom);
     for stored in phantoms {
         sqlx::query(
-            "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, alive, available, joined, transport) \
-             VALUES ($1, $2, $3, true, $4, true, true, 'confirmed', 'none') \
+            "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, transport) VALUES ($1, $2, $3, true, $4, 'none') \
              ON CONFLICT (id) DO UPDATE SET fqdn = $2, deployment_id = $3, doc = $4",
         )
         .bind(stored.doc.id.0)
@@ -307,8 +296,7 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
            hints = CASE WHEN d.known THEN d.hints ELSE n.hints END, \
            version = n.version + (d.moved OR d.known AND d.hints <> n.hints)::int, \
            looked_at = CASE WHEN d.moved THEN NULL ELSE n.looked_at END, \
-           look_against = CASE WHEN d.moved THEN 0 ELSE n.look_against END, way_no = n.way_no + d.moved::int, \
-           joined = CASE WHEN d.moved AND d.written ->> 'transport' = 'ssh' THEN 'none' ELSE n.joined END \
+           look_against = CASE WHEN d.moved THEN 0 ELSE n.look_against END, way_no = n.way_no + d.moved::int \
          FROM (SELECT u.*, o.doc IS NOT NULL AND u.written IS NOT NULL AS known, \
                  o.doc IS NOT NULL AND u.written IS NOT NULL AND node_connection(o.transport, o.address, o.connection) \
                    IS DISTINCT FROM node_connection(u.written ->> 'transport', u.written -> 'address', u.written -> 'connection') AS moved \
@@ -358,8 +346,7 @@ async fn project_noderoles(on: &mut PgConnection, new: &NewTarget<'_>) -> Result
         "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash, data, doc) \
          SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::uuid[], $6::bytea[], $7::jsonb[], $8::jsonb[]) \
          ON CONFLICT (id) DO UPDATE SET role_hash = excluded.role_hash, data = excluded.data, doc = excluded.doc, \
-           deployment_id = excluded.deployment_id, disposition = 'in_service', \
-           system_data = CASE noderole.disposition WHEN 'in_service' THEN noderole.system_data ELSE '{}' END",
+           deployment_id = excluded.deployment_id, disposition = 'in_service'",
     )
     .bind(steps.iter().map(|s| s.noderole.0).collect::<Vec<_>>())
     .bind(steps.iter().map(|s| s.node.0).collect::<Vec<_>>())
@@ -465,7 +452,7 @@ const RETURN_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig
     destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
     freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
     join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = $23, applied_generation = 0, pending = 1, not_before = '-infinity', \
-    results = NULL, since = now(), node_up = n.phantom OR n.alive, state = CASE WHEN EXISTS ( \
+    since = now(), node_up = n.phantom OR n.alive, state = CASE WHEN EXISTS ( \
       SELECT FROM run r WHERE r.step_id = s.id AND r.ended_at IS NULL) THEN 'transition' ELSE 'blocked' END FROM ";
 
 /// The generation rises only for what runs again; what an attempt under way brings is then not applied.

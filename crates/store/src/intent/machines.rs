@@ -67,9 +67,7 @@ pub async fn write_machine(
     .await?;
     if other_way {
         sqlx::query(
-            "UPDATE node SET address = $2, connection = $3, looked_at = NULL, look_against = 0, way_no = way_no + 1,
-               joined = CASE transport WHEN 'ssh' THEN 'none' ELSE joined END
-             WHERE id = $1",
+            "UPDATE node SET address = $2, connection = $3, looked_at = NULL, look_against = 0, way_no = way_no + 1 WHERE id = $1",
         )
         .bind(node.0)
         .bind(&record.address)

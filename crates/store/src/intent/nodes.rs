@@ -7,7 +7,6 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::running::forget_results;
 
 /// A node that no document speaks of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,8 +55,6 @@ pub struct NewNode {
     pub connection: Value,
     /// Where; of a machine that is reached over a network.
     pub addresses: Vec<String>,
-    /// Whether it is known to be up.
-    pub alive: bool,
     /// Who made it.
     pub by: Option<PersonId>,
 }
@@ -72,8 +69,7 @@ pub async fn lock_records(on: &mut PgConnection) -> Result<(), StoreError> {
 /// Makes a node record; `false`: its name is taken. A guard refuses a folder that lies in another node's, or has one in it.
 pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, StoreError> {
     let done = sqlx::query(
-        "INSERT INTO node (id, fqdn, deployment_id, transport, connection, alive, alive_since, joined, created_by, address) \
-         VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $6 THEN now() END, CASE WHEN $6 THEN 'confirmed' ELSE 'none' END, $7, $8) \
+        "INSERT INTO node (id, fqdn, deployment_id, transport, connection, created_by, address) VALUES ($1, $2, $3, $4, $5, $6, $7) \
          ON CONFLICT DO NOTHING",
     )
     .bind(node.id.0)
@@ -81,7 +77,6 @@ pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, 
     .bind(node.deployment.0)
     .bind(node.transport)
     .bind(&node.connection)
-    .bind(node.alive)
     .bind(node.by.map(|p| p.0))
     .bind(Value::from(node.addresses.clone()))
     .execute(on)
@@ -97,16 +92,13 @@ pub async fn take_out_record(
     version: Option<i32>,
 ) -> Result<Option<String>, StoreError> {
     let fqdn = sqlx::query_scalar(
-        "UPDATE node SET removed_in = (SELECT number FROM head), alive = false, joined = 'none' \
+        "UPDATE node SET removed_in = (SELECT number FROM head) \
          WHERE id = $1 AND doc IS NULL AND NOT phantom AND removed_in IS NULL AND version = coalesce($2, version) RETURNING fqdn",
     )
     .bind(node.0)
     .bind(version)
     .fetch_optional(&mut *on)
     .await?;
-    if fqdn.is_some() {
-        forget_results(on, &[node]).await?;
-    }
     Ok(fqdn)
 }
 

@@ -31,24 +31,28 @@ pub async fn ensure_facts(
     witness: Witness<'_>,
     facts: &Map<String, Value>,
 ) -> Result<(), StoreError> {
-    let (source, run, token) = match witness {
-        Witness::Node(token) => ("node".to_owned(), None, Some(token)),
-        Witness::Role(role, run) => (format!("role {role}"), Some(run.0), None),
-    };
     // The node's row is what two who say something at once wait for.
     sqlx::query("SELECT FROM node WHERE id = $1 FOR UPDATE").bind(node.0).execute(&mut *on).await?;
-    sqlx::query(
-        "INSERT INTO node_fact (node_id, source, facts, run_id, token_id) VALUES ($1, $2, $3, $4, $5)
-         ON CONFLICT (node_id, source) DO UPDATE
-         SET facts = excluded.facts, at = now(), run_id = excluded.run_id, token_id = excluded.token_id",
-    )
-    .bind(node.0)
-    .bind(source)
-    .bind(Value::Object(facts.clone()))
-    .bind(run)
-    .bind(token)
-    .execute(&mut *on)
-    .await?;
+    // Two statements, because the server may write no run and a worker no token.
+    let facts = Value::Object(facts.clone());
+    let stored = match witness {
+        Witness::Node(token) => sqlx::query(
+            "INSERT INTO node_fact (node_id, source, facts, token_id) VALUES ($1, 'node', $2, $3)
+             ON CONFLICT (node_id, source) DO UPDATE SET facts = excluded.facts, at = now(), token_id = excluded.token_id",
+        )
+        .bind(node.0)
+        .bind(facts)
+        .bind(token),
+        Witness::Role(role, run) => sqlx::query(
+            "INSERT INTO node_fact (node_id, source, facts, run_id) VALUES ($1, $4, $2, $3)
+             ON CONFLICT (node_id, source) DO UPDATE SET facts = excluded.facts, at = now(), run_id = excluded.run_id",
+        )
+        .bind(node.0)
+        .bind(facts)
+        .bind(run.0)
+        .bind(format!("role {role}")),
+    };
+    stored.execute(&mut *on).await?;
     sqlx::query(
         "UPDATE node SET facts_at = now(), facts = coalesce((
            SELECT jsonb_object_agg(e.key, e.value ORDER BY f.source) FROM node_fact f, jsonb_each(f.facts) e

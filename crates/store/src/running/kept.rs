@@ -39,19 +39,3 @@ pub(super) async fn forget_outworn(on: &mut PgConnection, node: NodeId) -> Resul
     .await?;
     Ok(())
 }
-
-/// Takes away all that is kept for nodes whose deletion is confirmed.
-///
-/// # Errors
-/// What the database refused.
-pub async fn forget_results(on: &mut PgConnection, nodes: &[NodeId]) -> Result<(), StoreError> {
-    let nodes: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
-    sqlx::query(
-        "UPDATE run SET result = NULL WHERE id IN (SELECT id FROM run WHERE node_id = ANY($1) AND result IS NOT NULL \
-         AND result_bytes > 0 ORDER BY id FOR UPDATE)",
-    )
-    .bind(nodes)
-    .execute(on)
-    .await?;
-    Ok(())
-}

@@ -33,7 +33,6 @@ pub use job::{
     Approval, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, addresses, approvals, kept_results, object_body,
     record_inputs, run_facts, seen_steps,
 };
-pub use kept::forget_results;
 pub use locks::share_apply;
 pub use log::{LogPiece, append_log, read_log, read_log_span};
 pub use looking::{AsOf, DueNode, Looked, due_nodes, reached_addresses, record_look, stray_runs};

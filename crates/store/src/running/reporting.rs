@@ -165,14 +165,17 @@ async fn prompt(transaction: &mut PgConnection, node: NodeId, now: &Now, up: Opt
     let other = up.is_none_or(|boot_id| restarted(&now.boot_id, boot_id));
     sqlx::query(
         "UPDATE node SET looked_at = NULL, look_against = $2,
-           word_no = word_no + CASE WHEN $3 OR look_against <> $2 THEN 1 ELSE 0 END,
-           joined = CASE WHEN $3 AND joined = 'confirmed' THEN 'welcomed' ELSE joined END
+           word_no = word_no + CASE WHEN $3 OR look_against <> $2 THEN 1 ELSE 0 END
          WHERE id = $1",
     )
     .bind(node.0)
     .bind(i32::try_from(belief.against).unwrap_or(i32::MAX))
     .bind(other)
-    .execute(transaction)
+    .execute(&mut *transaction)
     .await?;
+    if other {
+        // Only workers may write `joined`; this function withdraws a confirmation and nothing more.
+        sqlx::query("SELECT doubt_node($1)").bind(node.0).execute(transaction).await?;
+    }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use engine::anneal::{BATCH, Change, Event as StepEvent, Outcome, Refused, Why};
 use engine::ids::{NodeId, PersonId, RunId, StepId, TargetNo};
 use serde_json::{Map, Value};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, Event, append_events, node_event, notify, run_events, step_event};
@@ -323,7 +323,12 @@ async fn end_row(
         Ender::JanitorOfQueued => (None, "janitor of queued"),
     };
     let (result, bytes) = end.returned();
-    let row = sqlx::query_as(
+    // The server ends runs that no worker has, and may not write results.
+    let returned = match &result {
+        Some(_) => "result = CASE WHEN nd.removed_in IS NULL THEN $7 END, result_bytes = $8,",
+        None => "",
+    };
+    let sql = format!(
         "WITH open AS (
            SELECT r.id, r.cancel_requested, CASE WHEN r.cancel_requested THEN r.error END AS cancel
            FROM run r WHERE r.id = $1 AND r.ended_at IS NULL AND CASE $3
@@ -333,25 +338,25 @@ async fn end_row(
              ELSE r.lease_until < now() END
            FOR UPDATE)
          UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(),
-           result = CASE WHEN nd.removed_in IS NULL THEN $6 END, result_bytes = $8,
+           {returned}
            outcome = CASE WHEN open.cancel_requested AND $4 <> 'succeeded' THEN 'cancelled' ELSE $4 END,
            error = CASE WHEN $4 = 'succeeded' THEN NULL ELSE coalesce(open.cancel, $5) END
          FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id JOIN noderole n ON n.id = s.noderole_id
            JOIN node nd ON nd.id = o.node_id
          WHERE r.id = open.id
-         RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, r.superseded, replace(open.cancel, $7, '') AS cancelled_by",
-    )
-    .bind(run.0)
-    .bind(worker)
-    .bind(which)
-    .bind(end.outcome())
-    .bind(end.error())
-    .bind(result)
-    .bind(CANCELLED_BY)
-    .bind(bytes)
-    .fetch_optional(transaction)
-    .await?;
-    Ok(row)
+         RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, r.superseded, replace(open.cancel, $6, '') AS cancelled_by"
+    );
+    let mut query = sqlx::query_as(AssertSqlSafe(sql))
+        .bind(run.0)
+        .bind(worker)
+        .bind(which)
+        .bind(end.outcome())
+        .bind(end.error())
+        .bind(CANCELLED_BY);
+    if let Some(result) = result {
+        query = query.bind(result).bind(bytes);
+    }
+    Ok(query.fetch_optional(transaction).await?)
 }
 
 /// The same for several of a worker's runs. Those that are missing were not its any more.

@@ -14,7 +14,6 @@ const LONG: Duration = Duration::from_secs(600);
 impl House {
     /// A worker for noops and scripts, and the node `n1` up.
     async fn awake(&self, cookie: &str) {
-        let pool = self.db.app();
         let hello = Hello {
             id: WorkerId(uuid::Uuid::new_v4()),
             name: "w".into(),
@@ -24,15 +23,15 @@ impl House {
             pid: 1,
             version: "0".into(),
         };
-        running::ensure_worker(pool, &hello, LONG).await.expect("a worker");
-        running::confirm_worker(pool, hello.id).await.expect("a worker");
+        running::ensure_worker(self.db.worker(), &hello, LONG).await.expect("a worker");
+        running::confirm_worker(self.db.worker(), hello.id).await.expect("a worker");
         let n1: NodeId = self.n1(cookie).await.as_str().expect("an id").parse().expect("an id");
         running::set_node_alive(self.db.owner(), n1, true).await.expect("a node");
     }
 
     /// What starts now.
     async fn starts(&self) -> Vec<RunId> {
-        running::claim_runs(self.db.app(), Limits::default()).await.expect("a claim").runs
+        running::claim_runs(self.db.worker(), Limits::default()).await.expect("a claim").runs
     }
 
     async fn switch_by(&self, way: Way, cookie: &str, enabled: bool) -> Outcome {
@@ -80,9 +79,8 @@ impl House {
     }
 
     async fn role_of(&self, run: RunId) -> Role {
-        let pool = self.db.app();
-        let facts = running::run_facts(pool, &[run]).await.expect("a run").remove(&run).expect("a run");
-        let body = running::object_body(pool, facts.role_hash).await.expect("a role").expect("a role");
+        let facts = running::run_facts(self.db.worker(), &[run]).await.expect("a run").remove(&run).expect("a run");
+        let body = running::object_body(self.db.worker(), facts.role_hash).await.expect("a role").expect("a role");
         serde_json::from_slice(&body).expect("a role")
     }
 }
