@@ -217,12 +217,12 @@ async fn run_follows_its_states_once() {
         assert_refused(sql, world.app(sql).await, Refusal::RunMoved);
     }
     world
-        .app("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'web'")
+        .owner("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'web'")
         .await
         .unwrap();
     let leased = format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now()");
     assert_refused("hold", world.app(&leased).await, Refusal::RunMoved);
-    world.app("UPDATE deployment SET held_by = NULL, held_at = NULL").await.unwrap();
+    world.owner("UPDATE deployment SET held_by = NULL, held_at = NULL").await.unwrap();
     let log = |run: i64, at: i64| {
         format!("INSERT INTO run_log (run_id, at_offset, body) VALUES ({run}, {at}, 'x') ON CONFLICT DO NOTHING")
     };
