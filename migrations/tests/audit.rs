@@ -42,7 +42,7 @@ async fn each_change_writes_its_row() {
             "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at) \
                             SELECT sha256('opaque'), id, now() + '1 h', now() + '1 h' FROM person WHERE name = 'zed'",
         ),
-        ("session.delete", "DELETE FROM session"),
+        ("session.delete", "DELETE FROM session WHERE token_hash = sha256('opaque')"),
         (
             "token.insert",
             "INSERT INTO token (kind, hash, person_id, expires_at) \
@@ -78,7 +78,7 @@ async fn each_change_writes_its_row() {
     ];
     for (action, sql) in statements {
         let before = database_rows(&world, action).await.len();
-        world.app(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        world.owner(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         assert_eq!(database_rows(&world, action).await.len(), before + 1, "{action}: {sql}");
     }
     for (action, rows) in [("target.insert", 3), ("policy.insert", 1), ("submission.insert", 1), ("verdict.insert", 1)]
