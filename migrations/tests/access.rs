@@ -245,7 +245,10 @@ async fn session_of_an_admins_link_records_a_reset() {
         world.bo
     );
     sqlx::raw_sql(AssertSqlSafe(begin)).execute(world.db.owner()).await.unwrap();
-    let by: Option<Uuid> = sqlx::query_scalar("SELECT link_by FROM session").fetch_one(world.db.app()).await.unwrap();
+    let by: Option<Uuid> = sqlx::query_scalar("SELECT link_by FROM session WHERE token_hash = sha256('s')")
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
     assert_eq!(by, Some(world.ada));
     let planned = world.plan(world.web, world.eve).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -260,6 +263,6 @@ async fn session_of_an_admins_link_records_a_reset() {
     assert_refused("another", world.owner(&other).await, Refusal::LinkOfSession);
     world.later("24 hours").await;
     world.approved_by(world.bo).await.unwrap();
-    world.owner("UPDATE session SET token_hash = sha256('t')").await.unwrap();
+    world.owner("UPDATE session SET token_hash = sha256('t') WHERE token_hash = sha256('s')").await.unwrap();
     assert_refused("reset", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
 }

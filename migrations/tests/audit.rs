@@ -206,7 +206,7 @@ async fn actor_is_the_acting_person() {
 async fn audited_submission_takes_no_more_parts() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let mut tx = world.db.app().begin().await.unwrap();
+    let mut tx = world.begin_as(world.ada).await;
     let id: i64 = sqlx::query_scalar(
         "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed, epoch, root_hash, risk, created_by) \
          VALUES ($1, $2, $3, $3, 1, 1, 1, $3, '{rerun}', $4) RETURNING id",
