@@ -70,7 +70,7 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
 }
 
 /// Changes with these risks can need more approvals than others.
-pub(crate) const RISKS: [(Risk, &str); 6] = [
+pub(crate) const RISKS: [(Risk, &str); 7] = [
     (Risk::Destructive, "When something destructive runs"),
     (Risk::Rerun, "When something that is applied runs again"),
     (Risk::Removal, "When something is removed"),
