@@ -46,7 +46,7 @@ BEGIN
       USING ERRCODE = 'GY030', HINT = 'Propose the change, have it reviewed, commit it.';
   END IF;
   doc := (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = NEW.doc);
-  IF NOT node_matches(n, doc) OR changed AND NOT doc ? 'connection' THEN
+  IF doc IS NULL OR NOT node_matches(n, doc) OR changed AND NOT doc ? 'connection' THEN
     RAISE EXCEPTION 'the connection or the hints of node % are not those of its document', NEW.fqdn
       USING ERRCODE = 'GY031', HINT = 'The record changed since the review. It is planned again; review it again.';
   END IF;
