@@ -1041,8 +1041,8 @@ mod tests {
     use super::*;
 
     fn secret_use() -> Value {
-        json!({"change": "replaced", "secret": {"name": "db/password", "version": 2},
-            "was": {"name": "db/password", "version": 1}, "kind": "data", "deployment": "web", "role": "app",
+        json!({"change": "replaced", "secret": {"$secret": "db/password", "version": 2},
+            "was": {"$secret": "db/password", "version": 1}, "kind": "data", "deployment": "web", "role": "app",
             "nodes": {"count": 1, "first": ["n1.example.com"]}})
     }
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::blueprint::consequences::{self, Consequences, Loss, Touched};
-use engine::blueprint::secret_uses::{SecretChange, UseChange};
+use engine::blueprint::secret_uses::SecretChange;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
 use engine::plan::effects::{Moved, Why};
 use engine::plan::{Effects, NumberedEdit};
@@ -297,7 +297,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
 
 /// The secrets that it begins to use. The list of its secrets has the rest, and those that it drops.
 fn secrets(consequences: &Consequences) -> Vec<String> {
-    let used = consequences.secrets.iter().filter(|secret| secret.change != UseChange::Removed);
+    let used = consequences.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<&SecretChange> = used.collect();
     let alone = if used.len() > GROUPS + 1 { GROUPS } else { used.len() };
     let mut lines: Vec<String> = used.iter().take(alone).map(|secret| capital(&format!("{secret}."))).collect();

@@ -6,7 +6,6 @@ use std::borrow::Cow;
 use api::console::ReviewView;
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
-use engine::blueprint::secret_uses::UseChange;
 use engine::cluster::phantom;
 use engine::counting::{either, many};
 use engine::ids::Fqdn;
@@ -217,7 +216,7 @@ fn restarts(found: &Consequences) -> Option<Fact> {
 
 /// The secrets that it begins to use.
 fn secrets(found: &Consequences) -> Option<Fact> {
-    let used = found.secrets.iter().filter(|secret| secret.change != UseChange::Removed);
+    let used = found.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<String> = used.map(ToString::to_string).collect();
     (!used.is_empty()).then(|| Fact {
         state: "warn",

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::difference::{DeploymentDifference, Difference, Mark, NodeDifference};
 use super::projection::{Projection, RerunCause, StepChange, StepIntent};
-use super::secret_uses::{SecretChange, UseChange, secret_changes};
+use super::secret_uses::{SecretChange, secret_changes};
 use crate::anneal::StepState;
 use crate::catalog::version::compare;
 use crate::catalog::{Catalog, LaneMode};
@@ -460,7 +460,7 @@ fn risks_with(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeSet<Risk>
     if switched.into_iter().any(|jig| jig.mark == Mark::Added) {
         risks.insert(Risk::Halt);
     }
-    if secrets.iter().any(|secret| secret.change != UseChange::Removed) {
+    if secrets.iter().any(SecretChange::is_new_to_runs) {
         risks.insert(Risk::Secret);
     }
     risks

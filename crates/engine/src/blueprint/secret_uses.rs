@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::consequences::{Counted, NAMED, Planned};
 use super::difference::{Difference, Mark};
 use crate::catalog::Catalog;
-use crate::cluster::{Blueprint, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
+use crate::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::secret::{SecretRef, holds_reference, located};
 use crate::data::{OwnData, layers};
 use crate::ids::{ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId};
@@ -73,6 +73,14 @@ pub struct SecretChange {
     pub nodes: Counted<Fqdn>,
 }
 
+impl SecretChange {
+    /// Whether runs receive a secret, or a version, that they did not receive before. Node keys do not count: a node's connection
+    /// is reviewed as such.
+    pub fn is_new_to_runs(&self) -> bool {
+        self.change != UseChange::Removed && self.kind == SecretKind::Data
+    }
+}
+
 /// `uses secret db/password version 2 (was version 1) in app of web on n1, n2`
 impl fmt::Display for SecretChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,15 +124,19 @@ pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
         let changed = deployment.roles.iter().map(|role| &role.role);
         let all = [&old, &new].into_iter().flat_map(|side| side.roles(deployment.id)).filter(|_| renamed);
         for role in changed.chain(all).collect::<BTreeSet<_>>() {
-            let user = |side: &Side<'_>| Some(User { deployment: side.name(deployment.id)?, role: role.clone() });
+            let user = |side: &Side<'_>| Some(User { deployment: side.name(deployment.id)?, role: Some(role.clone()) });
             let (was, is) = (old.of_role(deployment.id, role), new.of_role(deployment.id, role));
-            found.compare((user(&old), was), (user(&new), is), None);
+            found.compare(SecretKind::Data, (user(&old), was), (user(&new), is), None);
         }
     }
     for (node, key, follows) in affected(planned.difference, [&old, &new]) {
         let fqdn = [&new, &old].into_iter().find_map(|side| side.blueprint.nodes.get(&node));
         let fqdn = fqdn.map(|stored| stored.doc.fqdn.clone());
-        found.compare(old.of_noderole(node, &key, follows), new.of_noderole(node, &key, follows), fqdn);
+        let (was, is) = (old.of_noderole(node, &key, follows), new.of_noderole(node, &key, follows));
+        found.compare(SecretKind::Data, was, is, fqdn);
+    }
+    for node in &planned.difference.nodes {
+        found.compare(SecretKind::NodeKey, old.node_key(node.id), new.node_key(node.id), Some(node.fqdn.clone()));
     }
     found.close()
 }
@@ -165,7 +177,8 @@ fn affected(difference: &Difference, sides: [&Side<'_>; 2]) -> Vec<(NodeId, Node
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct User {
     deployment: DeploymentName,
-    role: RoleName,
+    /// None: the node itself.
+    role: Option<RoleName>,
 }
 
 /// A place that names a secret: the noderole if it is another one than the user, and a JSON pointer.
@@ -232,7 +245,15 @@ impl<'a> Side<'a> {
                 uses.extend(self.own(node, other, noderole).into_iter().map(|((_, at), s)| ((Some(id), at), s)));
             }
         }
-        (Some(User { deployment, role: key.role.clone() }), uses)
+        (Some(User { deployment, role: Some(key.role.clone()) }), uses)
+    }
+
+    /// The key with which workers connect to a node.
+    fn node_key(&self, node: NodeId) -> (Option<User>, Uses) {
+        let Some(doc) = self.blueprint.nodes.get(&node).map(|stored| &stored.doc) else { return (None, Uses::new()) };
+        let user = self.name(doc.deployment).map(|deployment| User { deployment, role: None });
+        let Some(Connection::Ssh(ssh)) = &doc.connection else { return (user, Uses::new()) };
+        (user, [((None, "/connection/key".to_owned()), ssh.key.clone())].into())
     }
 
     /// The noderoles whose data a noderole sees: all others on its node, and its ancestors by hard edges.
@@ -267,34 +288,29 @@ type Group = (UseChange, SecretRef, Option<SecretRef>, SecretKind, DeploymentNam
 struct Gathered(BTreeMap<Group, BTreeSet<Fqdn>>);
 
 impl Gathered {
-    fn compare(&mut self, (was_of, was): (Option<User>, Uses), (is_of, is): (Option<User>, Uses), node: Option<Fqdn>) {
+    fn compare(
+        &mut self,
+        kind: SecretKind,
+        (was_of, was): (Option<User>, Uses),
+        (is_of, is): (Option<User>, Uses),
+        node: Option<Fqdn>,
+    ) {
         let same = was_of == is_of;
+        let mut add = |change, secret: &SecretRef, before: Option<&SecretRef>, user: &Option<User>, at: &At| {
+            let Some(User { deployment, role }) = user.clone() else { return };
+            let group = (change, secret.clone(), before.cloned(), kind, deployment, role, at.0.is_some());
+            self.0.entry(group).or_default().extend(node.clone());
+        };
         for (at, secret) in &is {
             match was.get(at).filter(|_| same) {
                 Some(before) if before == secret => {}
-                Some(before) => self.add(UseChange::Replaced, secret, Some(before), is_of.as_ref(), at, node.as_ref()),
-                None => self.add(UseChange::Added, secret, None, is_of.as_ref(), at, node.as_ref()),
+                Some(before) => add(UseChange::Replaced, secret, Some(before), &is_of, at),
+                None => add(UseChange::Added, secret, None, &is_of, at),
             }
         }
-        for (at, secret) in &was {
-            if !(same && is.contains_key(at)) {
-                self.add(UseChange::Removed, secret, None, was_of.as_ref(), at, node.as_ref());
-            }
+        for (at, secret) in was.iter().filter(|(at, _)| !(same && is.contains_key(*at))) {
+            add(UseChange::Removed, secret, None, &was_of, at);
         }
-    }
-
-    fn add(
-        &mut self,
-        change: UseChange,
-        secret: &SecretRef,
-        was: Option<&SecretRef>,
-        user: Option<&User>,
-        (source, _): &At,
-        node: Option<&Fqdn>,
-    ) {
-        let Some(User { deployment, role }) = user.cloned() else { return };
-        let group = (change, secret.clone(), was.cloned(), SecretKind::Data, deployment, Some(role), source.is_some());
-        self.0.entry(group).or_default().extend(node.cloned());
     }
 
     fn close(self) -> Vec<SecretChange> {

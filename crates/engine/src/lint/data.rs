@@ -1,15 +1,16 @@
 //! What people wrote into data.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::order::ancestors;
 use super::{Found, Look};
-use crate::blueprint::secret_uses::{SecretChange, SecretKind, UseChange, secret_changes};
-use crate::cluster::{NodeDoc, NoderoleKey};
+use crate::blueprint::secret_uses::{SecretChange, secret_changes};
+use crate::cluster::{Connection, NodeDoc, NoderoleKey};
 use crate::data::schema::misfits;
-use crate::data::secret::{Descriptor, KnownSecret};
+use crate::data::secret::Descriptor;
 use crate::data::{self, Change, ChangeKind, secret};
 use crate::ids::{NodeId, NoderoleId};
 
@@ -162,42 +163,39 @@ pub(super) fn broken_reference(look: &Look<'_>, found: &mut Found) {
     });
 }
 
-/// The secrets that the change begins to use in data, each with what workers report of it. None: they report none of that name.
-fn begun(
-    look: &Look<'_>,
-    judge: impl Fn(&SecretChange, Option<&KnownSecret>) -> Option<(String, String)>,
-) -> Vec<Said> {
-    let Some(known) = look.subject.secrets else { return Vec::new() };
-    let found = secret_changes(look.planned());
-    let begun = found.iter().filter(|use_of| use_of.change != UseChange::Removed && use_of.kind == SecretKind::Data);
-    let said = |use_of: &SecretChange| {
-        let role = use_of.role.as_ref().map(|role| format!("{role} in ")).unwrap_or_default();
-        let (what, remedy) = judge(use_of, known.get(&use_of.secret.name))?;
-        Some(Said { at: format!("{role}{}", use_of.deployment), what, remedy })
-    };
-    begun.filter_map(said).collect()
+/// What is said of each secret that the change begins to use in data.
+fn begun(look: &Look<'_>, found: &mut Found, judge: impl Fn(&SecretChange) -> Option<(String, String)>) {
+    for change in secret_changes(look.planned()).iter().filter(|change| change.is_new_to_runs()) {
+        let role = change.role.as_ref().map(|role| format!("{role} in ")).unwrap_or_default();
+        if let Some((what, remedy)) = judge(change) {
+            found.add(format!("{role}{}", change.deployment), what, remedy);
+        }
+    }
 }
 
-struct Said {
-    at: String,
-    what: String,
-    remedy: String,
-}
-
+/// A secret is a node key if workers report so, or if a node of the blueprint is reached with it.
 pub(super) fn node_key_as_data(look: &Look<'_>, found: &mut Found) {
-    let said = begun(look, |SecretChange { secret, inherited, .. }, known| {
-        let is_key = matches!(known?.descriptor, Some(Descriptor::NodeKey {})) && !inherited;
+    let keys = OnceCell::new();
+    let of_nodes = || -> BTreeSet<&str> {
+        let docs = look.planned().new.nodes.values().map(|stored| &stored.doc);
+        let ssh = docs.filter_map(|doc| if let Some(Connection::Ssh(ssh)) = &doc.connection { Some(ssh) } else { None });
+        ssh.map(|ssh| ssh.key.name.as_str()).collect()
+    };
+    begun(look, found, |SecretChange { secret, inherited, .. }| {
+        let reported = look.subject.secrets.and_then(|known| known.get(&secret.name));
+        let reported = reported.is_some_and(|known| matches!(known.descriptor, Some(Descriptor::NodeKey {})));
+        let is_key = !inherited && (reported || keys.get_or_init(of_nodes).contains(secret.name.as_str()));
         let what =
             format!("uses secret {secret}, which is a node key: workers connect with it, and runs never receive it");
         is_key.then(|| (what, "Store the value that the role needs as another secret".to_owned()))
     });
-    said.into_iter().for_each(|Said { at, what, remedy }| found.add(at, what, remedy));
 }
 
 pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
-    let said = begun(look, |SecretChange { secret, deployment, inherited, .. }, known| {
+    let Some(known) = look.subject.secrets else { return };
+    begun(look, found, |SecretChange { secret, deployment, inherited, .. }| {
         let file = format!("{}/secret.toml", secret.name);
-        let Some(known) = known else {
+        let Some(known) = known.get(&secret.name) else {
             return Some((
                 format!("uses secret {secret}, which no worker has"),
                 format!("Store it on every worker, with {file}"),
@@ -228,7 +226,6 @@ pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
             Some(_) => None,
         }
     });
-    said.into_iter().for_each(|Said { at, what, remedy }| found.add(at, what, remedy));
 }
 
 pub(super) fn secret_by_name(look: &Look<'_>, found: &mut Found) {

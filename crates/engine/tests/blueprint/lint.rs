@@ -577,3 +577,16 @@ fn secrets_are_compared_with_those_of_workers() {
         }
     }
 }
+
+#[test]
+fn key_of_a_node_is_no_data() {
+    let mut world = World::of(vec![role("db", &[])]);
+    world.commit(&[bind(WEB, 1, "db")]);
+    let ssh = json!({"transport": "ssh", "addresses": ["10.0.0.1"], "user": "root", "host_key": "ssh-ed25519 AAAA",
+        "key": {"$secret": "deploy/ssh", "version": 1}});
+    let ssh: engine::cluster::Connection = serde_json::from_value(ssh).unwrap();
+    world.blueprint = world.with_node(1, |doc| doc.connection = Some(ssh.clone()));
+    let uses = |name: &str| world.change(&[data(1, "db", json!({"key": {"$secret": name, "version": 7}}))]);
+    trips(&world, &uses("deploy/ssh"), Check::NodeKeyAsData, "uses secret deploy/ssh version 7, which is a node key");
+    passes(&world, &uses("deploy/other"), Check::NodeKeyAsData);
+}

@@ -3,7 +3,8 @@
 use engine::blueprint::consequences::{self, Planned};
 use engine::blueprint::{difference, secret_changes};
 use engine::catalog::Role;
-use engine::cluster::DeploymentDoc;
+use engine::cluster::{Connection, DeploymentDoc, Ssh};
+use engine::data::secret::SecretRef;
 use engine::gate::Risk;
 use engine::ids::DeploymentName;
 use engine::plan::Edit;
@@ -120,4 +121,27 @@ fn role_content_with_another_secret_is_named() {
         key("db"),
         node(1)
     );
+}
+
+fn reached_with(world: &World, version: i64) -> engine::cluster::Blueprint {
+    let ssh = Ssh {
+        addresses: vec!["10.0.0.1".into()],
+        port: 22,
+        user: "root".into(),
+        key: SecretRef { name: "deploy/ssh".into(), version },
+        host_key: "ssh-ed25519 AAAA".into(),
+        root: "/".into(),
+    };
+    world.with_node(1, |doc| doc.connection = Some(Connection::Ssh(ssh.clone())))
+}
+
+#[test]
+fn node_key_is_named_and_no_secret_risk() {
+    let mut world = world();
+    let changed = world.to(reached_with(&world, 1));
+    assert_eq!(told(&changed), (vec!["uses node key deploy/ssh version 1 in web on n1".into()], false));
+    world.blueprint = changed.new;
+    let changed = world.to(reached_with(&world, 2));
+    let expected = "uses node key deploy/ssh version 2 (was version 1) in web on n1";
+    assert_eq!(told(&changed), (vec![expected.into()], false));
 }
