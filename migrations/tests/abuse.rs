@@ -249,7 +249,8 @@ async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
     let sql = "UPDATE step SET destructive = true, generation = $2 WHERE node_id = $1";
     sqlx::query(sql).bind(world.n1).bind(number).execute(&mut *tx).await.unwrap();
     world.project(&mut tx, &planned, number).await.unwrap();
-    tx.commit().await.unwrap();
+    // No risk makes a step destructive whose role is not.
+    assert_refused("its role says otherwise", tx.commit().await, Refusal::NotAsDocumented);
 }
 
 #[tokio::test]
@@ -482,7 +483,8 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
         let root = world.root_with(&other).await;
         let mut tx = world.db.app().begin().await.unwrap();
         world.insert_target(&mut tx, submission, &root).await.unwrap();
-        tx.execute("UPDATE step SET generation = generation, rank = 1").await.unwrap();
+        let kept = "UPDATE step SET generation = generation, rank = 1 WHERE node_id = $1";
+        sqlx::query(kept).bind(world.n1).execute(&mut *tx).await.unwrap();
         drop(tx);
         discard(&world, &other).await;
     }

@@ -148,7 +148,7 @@ CREATE TRIGGER guard_never AFTER DELETE ON jig FOR EACH STATEMENT EXECUTE FUNCTI
 CREATE TRIGGER guard_never_class AFTER UPDATE ON jig FOR EACH ROW
   WHEN (NEW.name <> OLD.name OR NEW.class <> OLD.class) EXECUTE FUNCTION guard_never();
 
--- Deployments and nodes: what a document says of them changes with it.
+-- Deployments and nodes: what a document says of them changes with it. Named so that guard_removal and guard_move speak first.
 CREATE OR REPLACE FUNCTION guard_listed_document() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF committing() AND NOT is_listed(TG_TABLE_NAME, NEW.id) THEN
@@ -156,10 +156,10 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-CREATE TRIGGER guard_listed AFTER UPDATE OF parent, name, system, phantom, removed_in ON deployment FOR EACH ROW
+CREATE TRIGGER guard_written AFTER UPDATE OF parent, name, system, phantom, removed_in ON deployment FOR EACH ROW
   WHEN ((NEW.parent, NEW.name, NEW.system, NEW.phantom, NEW.removed_in) IS DISTINCT FROM
         (OLD.parent, OLD.name, OLD.system, OLD.phantom, OLD.removed_in)) EXECUTE FUNCTION guard_listed_document();
-CREATE TRIGGER guard_listed AFTER UPDATE OF fqdn, deployment_id, phantom, removed_in ON node FOR EACH ROW
+CREATE TRIGGER guard_written AFTER UPDATE OF fqdn, deployment_id, phantom, removed_in ON node FOR EACH ROW
   WHEN ((NEW.doc IS NOT NULL OR OLD.doc IS NOT NULL) AND (NEW.fqdn, NEW.deployment_id, NEW.phantom, NEW.removed_in) IS DISTINCT FROM
         (OLD.fqdn, OLD.deployment_id, OLD.phantom, OLD.removed_in)) EXECUTE FUNCTION guard_listed_document();
 
@@ -170,7 +170,7 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-CREATE TRIGGER guard_head_no AFTER UPDATE OF head_no, removed_in ON deployment FOR EACH ROW
+CREATE TRIGGER guard_written_head AFTER UPDATE OF head_no, removed_in ON deployment FOR EACH ROW
   WHEN ((NEW.head_no, NEW.removed_in) IS DISTINCT FROM (OLD.head_no, OLD.removed_in)) EXECUTE FUNCTION guard_head_no();
 
 -- What a role says of its steps, as the rows have it.

@@ -505,7 +505,10 @@ impl World {
 
     pub async fn project(&self, tx: &mut Tx<'_>, s: &Submission, number: i64) -> Result<(), sqlx::Error> {
         for (kind, id, _, new) in &s.documents {
-            let sql = format!("UPDATE {kind} SET doc = $2 WHERE id = $1");
+            let place =
+                "(SELECT (convert_from(o.body, 'UTF8')::jsonb ->> 'deployment')::uuid FROM object o WHERE o.hash = $2)";
+            let moved = format!(", deployment_id = coalesce({place}, deployment_id)");
+            let sql = format!("UPDATE {kind} SET doc = $2{} WHERE id = $1", if *kind == "node" { &moved } else { "" });
             sqlx::query(AssertSqlSafe(sql)).bind(id).bind(new).execute(&mut **tx).await?;
             if *kind == "node" {
                 let sql = "UPDATE noderole r SET data = k.value -> 'data' FROM object o
@@ -517,9 +520,17 @@ impl World {
                 sqlx::query(sql).bind(id).bind(number).execute(&mut **tx).await?;
             }
         }
-        for (deployment, _) in s.base.iter().filter(|(id, _)| *id != self.system) {
-            let sql = "UPDATE deployment SET head_no = $2 WHERE id = $1";
-            sqlx::query(sql).bind(deployment).bind(number).execute(&mut **tx).await?;
+        let made = "(SELECT submission_id FROM target WHERE number = $1)";
+        for sql in [
+            format!(
+                "UPDATE deployment SET head_no = $1 WHERE id IN (SELECT w.deployment_id FROM written_by({made}) w)"
+            ),
+            format!(
+                "UPDATE step s SET generation = $1 FROM noderole r JOIN told_roles({made}) t
+                   ON t.deployment_id = r.deployment_id AND t.role = r.role WHERE r.id = s.noderole_id"
+            ),
+        ] {
+            sqlx::query(AssertSqlSafe(sql)).bind(number).execute(&mut **tx).await?;
         }
         sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut **tx).await?;
         let sql = "UPDATE proposal SET state = 'committed', closed_at = now() WHERE id = $1";
