@@ -178,7 +178,8 @@ pub(super) fn node_key_as_data(look: &Look<'_>, found: &mut Found) {
     let keys = OnceCell::new();
     let of_nodes = || -> BTreeSet<&str> {
         let docs = look.planned().new.nodes.values().map(|stored| &stored.doc);
-        let ssh = docs.filter_map(|doc| if let Some(Connection::Ssh(ssh)) = &doc.connection { Some(ssh) } else { None });
+        let ssh =
+            docs.filter_map(|doc| if let Some(Connection::Ssh(ssh)) = &doc.connection { Some(ssh) } else { None });
         ssh.map(|ssh| ssh.key.name.as_str()).collect()
     };
     begun(look, found, |SecretChange { secret, inherited, .. }| {
