@@ -17,7 +17,7 @@ async fn uses(house: &House, version: i64) -> Edit {
 
 #[tokio::test]
 async fn review_names_secrets_and_policy_counts_them() {
-    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Secret, 2)].into() }).await;
+    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Secret, 2)].into(), ..Policy::default() }).await;
     house.bound("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![uses(&house, 1).await]).await;
     let review = house.control.review(&house.ada, id).await.unwrap();
@@ -52,7 +52,7 @@ async fn node_key_in_data_is_not_submitted() {
     let worker = house.worker().await;
     let report = async |descriptor| {
         let known = KnownSecret { name: "db/password".into(), versions: [1].into(), descriptor };
-        assert!(running::report_secrets(house.database.app(), worker, &[known]).await.unwrap());
+        assert!(running::report_secrets(house.database.worker(), worker, &[known]).await.unwrap());
     };
     report(Some(Descriptor::NodeKey {})).await;
     let (id, version) = house.propose(&house.ada, "web", vec![uses(&house, 1).await]).await;
