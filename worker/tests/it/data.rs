@@ -325,6 +325,7 @@ async fn a_service_on_a_phantom_sees_and_is_seen_as_any_other() {
         id: engine::ids::NodeId(phantom.0),
         fqdn: engine::ids::Fqdn::parse(&phantom.1).expect("a name"),
         root: cluster.folder().join("nowhere"),
+        connection: engine::cluster::Connection::Local { root: "/".to_owned() },
     });
     let member = |n: usize| json!({"test": {"returns": {format!("member{n}"): true}}});
     let [mut a, mut service, mut reads] = ["member", "service", "reads"].map(|name| role(name, JigClass::Test));

@@ -168,8 +168,6 @@ fn bare(id: NodeId, n: usize, deployment: DeploymentId) -> NodeDoc {
         phantom: false,
         connection: None,
         hints: serde_json::Map::new(),
-        connection: None,
-        hints: serde_json::Map::new(),
         noderoles: BTreeMap::new(),
     }
 }
