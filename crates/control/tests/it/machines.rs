@@ -324,7 +324,7 @@ async fn reviewed_connection_moves_the_record() {
 async fn connection_stays_while_a_run_is_open() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    let (n1, pool) = (house.node(1).await, house.database.app());
+    let n1 = house.node(1).await;
     house.worker().await;
     running::set_node_alive(house.database.owner(), n1, true).await.unwrap();
     let claimed = running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
@@ -452,7 +452,7 @@ async fn a_machine_that_was_restarted_died_and_came_back() {
     let id = machine(&house, "m1.rack1.example.com").await;
     look(&house, id, Ok("boot-1")).await;
     let web = house.id("web").await;
-    let edit = engine::plan::Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
+    let edit = Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
     house.moved_by("web", vec![edit]).await;
     let by = house.worker().await;
     let states = || async { house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>() };
@@ -510,7 +510,7 @@ async fn nothing_starts_where_nobody_knows_what_runs() {
     assert_eq!((shown.life.alive, shown.life.joined.as_str()), (true, "welcomed"));
     assert!(shown.looks[0].reached && shown.looks[0].said == "its disk is full");
     let web = house.id("web").await;
-    let edit = engine::plan::Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
+    let edit = Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
     house.moved_by("web", vec![edit]).await;
     house.worker().await;
     let claim = || async { running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len() };

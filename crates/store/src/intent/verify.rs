@@ -45,7 +45,7 @@ pub async fn discrepancies(
 ) -> Result<Vec<Discrepancy>, StoreError> {
     let mut found = Vec::new();
     compare("deployment", meant_deployments(blueprint), rows(on, DEPLOYMENTS).await?, &mut found);
-    compare("node", meant_nodes(blueprint), rows(on, NODES).await?, &mut found);
+    compare("node", meant_nodes(blueprint), node_rows(on, blueprint).await?, &mut found);
     compare("noderole", meant_noderoles(blueprint), rows(on, NODEROLES).await?, &mut found);
     compare("step", meant_steps(projection), rows(on, STEPS).await?, &mut found);
     let jigs: Vec<(String, bool)> = sqlx::query_as("SELECT name, active FROM jig WHERE active = (name = ANY($1))")
@@ -165,6 +165,17 @@ fn meant_deployments(blueprint: &Blueprint) -> Rows {
 const NODES: &str = "SELECT id, jsonb_build_object('fqdn', fqdn, 'deployment', deployment_id, 'phantom', phantom, \
     'doc', encode(doc, 'hex'), 'connection', node_connection(transport, address, connection), 'hints', hints) \
     FROM node WHERE removed_in IS NULL AND doc IS NOT NULL";
+
+/// The rows of nodes. A document from before connections were part of it says nothing of them, so its row is not compared with it.
+async fn node_rows(on: &mut PgConnection, blueprint: &Blueprint) -> Result<Rows, StoreError> {
+    let mut rows = rows(on, NODES).await?;
+    for (id, stored) in blueprint.nodes.iter().filter(|(_, stored)| stored.doc.connection.is_none()) {
+        if let Some(row) = rows.get_mut(&id.0) {
+            (row["connection"], row["hints"]) = (Value::Null, json!(stored.doc.hints));
+        }
+    }
+    Ok(rows)
+}
 
 fn meant_nodes(blueprint: &Blueprint) -> Rows {
     let row = |stored: &engine::cluster::document::Stored<engine::cluster::NodeDoc>| {
