@@ -75,8 +75,8 @@ pub(crate) fn page_policy(nonce: &str) -> Option<HeaderValue> {
 
 /// Rejects requests whose head another server may read differently, and heads above [`limits::HEAD`].
 ///
-/// HTTP drops a `Content-Length` after `Transfer-Encoding` before a request gets here, so a connection ends after every request with
-/// `Transfer-Encoding`: nothing behind such a body is read as a request.
+/// With `Transfer-Encoding`, hyper removes a `Content-Length` before a request gets here. So a connection ends after every request with
+/// `Transfer-Encoding`: nothing after such a body is read as a request (RFC 9112, 6.3).
 pub(crate) async fn check_head(request: Request, next: Next) -> Response {
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let mut answer = match head_fault(&request) {
@@ -112,9 +112,6 @@ fn head_fault(request: &Request) -> Option<Problem> {
         && !host.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes())
     {
         return bad("The request target and the Host header name different hosts. Send the same host in both.");
-    }
-    if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH) {
-        return bad("The request has both Transfer-Encoding and Content-Length. Send one of them.");
     }
     None
 }

@@ -34,7 +34,7 @@ use crate::restoring::left_out;
 use crate::reviewing::{places, risks_of};
 use crate::saying;
 use crate::words::{self, Names};
-use crate::{Control, done};
+use crate::{Control, done, reach};
 
 /// Most edits in one call.
 pub const MAX_EDITS_PER_CALL: usize = 1_000;
@@ -347,7 +347,9 @@ impl Control {
                 let applied = change.apply(stored.doc.connection.as_ref()).map_err(|error| error.to_string());
                 let checked = applied.and_then(|connection| match connection {
                     Connection::Local { root } => self.in_folder(&root).map(drop).map_err(|problem| problem.detail),
-                    Connection::Ssh(_) => Ok(()),
+                    Connection::Ssh(ssh) => {
+                        reach::check(&self.reach, &ssh.addresses, ssh.port).map_err(|problem| problem.detail)
+                    }
                 });
                 if let Err(detail) = checked {
                     let mut problem =

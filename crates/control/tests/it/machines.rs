@@ -321,6 +321,22 @@ async fn reviewed_connection_moves_the_record() {
 }
 
 #[tokio::test]
+async fn reviewed_connection_to_refused_address_is_rejected() {
+    let house = House::new().await;
+    let node = machine(&house, "m1.rack1.example.com").await;
+    let bind = Edit::Bind { deployment: house.id("web").await, node, role: RoleName::parse("app").unwrap() };
+    let bound = house.submit(&house.ada, "web", vec![bind]).await;
+    house.approve(&house.bo, bound).await;
+    house.commit(&house.ada, bound).await.unwrap();
+    for address in ["169.254.169.254", "metadata.google.internal", "127.0.0.1"] {
+        let connection = WayChange { addresses: Some(vec![address.into()]), ..WayChange::default() };
+        let refused = reviewed(&house, node, vec![Edit::SetConnection { node, connection }]).await.unwrap_err();
+        assert_eq!((refused.status, refused.code.as_str()), (422, "edit_refused"), "{address}");
+        assert!(refused.detail.contains(" is refused: "), "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn connection_stays_while_a_run_is_open() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
