@@ -577,7 +577,7 @@ fn see(facts: &RunFacts, meant: &Meant, role: &Role, below: &[Below]) -> Result<
 }
 
 /// A name as a row has it.
-fn named<T, E: std::fmt::Display>(name: Result<T, E>) -> Result<T, Refusal> {
+fn named<T, E: fmt::Display>(name: Result<T, E>) -> Result<T, Refusal> {
     name.map_err(|error| Refusal::Store(StoreError::corrupt("a name", error)))
 }
 
