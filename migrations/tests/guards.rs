@@ -273,10 +273,9 @@ async fn migrating_again_changes_nothing_and_brings_guards_back() {
         .await
         .unwrap();
     world.app("UPDATE step SET priority = 7").await.unwrap();
-    let (one, two) = tokio::join!(
-        migrations::migrate(world.db.owner(), &migrations::Roles::default()),
-        migrations::migrate(world.db.owner(), &migrations::Roles::default())
-    );
+    let roles = migrations::Roles::default();
+    let (one, two) =
+        tokio::join!(migrations::migrate(world.db.owner(), &roles), migrations::migrate(world.db.owner(), &roles));
     one.unwrap();
     two.unwrap();
     assert_refused("intent", world.app("UPDATE step SET priority = 8").await, Refusal::IntentOutsideCommit);

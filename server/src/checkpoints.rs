@@ -48,10 +48,10 @@ impl FromStr for Destination {
 }
 
 /// What is signed with, where to, and how often.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Checkpoints {
     /// The private key.
-    pub key: SigningKey,
+    pub key: Arc<SigningKey>,
     /// Where checkpoints go.
     pub to: Destination,
     /// How often.
@@ -190,7 +190,7 @@ mod tests {
         fn start(&self, to: Destination) -> CancellationToken {
             let stopping = CancellationToken::new();
             let key = SigningKey::read(&self.pem).unwrap();
-            let checkpoints = Checkpoints { key, to, every: Duration::from_millis(20) };
+            let checkpoints = Checkpoints { key: Arc::new(key), to, every: Duration::from_millis(20) };
             let metrics = Metrics::default();
             tokio::spawn(until_stopped(Arc::clone(&self.control), metrics, checkpoints, stopping.clone()));
             stopping

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -77,7 +78,11 @@ impl AuditArguments {
         };
         let text = std::fs::read_to_string(&path).with_context(|| format!("{} can't be read", path.display()))?;
         let key = SigningKey::read(&text).with_context(|| format!("{} is no private key", path.display()))?;
-        Ok(Some(Checkpoints { key, to, every: Duration::from_secs(self.audit_checkpoint_period.into()) }))
+        Ok(Some(Checkpoints {
+            key: Arc::new(key),
+            to,
+            every: Duration::from_secs(self.audit_checkpoint_period.into()),
+        }))
     }
 }
 

@@ -187,7 +187,7 @@ async fn reachable_address_makes_no_demo_people() {
     let data = tempfile::tempdir().unwrap();
     let data = data.path();
     let people = async || {
-        let store = Store::open(&Connecting::to(database(data))).unwrap();
+        let store = Store::open(&Connecting::to(database("gantry_owner", data))).unwrap();
         let names: Vec<String> =
             sqlx::query_scalar("SELECT name FROM person ORDER BY name").fetch_all(store.pool()).await.unwrap();
         store.pool().close().await;

@@ -174,9 +174,9 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
     assert_eq!((&me["asks_old"], &me["notices"][0]["by"]), (&json!(true), &json!("root")));
     let page = house.visit("/settings/account", &rotated).await;
     assert!(page.text().contains("A password was set with a sign-in link that"), "{}", page.text());
-    let dismissed =
-        house.bare(Method::DELETE, "/api/v1/me/notices", &[("cookie", &rotated), ("x-gantry", "1")], json!({}));
-    assert_eq!(dismissed.await.status, StatusCode::OK);
+    let headers = [("cookie", rotated.as_str()), ("x-gantry", "1")];
+    let dismissed = house.bare(Method::DELETE, "/api/v1/me/notices", &headers, json!({})).await;
+    assert_eq!(dismissed.status, StatusCode::OK);
     assert_eq!(house.ask_get("/api/v1/people/me", &rotated).await.json()["notices"], json!([]));
 
     let wrong = house.form("/sign-in", "", "name=dee&password=nonsense&next=/runs").await;

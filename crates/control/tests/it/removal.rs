@@ -167,7 +167,7 @@ fn bare(id: NodeId, n: usize, deployment: DeploymentId) -> NodeDoc {
         deployment,
         phantom: false,
         connection: None,
-        hints: serde_json::Map::new(),
+        hints: Map::new(),
         noderoles: BTreeMap::new(),
     }
 }
