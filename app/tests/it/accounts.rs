@@ -129,7 +129,7 @@ async fn limited_approvals_offer_a_confirmation() {
     let fake = Fake::new(|_| {});
     let [ada, bo] = [1, 2].map(|n| app::places::person(PersonId(Uuid::from_u128(n))));
     let limited = get(&fake, &ada).await;
-    limited.says(&["Approvals do not count on changes of", "<b>root</b>", "Confirm access"]);
+    limited.says(&["Approvals do not count on changes of", "<b>root<", "Confirm access"]);
     limited.says(&["password set with a sign-in link", "the owner of the installation"]);
     get(&fake, &bo).await.says_not(&["Confirm access"]);
 }

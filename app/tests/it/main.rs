@@ -462,7 +462,7 @@ async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
     let lists = get(&Fake::new(|_| {}), "/reviews/128?tab=effects").await;
     lists.says(&[
         "id=\"secrets\"",
-        "<bdi>app/key</bdi>",
+        "<bdi>app/key<",
         "was version 4",
         "replaced",
         "28 more",

@@ -631,7 +631,7 @@ mod tests {
         }
 
         async fn audit(&self) -> Vec<String> {
-            let sql = "SELECT action FROM audit ORDER BY id";
+            let sql = "SELECT action FROM audit WHERE source = 'application' ORDER BY id";
             sqlx::query_scalar(sql).fetch_all(self.db.app()).await.expect("the audit")
         }
     }

@@ -233,7 +233,7 @@ impl World {
     ) -> Uuid {
         let lane: i64 = sqlx::query_scalar(
             "INSERT INTO lane (deployment_id, name) VALUES ($1, $2)
-             ON CONFLICT (deployment_id, name) DO UPDATE SET name = excluded.name RETURNING id",
+             ON CONFLICT (deployment_id, name) DO UPDATE SET mode = excluded.mode RETURNING id",
         )
         .bind(deployment)
         .bind(role)

@@ -192,18 +192,18 @@ async fn a_hold_stops_what_is_below_it_and_says_so() {
         version: "0".into(),
     };
     let long = std::time::Duration::from_secs(600);
-    running::ensure_worker(database, &hello, long).await.unwrap();
-    running::confirm_worker(database, worker).await.unwrap();
+    running::ensure_worker(house.database.worker(), &hello, long).await.unwrap();
+    running::confirm_worker(house.database.worker(), worker).await.unwrap();
     let why = async || house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap().why;
     assert_eq!(why().await, ["Starts with the next claim; 0 runs are under way."]);
 
-    assert_eq!(running::claim_runs(database, Limits::default()).await.unwrap().runs.len(), 1);
+    assert_eq!(running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len(), 1);
     house.control.hold(&house.bo, system, true, "a fire drill".into()).await.unwrap();
     assert!(
-        running::lease_runs(database, worker, &["noop"], 9, long).await.unwrap().is_empty(),
+        running::lease_runs(house.database.worker(), worker, &["noop"], 9, long).await.unwrap().is_empty(),
         "queued before the hold"
     );
-    assert!(running::claim_runs(database, Limits::default()).await.unwrap().runs.is_empty());
+    assert!(running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.is_empty());
     assert_eq!(why().await, ["Deployment system is held by bo."]);
     let hold = house.board("web").await.hold.unwrap();
     assert_eq!((hold.deployment.as_str(), hold.by.as_str(), hold.reason.as_str()), ("system", "bo", "a fire drill"));
@@ -217,9 +217,9 @@ async fn a_hold_stops_what_is_below_it_and_says_so() {
     house.control.hold(&house.ada, system, false, "over".into()).await.unwrap();
     assert_eq!(why().await, ["Deployment web is held by ada."]);
     house.control.hold(&house.ada, web, false, "over".into()).await.unwrap();
-    assert_eq!(running::claim_runs(database, Limits::default()).await.unwrap().runs.len(), 1);
+    assert_eq!(running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len(), 1);
     let audited: Vec<String> =
-        sqlx::query_scalar("SELECT action FROM audit WHERE action LIKE 'deployment.%' ORDER BY id")
+        sqlx::query_scalar("SELECT action FROM audit WHERE action LIKE 'deployment.%' AND source = 'application' ORDER BY id")
             .fetch_all(house.database.owner())
             .await
             .unwrap();

@@ -12,7 +12,7 @@ use crate::house::House;
 /// The lines of a whole export, as the server writes them.
 async fn export(house: &House) -> Vec<String> {
     loop {
-        let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(house.database.app()).await.unwrap();
+        let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(house.database.owner()).await.unwrap();
         if sealed == 0 {
             break;
         }
@@ -58,7 +58,7 @@ async fn history() -> House {
         "UPDATE run SET state = 'running', started_at = now(), worker_id = (SELECT id FROM worker)",
         "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'succeeded' WHERE id = (SELECT min(id) FROM run)",
     ] {
-        sqlx::query(sql).execute(house.database.app()).await.unwrap();
+        sqlx::query(sql).execute(house.database.owner()).await.unwrap();
     }
     house
 }
@@ -92,11 +92,11 @@ async fn later_changes_leave_an_export_whole() {
     assert_eq!(chain.last, 0);
     // A run ends and a target comes while the export is being read.
     sqlx::query("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'failed' WHERE state = 'running'")
-        .execute(house.database.app())
+        .execute(house.database.owner())
         .await
         .unwrap();
     house.bound("web", 4, "app").await;
-    sqlx::query("SELECT seal_audit(10)").execute(house.database.app()).await.unwrap();
+    sqlx::query("SELECT seal_audit(10)").execute(house.database.owner()).await.unwrap();
     let (mut rows, mut stage) = (Vec::new(), Stage::default());
     while stage != Stage::Done {
         let (part, next) = house.control.audit_rows(header.end, stage).await.unwrap();

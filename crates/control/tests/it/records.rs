@@ -340,7 +340,7 @@ async fn a_text_with_wrong_lines_adds_nothing_and_names_each() {
         ("line 3", "1 of at least 3 labels"),
         ("line 4", "one.records.example.com stands in line 2 already"),
         ("line 5", "no field \"rot\""),
-        ("line 6", "key: name the secret"),
+        ("line 6", "key: Name the secret"),
         ("line 7", "absolute path"),
     ];
     each_says(&refused, &wanted);

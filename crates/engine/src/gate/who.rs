@@ -59,10 +59,14 @@ pub fn named<T: AsRef<str>>(names: &[T]) -> String {
     }
 }
 
-/// Whose last word is against a submission and does not count, because they may not review any more.
+/// People whose last verdict is against a submission and does not count, because they may not review any more, or because their
+/// account was disabled after it.
 pub fn disregarded(facts: &Facts) -> Vec<&str> {
-    let objects = |id: PersonId| facts.last_word(id).is_some_and(|verdict| verdict.kind != VerdictKind::Approve);
-    let gone = facts.people.iter().filter(|p| !p.eligible && !facts.authors.contains(&p.id) && objects(p.id));
+    let ignored = |reviewer: &&Reviewer| {
+        let last = facts.verdicts.iter().rev().find(|verdict| verdict.person == reviewer.id);
+        last.is_some_and(|verdict| verdict.kind != VerdictKind::Approve && (verdict.void || !reviewer.eligible))
+    };
+    let gone = facts.people.iter().filter(|p| !facts.authors.contains(&p.id)).filter(ignored);
     gone.map(|p| p.name.as_str()).collect()
 }
 

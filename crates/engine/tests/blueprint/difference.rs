@@ -246,7 +246,12 @@ proptest! {
         // Each changed document shows at least one thing, and values that are no secrets can be laid over the old ones.
         for node in &found.nodes {
             prop_assert!(
-                node.moved.is_some() || node.renamed.is_some() || node.phantom.is_some() || !node.noderoles.is_empty()
+                node.moved.is_some()
+                    || node.renamed.is_some()
+                    || node.phantom.is_some()
+                    || node.connection.is_some()
+                    || !node.hints.is_empty()
+                    || !node.noderoles.is_empty()
             );
             for noderole in &node.noderoles {
                 let data = |side: &Blueprint| side.noderole(node.id, &noderole.noderole).map_or(json!({}), |(_, n)| n.data.clone());

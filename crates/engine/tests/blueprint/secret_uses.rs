@@ -86,8 +86,8 @@ fn new_noderole_receives_secrets_of_others() {
     let (secrets, risk) = told(&world.change(&[bind(WEB, 1, "app")]));
     let expected = "receives secret db/password version 1 in app of web on n1, from the data of other noderoles";
     assert_eq!((secrets, risk), (vec![expected.into()], true), "by its parent");
-    let (secrets, risk) = told(&world.change(&[bind(EDGE, 3, "db")]));
-    let expected = "receives secret tls/key version 3 in db of edge on n3, from the data of other noderoles";
+    let (secrets, risk) = told(&world.change(&[bind(WEB, 3, "db")]));
+    let expected = "receives secret tls/key version 3 in db of web on n3, from the data of other noderoles";
     assert_eq!((secrets, risk), (vec![expected.into()], true), "by its node");
 }
 
