@@ -428,6 +428,7 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
     let world = World::new().await;
     let n1 = (world.n1, "n1.x.example", world.web);
     let keeps = hex(&world.put("role", json!({"name": "app", "run": {"on_change": "keep"}})).await);
+    let other = hex(&world.put("role", json!({"name": "app", "description": "another"})).await);
     let app = |more: Value| {
         let mut app = json!({"deployment": world.web, "data": {}});
         app.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -435,7 +436,7 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
     };
     for (what, more) in [
         ("other data", json!({"data": {"port": 1}})),
-        ("another role", json!({"role": hex(&world.role)})),
+        ("another role", json!({"role": other})),
         ("asked for", json!({"reruns": 1})),
         ("asked for, of a role that keeps", json!({"reruns": 1, "role": keeps})),
     ] {

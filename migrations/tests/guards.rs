@@ -168,7 +168,7 @@ async fn steps_follow_their_node() {
         world.worker("UPDATE step SET node_fits = NOT node_fits").await.unwrap();
         assert_eq!(fits().await, expected, "nobody writes it by hand");
     }
-    world.app("UPDATE node SET available = false WHERE fqdn = 'n1.x.example'").await.unwrap();
+    world.owner("UPDATE node SET available = false WHERE fqdn = 'n1.x.example'").await.unwrap();
     assert!(!fits().await, "in maintenance");
     let other: bool = sqlx::query_scalar("SELECT bool_and(node_fits) FROM step WHERE node_id = $1")
         .bind(world.n2)

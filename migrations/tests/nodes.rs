@@ -82,6 +82,7 @@ async fn row_unlike_document_does_not_commit() {
     ] {
         let planned = planned(&world, local(), json!({})).await;
         assert_refused(row, commit_with(&world, &planned, row).await, Refusal::OtherRecord);
+        world.app("UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'").await.unwrap();
     }
     let planned = planned(&world, local(), json!({"rack": 7})).await;
     commit_with(&world, &planned, "connection = '{\"root\": \"/srv/n1\"}', hints = '{\"rack\": 7}'").await.unwrap();

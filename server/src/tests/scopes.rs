@@ -139,7 +139,7 @@ async fn a_hold_is_taken_and_given_back_with_a_reason() {
     assert_eq!(board("/api/v1/deployments/edge/board").await.json()["hold"], Value::Null, "a sibling goes on");
     house.tell(path, &ada, json!({"held": false, "reason": "it is there"})).await.json();
     assert_eq!(board("/api/v1/deployments/web/board").await.json()["hold"], Value::Null);
-    let sql = "SELECT count(*) FROM audit WHERE action LIKE 'deployment.%'";
+    let sql = "SELECT count(*) FROM audit WHERE action LIKE 'deployment.%' AND source = 'application'";
     let audited: i64 = sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a count");
     assert_eq!(audited, 2);
 }

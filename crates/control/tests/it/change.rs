@@ -218,11 +218,12 @@ async fn a_hold_stops_what_is_below_it_and_says_so() {
     assert_eq!(why().await, ["Deployment web is held by ada."]);
     house.control.hold(&house.ada, web, false, "over".into()).await.unwrap();
     assert_eq!(running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len(), 1);
-    let audited: Vec<String> =
-        sqlx::query_scalar("SELECT action FROM audit WHERE action LIKE 'deployment.%' AND source = 'application' ORDER BY id")
-            .fetch_all(house.database.owner())
-            .await
-            .unwrap();
+    let audited: Vec<String> = sqlx::query_scalar(
+        "SELECT action FROM audit WHERE action LIKE 'deployment.%' AND source = 'application' ORDER BY id",
+    )
+    .fetch_all(house.database.owner())
+    .await
+    .unwrap();
     assert_eq!(audited, ["deployment.hold", "deployment.hold", "deployment.release", "deployment.release"]);
 }
 

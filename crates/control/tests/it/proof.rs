@@ -12,7 +12,8 @@ use crate::house::House;
 /// The lines of a whole export, as the server writes them.
 async fn export(house: &House) -> Vec<String> {
     loop {
-        let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(house.database.owner()).await.unwrap();
+        let sealed: i32 =
+            sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(house.database.owner()).await.unwrap();
         if sealed == 0 {
             break;
         }

@@ -27,7 +27,7 @@ async fn reruns(house: &House, value: i64) -> Edit {
 
 async fn all_active(house: &House) {
     sqlx::query("UPDATE step SET state = 'active', applied_generation = generation, pending = 0")
-        .execute(house.database.app())
+        .execute(house.database.owner())
         .await
         .unwrap();
 }
