@@ -93,7 +93,7 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
     let active = dice.chance(80);
     sql += "ALTER TABLE jig DISABLE TRIGGER guard_intent;";
     sql += &format!("UPDATE jig SET active = {active} WHERE name = 'test';");
-    sql += "ALTER TABLE jig ENABLE TRIGGER guard_intent;";
+    sql += "SET CONSTRAINTS ALL IMMEDIATE; ALTER TABLE jig ENABLE TRIGGER guard_intent;";
     let jigs = if dice.chance(90) { "'{noop,test,script}'" } else { "'{test}'" };
     sql += &format!("UPDATE worker SET jigs = {jigs};");
     let enabled = dice.chance(95);

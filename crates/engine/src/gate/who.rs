@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Facts, NoVerdict, VerdictKind, may_judge};
+use super::{Facts, NoVerdict, Reviewer, VerdictKind, may_judge};
 use crate::ids::PersonId;
 
 /// Names in one message; more are counted.
