@@ -184,7 +184,7 @@ async fn the_overview_and_the_way_out_say_how() {
 }
 
 /// What a page's forms do, and the command that stands beside each: what both are called in the program.
-const SHOWN: [(&str, &str); 39] = [
+const SHOWN: [(&str, &str); 40] = [
     ("AddNode", "add_node"),
     ("AddNodes", "add_nodes"),
     ("AddPerson", "add_person"),
@@ -193,6 +193,7 @@ const SHOWN: [(&str, &str); 39] = [
     ("ChangeNode", "change_node"),
     ("Commit", "commit"),
     ("Discard", "discard"),
+    ("ConfirmPerson", "confirm_person"),
     ("DismissNotices", "dismiss_notices"),
     ("EndOtherSessions", "end_other_sessions"),
     ("EndSession", "end_session"),

@@ -638,7 +638,7 @@ async fn reports_are_bounded_in_size_and_rate_and_a_role_wins_over_them() {
     house.control.report_facts(&itself, json!({"os": "said", "memory": 7})).await.unwrap();
 
     house.bound("web", 2, "app").await;
-    let (pool, by) = (house.database.worker(), house.worker().await);
+    let (pool, by) = (house.database.owner(), house.worker().await);
     running::set_node_alive(house.database.owner(), house.node(2).await, true).await.unwrap();
     let run = running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs[0];
     let mut on = pool.acquire().await.unwrap();
