@@ -337,7 +337,7 @@ impl Preparing {
         let role = self.objects.role(noderole.role).await?;
         let rows = &facts.rows;
         let differs = Differs { key: format!("{key} on {}", facts.fqdn), target: facts.head };
-        differs.unless_same("noderole", "data", &rows.data, &noderole.data)?;
+        differs.unless_same("noderole", "data", canonical(&rows.data)?, canonical(&noderole.data)?)?;
         differs.unless_same("node", "deployment_id", rows.node_deployment, node.deployment.0)?;
         differs.unless_same("step", "node_id", rows.step_node, node.id.0)?;
         differs.unless_same("step", "destructive", rows.destructive, role.flags.destructive)?;
@@ -410,7 +410,7 @@ impl Preparing {
                 && let Some((noderole, _)) = self.documents(&head, step.node, &key).await?
             {
                 let differs = Differs { key: format!("{key} on {}", step.fqdn), target: facts.head };
-                differs.unless_same("noderole", "data", &step.data, &noderole.data)?;
+                differs.unless_same("noderole", "data", canonical(&step.data)?, canonical(&noderole.data)?)?;
                 differs.unless_same("noderole", "role_hash", step.role_hash, noderole.role)?;
                 differs.unless_same("noderole", "deployment_id", step.deployment.0, noderole.deployment.0)?;
             }
@@ -538,6 +538,12 @@ impl Differs {
         let (row, document) = (short(&row), short(&document));
         Err(Refusal::Row { table, key: self.key.clone(), field, row, target: self.target, document })
     }
+}
+
+/// A value as documents write it: the database keeps `300.0`, a document has `300`.
+fn canonical(value: &Value) -> Result<String, Refusal> {
+    let bytes = engine::canonical::bytes(value).map_err(|error| broken(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| broken(error.to_string()))
 }
 
 /// A parent as the rows have it.

@@ -89,7 +89,7 @@ async fn every_jig_is_held_to_the_time_of_its_role() {
 }
 
 async fn switch(cluster: &Cluster, enabled: bool) {
-    let mut transaction = cluster.server().begin().await.expect("a transaction");
+    let mut transaction = cluster.db.owner().begin().await.expect("a transaction");
     let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
     let (by,): (uuid::Uuid,) = sqlx::query_as("SELECT id FROM person WHERE 'operator' = ANY (permissions)")
         .fetch_one(&mut *transaction)
