@@ -1,5 +1,7 @@
 //! The audit that the database writes: which changes it records, that each row is sealed, and that no role forges one.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod world;
 
 use migrations::Refusal;

@@ -9,7 +9,7 @@ use serde_json::Value;
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// By which commands each operation of the interface is asked.
-const COMMANDS: [(&str, &[&str]); 93] = [
+const COMMANDS: [(&str, &[&str]); 95] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
     ("addPerson", &["person add", "service add"]),

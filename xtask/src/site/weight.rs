@@ -16,7 +16,7 @@ use super::pack;
 use super::parts::Parts;
 
 /// Bytes that a first visit may load.
-const LIMIT: u64 = 700_000;
+const LIMIT: u64 = 705_000;
 
 /// Pieces, and the pages that they belong to (`pieces` in `app/src/pages/part.rs`, and two in the board's own modules).
 const PIECES: [(&str, &str); 4] =
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn who_is_too_heavy_is_named() {
-        let files = [&MAIN[..], &[("board.wasm", 389_000), ("graph.wasm", 389_001)]].concat();
+        let files = [&MAIN[..], &[("board.wasm", 394_000), ("graph.wasm", 394_001)]].concat();
         let weight = weight(&files, &[("board", &["board"]), ("graph", &["graph"])]).expect("all is there");
         let said = weight.judge().expect_err("one byte too much").to_string();
-        assert!(said.contains("graph (700001 of 700000)") && !said.contains("board"), "{said}");
+        assert!(said.contains("graph (705001 of 705000)") && !said.contains("board"), "{said}");
     }
 
     #[test]

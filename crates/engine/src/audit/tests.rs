@@ -191,7 +191,8 @@ fn honest_history_is_proven() {
 
 #[test]
 fn removed_things_are_named() {
-    let cases: [(&str, fn(&Export) -> usize); 9] = [
+    type Place = fn(&Export) -> usize;
+    let cases: [(&str, Place); 9] = [
         ("verdict 1", |e| place_of(e, row_of(Table::Verdict))),
         ("run 1", |e| place_of(e, row_of(Table::Run))),
         ("target 2", |e| last_of(e, row_of(Table::Target))),

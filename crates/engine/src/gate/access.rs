@@ -94,7 +94,7 @@ pub(super) struct Bar<'a> {
 }
 
 impl Access {
-    fn active<'a>(&'a self, person: PersonId, at: i64) -> impl Iterator<Item = &'a AccessChange> {
+    fn active(&self, person: PersonId, at: i64) -> impl Iterator<Item = &AccessChange> {
         self.changes
             .iter()
             .filter(move |c| c.person == person && c.at <= at && self.until(c).is_none_or(|end| at < end))

@@ -552,7 +552,8 @@ fn secret_findings(inherited: bool, version: i64, known: Option<Option<Descripto
 #[test]
 fn secrets_are_compared_with_those_of_workers() {
     let of = |deployments: &[&str]| Descriptor::Data { deployments: deployments.iter().map(|d| (*d).into()).collect() };
-    let cases: [(bool, i64, Option<Option<Descriptor>>, Option<(Check, &str)>); 9] = [
+    type Case = (bool, i64, Option<Option<Descriptor>>, Option<(Check, &'static str)>);
+    let cases: [Case; 9] = [
         (false, 2, Some(Some(of(&["web"]))), None),
         (false, 2, Some(Some(of(&["*"]))), None),
         (false, 1, Some(Some(Descriptor::NodeKey {})), Some((Check::NodeKeyAsData, "which is a node key"))),

@@ -153,7 +153,8 @@ async fn documents(
     kind: String,
     id: Uuid,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
-    let rows: Vec<(String, Uuid, String, Vec<u8>, Vec<u8>)> = sqlx::query_as(
+    type Row = (String, Uuid, String, Vec<u8>, Vec<u8>);
+    let rows: Vec<Row> = sqlx::query_as(
         "SELECT n.kind, n.id, o.kind, o.hash, o.body FROM ( \
            SELECT d.kind, d.id, d.new_hash AS hash FROM target t JOIN submission_document d ON d.submission_id = t.submission_id \
            WHERE t.number = $1 \

@@ -113,7 +113,8 @@ impl Looked {
 /// # Errors
 /// What the database refused.
 pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec<DueNode>, StoreError> {
-    let rows: Vec<(Uuid, String, Option<Vec<u8>>, Option<Value>, bool, String, i32, i32)> = sqlx::query_as(
+    type Row = (Uuid, String, Option<Vec<u8>>, Option<Value>, bool, String, i32, i32);
+    let rows: Vec<Row> = sqlx::query_as(
         "UPDATE node n SET looked_at = now()
          FROM (SELECT id FROM node
                WHERE transport = 'ssh' AND removed_in IS NULL
