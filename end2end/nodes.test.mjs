@@ -63,7 +63,7 @@ test('a form that names half a way is refused with what is missing, and keeps wh
   await dialog.getByLabel('Addresses', { exact: true }).fill('127.99.1.1');
   await dialog.getByLabel('Key', { exact: true }).fill('nobody/has');
   await dialog.getByRole('button', { name: 'Add', exact: true }).click();
-  await dialog.getByRole('alert').filter({ hasText: "host_key: give the machine's public key" }).waitFor();
+  await dialog.getByRole('alert').filter({ hasText: "host_key: Give the host's public key" }).waitFor();
   await assertAccessible(page);
   await eachLook(page, () => assertFits(page));
   await screenshot(page, 'nodes-add');
