@@ -109,7 +109,7 @@ test('what the server would refuse is refused while one types', { timeout: 60_00
   const data = dialog('Data of app');
   const json = data.getByLabel('As JSON');
   for (const [typed, said] of [
-    ['{"app": {"port": 9007199254740993}}', /too large to be exact/],
+    ['{"app": {"port": 9007199254740993}}', /can't be stored exactly/],
     ['{"app": {"port": 1,\n"port": 2}}', /^line 2.*stands twice/],
     ['{"app": {"note": "\u202e"}}', /U\+202E/],
     ['{"app": {"key": {"$secret": "db"}}}', /no reference to a secret/],

@@ -17,6 +17,8 @@ const MACHINE = '[aria-label="Facts"] > :not(header)';
 const HOURS = '.overview svg:not(.icon), [aria-label="Runs"] > :not(header)';
 // A card counts as opened once its end was in the window, which is before or after the picture.
 const OPENED = '.seen, .pill.flat';
+// The root of a demo node lies in this start's own folder. It is in the first row of its node.
+const ROOT = '.changes tbody tr:first-child td:nth-child(3)';
 // It is sealed a moment later.
 const SEALED = 'tbody td:last-child';
 const LOOKED = '[aria-label="Looks"] > :not(header)';
@@ -59,7 +61,7 @@ const pages = [
   ['waiting', () => '/waiting'],
   ['reviews', () => '/reviews?state=any'],
   ['reviews-empty', () => '/reviews?whose=mine&deployment=edge&text=nothing'],
-  ['review', ({ review }) => review, [OPENED]],
+  ['review', ({ review }) => review, [OPENED, ROOT]],
   ['review-graph', ({ review }) => `${review}?tab=graph`],
   ['review-waves', ({ review }) => `${review}?tab=waves`],
   ['review-checks', ({ review }) => `${review}?tab=checks`],
@@ -73,7 +75,7 @@ const pages = [
   ['runs-empty', () => '/runs?state=lost'],
   ['audit', () => '/audit?action=sign_in', [SEALED]],
   ['blueprints', () => '/blueprints'],
-  ['blueprints-compared', () => '/blueprints?from=1&to=2'],
+  ['blueprints-compared', () => '/blueprints?from=1&to=2', [ROOT]],
   ['catalog', () => '/catalog'],
   ['roles', () => '/catalog/roles'],
   ['role', () => '/catalog/roles/app'],
