@@ -45,7 +45,9 @@ export async function start({ name = 'gantry', data, uid, gid, program = binary,
   const ownFolder = data === undefined;
   data ??= await dataFolder();
   const { DATABASE_URL, GANTRY_OWNER_URL, ...inherited } = process.env;
-  const child = spawn(program, ['up', '--json', '--data', join(data, 'gantry'), '--listen', `127.0.0.1:${port}`], {
+  // With a public address, the demo's people are made only on request.
+  const demo = env.GANTRY_PUBLIC_ADDRESS ? ['--demo'] : [];
+  const child = spawn(program, ['up', '--json', '--data', join(data, 'gantry'), '--listen', `127.0.0.1:${port}`, ...demo], {
     cwd: data,
     env: { ...inherited, GANTRY_SITE: site, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
