@@ -225,7 +225,9 @@ mod tests {
         }
         // The float between them is 629249297997094.25.
         assert_eq!(fidelity("629249297997094.2"), Some(Fidelity::Exact));
-        for rounded in ["0.10000000000000001", "1.0000000000000000000001", "3.14159265358979323846", "629249297997094.3"] {
+        for rounded in
+            ["0.10000000000000001", "1.0000000000000000000001", "3.14159265358979323846", "629249297997094.3"]
+        {
             assert_eq!(fidelity(rounded), Some(Fidelity::Rounded), "{rounded}");
         }
         for lost in [
