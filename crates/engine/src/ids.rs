@@ -302,6 +302,8 @@ uuids! {
     StepId;
     /// A person or a service account.
     PersonId;
+    /// A passkey of a person.
+    PasskeyId;
 }
 
 /// A UUID (version 8: own content) from the first half of a SHA-256 over length-prefixed parts.

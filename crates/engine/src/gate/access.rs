@@ -134,7 +134,9 @@ impl Access {
 /// Whether a person's last verdict approves and counts.
 pub(super) fn approves(facts: &Facts, person: PersonId) -> bool {
     facts.last_word(person).is_some_and(|verdict| {
-        verdict.kind == VerdictKind::Approve && facts.access.bar(person, verdict.at, &facts.authors).is_none()
+        verdict.kind == VerdictKind::Approve
+            && facts.is_signed(person)
+            && facts.access.bar(person, verdict.at, &facts.authors).is_none()
     })
 }
 
@@ -164,8 +166,10 @@ fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
     let Some(Bar { change, until }) = access.bar(reviewer.id, at, &facts.authors) else {
         let voided = facts.verdicts.iter().rev().find(|verdict| verdict.person == reviewer.id && verdict.void);
         let lost = voided.is_some_and(|verdict| verdict.kind == VerdictKind::Approve) && approval.is_none();
-        return lost
-            .then(|| format!("{name} approved it before the account was disabled, so {name} has to approve again"));
+        if lost {
+            return Some(format!("{name} approved it before the account was disabled, so {name} has to approve again"));
+        }
+        return unsigned(facts, reviewer, approval.is_some());
     };
     let did = change.kind.did(&change.by_name, name);
     Some(match until {
@@ -183,6 +187,18 @@ fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
             )
         }
     })
+}
+
+/// Why an approval does not count where the policy demands a signature.
+fn unsigned(facts: &Facts, reviewer: &Reviewer, approved: bool) -> Option<String> {
+    let signing = facts.signing.as_ref()?;
+    let name = &reviewer.name;
+    match (approved, signing.able.contains(&reviewer.id)) {
+        (true, true) => Some(format!("{name} approved it without a passkey and has to approve again with one")),
+        (true, false) => Some(format!("{name} approved it without a passkey and has no confirmed passkey")),
+        (false, false) => Some(format!("{name} has no confirmed passkey")),
+        (false, true) => None,
+    }
 }
 
 /// `2026-11-23 12:00 UTC`.

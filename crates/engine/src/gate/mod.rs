@@ -17,20 +17,23 @@
 //!   very moment. So an objection ends, too, when whoever made it may not review any more, and the gate says that it did;
 //! * approvals do not count by people whose access an author gave shortly before ([`access`]), and verdicts given before an account
 //!   was disabled are void;
+//! * where the policy demands it, only approvals that are signed with a confirmed passkey count ([`signature`]);
 //! * no thread of its discussion is open ([`discussion`]).
 
 pub mod access;
 pub mod discussion;
+pub mod signature;
 pub mod standing;
 pub mod who;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::counting::many;
-use crate::ids::{PersonId, PolicyNo, SubmissionId};
+use crate::ids::{DeploymentId, PersonId, PolicyNo, SubmissionId};
 use access::Access;
 use who::{Helpers, NAMED, disregarded, named};
 
@@ -40,6 +43,9 @@ pub const MAX_APPROVALS: u32 = 20;
 pub const MAX_COOLING_HOURS: u32 = 720;
 /// The cooling period of a policy that does not state one, in hours.
 pub const COOLING_HOURS: u32 = 24;
+
+/// Most rules on signatures that a policy may have.
+pub const MAX_SIGNED_RULES: usize = 200;
 
 /// What makes a change riskier than others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -107,6 +113,37 @@ pub struct Policy {
     /// Hours for which approvals do not count on the changes of the admin who gave the reviewer access; 0 to 720. Absent: 24.
     #[serde(default = "usual_cooling", skip_serializing_if = "is_usual_cooling")]
     pub cooling_hours: u32,
+    /// Changes whose approvals must be signed with a passkey. A change of the policy is one of them if any rule is listed here, before
+    /// or after it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub signed: BTreeSet<SignedRule>,
+    /// Whether everyone needs a second factor to sign in: a code of an authenticator app, or a passkey.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub second_factor: bool,
+}
+
+/// Changes whose approvals must be signed: all of a deployment and those nested in it, all with a risk, or those with both.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SignedRule {
+    /// Absent: everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<DeploymentId>,
+    /// Absent: every change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<Risk>,
+}
+
+impl fmt::Display for SignedRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.deployment, self.risk) {
+            (None, None) => f.write_str("every change"),
+            (None, Some(risk)) => f.write_str(risk.as_str()),
+            (Some(deployment), None) => write!(f, "every change of deployment {deployment}"),
+            (Some(deployment), Some(risk)) => write!(f, "{} of deployment {deployment}", risk.as_str()),
+        }
+    }
 }
 
 fn usual_cooling() -> u32 {
@@ -120,7 +157,13 @@ fn is_usual_cooling(hours: &u32) -> bool {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { approvals: 1, by_risk: BTreeMap::new(), cooling_hours: COOLING_HOURS }
+        Self {
+            approvals: 1,
+            by_risk: BTreeMap::new(),
+            cooling_hours: COOLING_HOURS,
+            signed: BTreeSet::new(),
+            second_factor: false,
+        }
     }
 }
 
@@ -139,6 +182,12 @@ pub enum PolicyError {
         /// Its hours.
         found: u32,
     },
+    /// Too many rules.
+    #[error("a policy has at most {MAX_SIGNED_RULES} rules on signatures, and this one has {found}")]
+    SignedRules {
+        /// Its rules.
+        found: usize,
+    },
 }
 
 impl Policy {
@@ -151,11 +200,13 @@ impl Policy {
         match asked.into_iter().find(|n| !(1..=MAX_APPROVALS).contains(n)) {
             Some(found) => Err(PolicyError::Approvals { found }),
             None if self.cooling_hours > MAX_COOLING_HOURS => Err(PolicyError::Cooling { found: self.cooling_hours }),
+            None if self.signed.len() > MAX_SIGNED_RULES => Err(PolicyError::SignedRules { found: self.signed.len() }),
             None => Ok(()),
         }
     }
 
-    /// In what another policy differs from this one: first what it asks of every change, then each risk, then the cooling period.
+    /// In what another policy differs from this one: first what it asks of every change, then each risk, the cooling period, each rule on
+    /// signatures, the second factor.
     pub fn changes(&self, other: &Self) -> Vec<PolicyChange> {
         let every = |policy: &Self| Asks { own: Some(policy.approvals), approvals: policy.approvals };
         let of = |policy: &Self, risk: Risk| Asks {
@@ -175,7 +226,18 @@ impl Policy {
             old: Demand::Asks(of(self, *risk)),
             new: Demand::Asks(of(other, *risk)),
         });
-        std::iter::once(every).chain(risks).chain([cooling]).filter(|change| change.old != change.new).collect()
+        let signed = self.signed.symmetric_difference(&other.signed).map(|rule| PolicyChange {
+            part: PolicyPart::Signed(*rule),
+            old: Demand::Needed(self.signed.contains(rule)),
+            new: Demand::Needed(other.signed.contains(rule)),
+        });
+        let second_factor = PolicyChange {
+            part: PolicyPart::SecondFactor,
+            old: Demand::Needed(self.second_factor),
+            new: Demand::Needed(other.second_factor),
+        };
+        let all = std::iter::once(every).chain(risks).chain([cooling]).chain(signed).chain([second_factor]);
+        all.filter(|change| change.old != change.new).collect()
     }
 
     /// Where another policy asks for less than this one: for what, and how much. None: nowhere.
@@ -222,6 +284,10 @@ pub enum PolicyPart {
     Risk(Risk),
     /// The cooling period.
     Cooling,
+    /// A rule on signatures.
+    Signed(SignedRule),
+    /// The second factor.
+    SecondFactor,
 }
 
 /// What a policy demands in one part.
@@ -231,6 +297,8 @@ pub enum Demand {
     Asks(Asks),
     /// Hours.
     Hours(u32),
+    /// Whether something is needed.
+    Needed(bool),
 }
 
 impl fmt::Display for Demand {
@@ -238,6 +306,8 @@ impl fmt::Display for Demand {
         match self {
             Self::Asks(asks) => asks.fmt(f),
             Self::Hours(hours) => f.write_str(&many(*hours, "hour")),
+            Self::Needed(true) => f.write_str("needed"),
+            Self::Needed(false) => f.write_str("not needed"),
         }
     }
 }
@@ -259,16 +329,19 @@ impl PolicyChange {
         match (self.old, self.new) {
             (Demand::Asks(old), Demand::Asks(new)) => new.approvals < old.approvals,
             (Demand::Hours(old), Demand::Hours(new)) => new < old,
+            (Demand::Needed(old), Demand::Needed(new)) => old && !new,
             _ => false,
         }
     }
 
-    /// Which changes it is about; or `cooling period`.
-    pub fn about(&self) -> &'static str {
+    /// The changes that it is about, or the name of the setting.
+    pub fn about(&self) -> Cow<'static, str> {
         match self.part {
-            PolicyPart::Every => "every change",
-            PolicyPart::Risk(risk) => risk.as_str(),
-            PolicyPart::Cooling => "cooling period",
+            PolicyPart::Every => "every change".into(),
+            PolicyPart::Risk(risk) => risk.as_str().into(),
+            PolicyPart::Cooling => "cooling period".into(),
+            PolicyPart::Signed(rule) => format!("signed approvals for {rule}").into(),
+            PolicyPart::SecondFactor => "second factor at sign-in".into(),
         }
     }
 
@@ -278,6 +351,8 @@ impl PolicyChange {
             PolicyPart::Every => "/approvals".to_owned(),
             PolicyPart::Risk(risk) => format!("/by_risk/{}", risk.as_str()),
             PolicyPart::Cooling => "/cooling_hours".to_owned(),
+            PolicyPart::Signed(_) => "/signed".to_owned(),
+            PolicyPart::SecondFactor => "/second_factor".to_owned(),
         }
     }
 }
@@ -398,10 +473,21 @@ pub struct Facts {
     pub people: Vec<Reviewer>,
     /// Who gave these people access.
     pub access: Access,
+    /// Whose approvals are signed. None: approvals need no signature.
+    pub signing: Option<Signing>,
     /// Who opened each thread that is not resolved, on any version of the proposal.
     pub open_threads: Vec<String>,
     /// Who can do something about rules that no verdict mends. Nothing is decided by it.
     pub helpers: Helpers,
+}
+
+/// Signatures of verdicts, as far as they hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Signing {
+    /// People whose last verdict is signed with a confirmed passkey.
+    pub signed: BTreeSet<PersonId>,
+    /// People with a confirmed passkey.
+    pub able: BTreeSet<PersonId>,
 }
 
 impl Facts {
@@ -415,9 +501,15 @@ impl Facts {
         access::approves(self, person)
     }
 
-    /// Whether an approval by this person would count now, as far as their access decides that.
+    /// Whether an approval by this person would count now, as far as their access and their passkeys decide that.
     pub fn may_count(&self, person: PersonId) -> bool {
-        self.access.bar(person, self.access.now, &self.authors).is_none()
+        let can_sign = self.signing.as_ref().is_none_or(|signing| signing.able.contains(&person));
+        can_sign && self.access.bar(person, self.access.now, &self.authors).is_none()
+    }
+
+    /// Whether this person's last verdict is signed, or needs no signature.
+    fn is_signed(&self, person: PersonId) -> bool {
+        self.signing.as_ref().is_none_or(|signing| signing.signed.contains(&person))
     }
 
     /// Reviewers who wrote nothing of it.
@@ -609,7 +701,8 @@ fn enough(
     can_approve: &[String],
     (approving, others): (&[&Reviewer], &[&Reviewer]),
 ) -> RuleState {
-    let counted = format!("{approvals} of {}", many(needed, "approval"));
+    let signed = if facts.signing.is_some() { "signed approval" } else { "approval" };
+    let counted = format!("{approvals} of {}", many(needed, signed));
     let broken = (approvals < needed).then(|| {
         let more = needed - approvals;
         let able = u32::try_from(can_approve.len()).unwrap_or(u32::MAX);
@@ -708,6 +801,7 @@ mod tests {
             verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve, at: 0, void: false }],
             people: vec![reviewer(1, "ada"), reviewer(2, "bo"), reviewer(3, "cy")],
             access: Access::default(),
+            signing: None,
             open_threads: Vec::new(),
             helpers: Helpers::default(),
         }
@@ -794,6 +888,45 @@ mod tests {
         let written = serde_json::to_string(&Policy::default()).unwrap();
         assert_eq!(written, r#"{"approvals":1,"by_risk":{}}"#, "as policies were before they had the field");
         assert_eq!(serde_json::from_str::<Policy>(&written).unwrap(), Policy::default());
+    }
+
+    #[test]
+    fn unsigned_approval_does_not_count_where_signatures_are_demanded() {
+        let mut facts = facts();
+        facts.signing = Some(Signing { signed: BTreeSet::new(), able: [person(2)].into() });
+        let text = |facts: &Facts| evaluate(facts).closed_by().map(|rule| rule.text.clone()).unwrap_or_default();
+        assert_eq!(
+            text(&facts),
+            "0 of 1 signed approval. 1 more needed. Can act: bo. bo approved it without a passkey and has to approve again with \
+             one. cy has no confirmed passkey"
+        );
+        facts.signing = Some(Signing { signed: [person(2)].into(), able: [person(2)].into() });
+        assert_eq!(closed_by(&facts), None);
+        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject, at: 0, void: false });
+        assert_eq!(closed_by(&facts), Some(Rule::Objections), "objections need no signature");
+    }
+
+    #[test]
+    fn dropped_signature_rules_are_weaker() {
+        let rule = SignedRule { deployment: None, risk: Some(Risk::Destructive) };
+        let signed = Policy { signed: [rule].into(), second_factor: true, ..Policy::default() };
+        let told = Policy::default().changes(&signed).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            told,
+            [
+                "signed approvals for destructive: not needed -> needed",
+                "second factor at sign-in: not needed -> needed"
+            ]
+        );
+        assert_eq!(Policy::default().weaker_in(&signed), None);
+        assert!(signed.weaker_in(&Policy::default()).is_some());
+        let written = serde_json::to_string(&signed).unwrap();
+        assert_eq!(written, r#"{"approvals":1,"by_risk":{},"signed":[{"risk":"destructive"}],"second_factor":true}"#);
+        assert_eq!(serde_json::from_str::<Policy>(&written).unwrap(), signed);
+        let many = (0..=MAX_SIGNED_RULES as u128)
+            .map(|n| SignedRule { deployment: Some(DeploymentId(Uuid::from_u128(n))), risk: None });
+        let many = Policy { signed: many.collect(), ..Policy::default() };
+        assert!(matches!(many.check(), Err(PolicyError::SignedRules { .. })));
     }
 
     #[test]

@@ -111,6 +111,7 @@ mod tests {
             verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve, at: 0, void: false }],
             people: (1..4).map(reviewer).collect(),
             access: Access::default(),
+            signing: None,
             open_threads: Vec::new(),
             helpers: Helpers::default(),
         }

@@ -55,7 +55,7 @@ pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
         }
         let risk = match change.part {
             PolicyPart::Risk(risk) => Some(risk),
-            PolicyPart::Every | PolicyPart::Cooling => None,
+            _ => None,
         };
         let (able, who) = match risk.is_none_or(|risk| carried.contains(&risk)) {
             true => (others, " without having written this change"),
