@@ -76,6 +76,10 @@ BEGIN
     'INSERT (proposal_id, first_edit, last_edit, target, missing, more) ON left_out',
     'INSERT (before_id, proposal_id, after_id, version, target, moved, refused) ON replan',
     'INSERT (submission_id, person_id, policy_number, kind, reason) ON verdict',
+    'INSERT (verdict_id, passkey_id, nonce, client_data, authenticator_data, signature) ON verdict_signature',
+    'INSERT (id, person_id, name, rp_id, origin, credential_id, credential, counter) ON passkey',
+    'UPDATE (counter, last_used_at, revoked_at, revoked_by) ON passkey',
+    'INSERT (passkey_id, by_passkey, nonce, client_data, authenticator_data, signature) ON passkey_confirmation',
     'INSERT (submission_id, thread_id, anchor, person_id, body) ON comment',
     'UPDATE (resolved_by, resolved_at) ON comment',
     'INSERT, UPDATE (submission_id, before_id, at) ON look',
@@ -103,7 +107,7 @@ BEGIN
     'INSERT ON person',
     'UPDATE (name, display, disabled, permissions) ON person',
     'INSERT, DELETE ON scoped_grant',
-    'UPDATE (last_seen_at, idle_expires_at), DELETE ON session',
+    'UPDATE (last_seen_at, idle_expires_at, ceremony), DELETE ON session',
     'UPDATE (dismissed_at) ON access_change',
     'INSERT, UPDATE (at) ON visit',
     'INSERT, UPDATE (last_used_at, revoked_at), DELETE ON token',
@@ -141,7 +145,7 @@ BEGIN
     'SELECT ON seaql_migrations, guard_version, database_role',
     -- From a run to the documents and verdicts behind it.
     'SELECT ON object, policy, target, target_deployment, head, proposal, submission, submission_base, submission_author,
-               submission_document, verdict',
+               submission_document, verdict, signature_demand, verdict_signature, passkey, passkey_confirmation',
     -- An approval does not count if an author had given its person access, or if the person took part in the change.
     'SELECT (id, kind) ON person',
     'SELECT (person_id, kind, by, at, confirmed_at) ON access_change',

@@ -379,6 +379,7 @@ DECLARE
   named text;
   others text;
   approving int;
+  unsigned text;
   threads int;
   places uuid[];
 BEGIN
@@ -466,17 +467,19 @@ BEGIN
   PERFORM FROM person WHERE id IN (SELECT person_id FROM verdict WHERE submission_id = s.id) ORDER BY id FOR SHARE;
   places := places_of(s.id);
   WITH last AS (
-    SELECT DISTINCT ON (v.person_id) v.person_id, v.kind, v.at FROM verdict v JOIN person w ON w.id = v.person_id
+    SELECT DISTINCT ON (v.person_id) v.id, v.person_id, v.kind, v.at FROM verdict v JOIN person w ON w.id = v.person_id
     WHERE v.submission_id = s.id AND v.id > w.verdicts_void_to ORDER BY v.person_id, v.id DESC),
   counted AS (
-    SELECT l.kind, who.name, l.kind = 'approve' AND approval_barred(who.id, s.id, l.at) AS barred
+    SELECT l.kind, who.name, l.kind = 'approve' AND approval_barred(who.id, s.id, l.at) AS barred,
+           l.kind = 'approve' AND NOT is_signed(l.id) AND EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id) AS unsigned
     FROM last l JOIN person who ON who.id = l.person_id
     WHERE may_review(who, places) AND NOT EXISTS (
       SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = l.person_id))
-  SELECT count(*) FILTER (WHERE c.kind = 'approve' AND NOT c.barred),
+  SELECT count(*) FILTER (WHERE c.kind = 'approve' AND NOT c.barred AND NOT c.unsigned),
          string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.kind <> 'approve'),
-         string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.barred)
-  INTO approving, named, others FROM counted c;
+         string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.barred),
+         string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.unsigned AND NOT c.barred)
+  INTO approving, named, others, unsigned FROM counted c;
   IF named IS NOT NULL THEN
     RAISE EXCEPTION '% asked for changes to submission % or rejected it', named, s.id
       USING ERRCODE = 'GY007', HINT = 'Change it, or let them decide again.';
@@ -485,6 +488,11 @@ BEGIN
     RAISE EXCEPTION 'submission % has % of % approvals; an author gave access to %, so theirs do not count', s.id, approving,
       s.approvals_needed, others
       USING ERRCODE = 'GY040', HINT = 'Another reviewer has to approve it, or another admin confirms that access.';
+  END IF;
+  IF approving < s.approvals_needed AND unsigned IS NOT NULL THEN
+    RAISE EXCEPTION 'submission % has % of % signed approvals; % approved it without a confirmed passkey', s.id, approving,
+      s.approvals_needed, unsigned
+      USING ERRCODE = 'GY060', HINT = 'They approve it again and sign with a confirmed passkey.';
   END IF;
   IF approving < s.approvals_needed THEN
     RAISE EXCEPTION 'submission % has % of % approvals', s.id, approving, s.approvals_needed

@@ -68,6 +68,10 @@
 //! | GY053 | a commit writes rows of documents that its submission does not list |
 //! | GY054 | a commit leaves rows that differ from the documents |
 //! | GY056 | the version of a barclamp is invalid, or another spelling of a stored one |
+//! | GY057 | a person registers too many passkeys |
+//! | GY058 | a passkey is confirmed without a confirmed passkey of its person or of an admin |
+//! | GY059 | a verdict is signed by a passkey that is not its person's |
+//! | GY060 | approvals without a signature that the policy demands |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -121,6 +125,7 @@ mod m0041_audit_chain;
 mod m0042_progress;
 mod m0043_credentials;
 mod m0044_probes;
+mod m0045_passkeys;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -205,6 +210,8 @@ const GUARDS: &str = concat!(
     include_str!("guards/probes.sql"),
     "\n",
     include_str!("guards/people.sql"),
+    "\n",
+    include_str!("guards/passkeys.sql"),
     "\n",
     include_str!("guards/nodes.sql"),
     "\n",
@@ -311,6 +318,7 @@ migrations! {
     m0044_probes,
     m0041_audit_chain,
     m0042_progress,
+    m0045_passkeys,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

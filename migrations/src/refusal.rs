@@ -95,11 +95,19 @@ pub enum Refusal {
     NotListed,
     /// GY054: a commit leaves rows that differ from the documents.
     NotAsDocumented,
+    /// GY057: a person registers too many passkeys.
+    TooManyPasskeys,
+    /// GY058: a passkey is confirmed without a confirmed passkey of its person or of an admin.
+    PasskeyNotConfirmed,
+    /// GY059: a verdict is signed by a passkey that is not its person's.
+    ForeignSignature,
+    /// GY060: approvals lack the signature that the policy demands.
+    NotSigned,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 46] = [
+    pub const ALL: [(&'static str, Self); 50] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -146,6 +154,10 @@ impl Refusal {
         ("GY052", Self::NodeUnseen),
         ("GY053", Self::NotListed),
         ("GY054", Self::NotAsDocumented),
+        ("GY057", Self::TooManyPasskeys),
+        ("GY058", Self::PasskeyNotConfirmed),
+        ("GY059", Self::ForeignSignature),
+        ("GY060", Self::NotSigned),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

@@ -20,6 +20,7 @@ pub mod idempotency;
 pub mod intent;
 pub mod journal;
 pub mod node_tokens;
+pub mod passkeys;
 pub mod people;
 pub mod reading;
 pub mod running;

@@ -52,7 +52,8 @@ SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
   SELECT jsonb_strip_nulls(to_jsonb(s) - ARRAY['xid', 'summary'] || jsonb_build_object(
     'base', (SELECT coalesce(jsonb_object_agg(b.deployment_id, b.head_no), '{}') FROM submission_base b WHERE b.submission_id = s.id),
     'authors', (SELECT coalesce(jsonb_agg(a.person_id ORDER BY a.person_id), '[]')
-                FROM submission_author a WHERE a.submission_id = s.id)))
+                FROM submission_author a WHERE a.submission_id = s.id),
+    'signed', (SELECT true FROM signature_demand g WHERE g.submission_id = s.id)))
 $$;
 
 -- The part of any other row that the audit records. Tables with secrets or progress in them list the columns.
@@ -67,6 +68,7 @@ SET search_path = pg_catalog, public, pg_temp AS $$
        WHEN 'node' THEN ARRAY['id', 'fqdn', 'removed_in', 'transport', 'address', 'connection', 'hints', 'description', 'macs',
                               'serial', 'available', 'unavailable_by', 'unavailable_reason']
        WHEN 'deployment' THEN ARRAY['id', 'name', 'held_by', 'held_at', 'held_reason', 'priority']
+       WHEN 'passkey' THEN ARRAY['id', 'person_id', 'name', 'rp_id', 'origin', 'credential', 'created_at', 'revoked_at', 'revoked_by']
        END) c (name)),
     CASE of_table
       WHEN 'edit' THEN r - 'body' || jsonb_build_object('body_sha256', encode(sha256(convert_to((r -> 'body')::text, 'UTF8')), 'hex'))
@@ -97,6 +99,12 @@ CREATE TRIGGER guard_audit AFTER INSERT ON target FOR EACH ROW EXECUTE FUNCTION 
 CREATE TRIGGER guard_audit AFTER INSERT ON policy FOR EACH ROW EXECUTE FUNCTION guard_audit_row('number', 'created_by');
 CREATE TRIGGER guard_audit AFTER INSERT ON barclamp FOR EACH ROW EXECUTE FUNCTION guard_audit_row('name version', 'imported_by');
 CREATE TRIGGER guard_audit AFTER INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'person_id');
+CREATE TRIGGER guard_audit AFTER INSERT ON verdict_signature
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('verdict_id', '');
+CREATE TRIGGER guard_audit AFTER INSERT ON passkey FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'person_id');
+CREATE TRIGGER guard_audit_change AFTER UPDATE OF revoked_at ON passkey FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'revoked_by');
+CREATE TRIGGER guard_audit AFTER INSERT ON passkey_confirmation
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('passkey_id', '');
 CREATE TRIGGER guard_audit AFTER INSERT ON proposal FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'created_by');
 CREATE TRIGGER guard_audit_change AFTER UPDATE OF state, title ON proposal
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');

@@ -1,0 +1,408 @@
+//! Passkeys of people, their confirmations, and signatures of verdicts.
+//!
+//! Rows are only added. Apart from its counter and its revocation a passkey never changes, so a signature that held once can be
+//! verified at any later time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::Hash;
+use engine::gate::VerdictKind;
+use engine::gate::signature::{Assertion, Confirmation, Nonce, Passkey, Reviewed};
+use engine::ids::{PasskeyId, PersonId, SubmissionId};
+use serde_json::Value;
+use sqlx::{FromRow, PgConnection};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// A passkey that a person registers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewPasskey {
+    /// Its person.
+    pub person: PersonId,
+    /// The person's name for it.
+    pub name: String,
+    /// The host name that it is bound to.
+    pub rp_id: String,
+    /// The origin that it is registered at.
+    pub origin: String,
+    /// The authenticator's id of it.
+    pub credential_id: Vec<u8>,
+    /// The public key and its properties.
+    pub credential: Value,
+    /// The authenticator's counter.
+    pub counter: u32,
+}
+
+/// A passkey with what lists show of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PasskeyRow {
+    /// What signatures are verified with.
+    pub passkey: Passkey,
+    /// The authenticator's id of it.
+    pub credential_id: Vec<u8>,
+    /// The person's name for it.
+    pub name: String,
+    /// When it was registered.
+    pub created_at: OffsetDateTime,
+    /// When it was last used.
+    pub last_used_at: Option<OffsetDateTime>,
+    /// Since when it is revoked.
+    pub revoked_at: Option<OffsetDateTime>,
+    /// Who confirmed it, by name; None: nobody yet, or the owner of the database.
+    pub confirmed_by: Option<String>,
+}
+
+/// A signature of a verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignatureRow {
+    /// The submission.
+    pub submission: SubmissionId,
+    /// The verdict.
+    pub verdict: i64,
+    /// Whose verdict it is.
+    pub person: PersonId,
+    /// What it says.
+    pub kind: VerdictKind,
+    /// The passkey that signed.
+    pub passkey: PasskeyId,
+    /// The nonce of the statement.
+    pub nonce: Nonce,
+    /// The signature.
+    pub assertion: Assertion,
+}
+
+#[derive(FromRow)]
+struct RawPasskey {
+    id: Uuid,
+    person_id: Uuid,
+    name: String,
+    rp_id: String,
+    origin: String,
+    credential_id: Vec<u8>,
+    credential: Value,
+    created_at: OffsetDateTime,
+    last_used_at: Option<OffsetDateTime>,
+    revoked_at: Option<OffsetDateTime>,
+    confirmed: bool,
+    by_passkey: Option<Uuid>,
+    nonce: Option<Vec<u8>>,
+    client_data: Option<Vec<u8>>,
+    authenticator_data: Option<Vec<u8>>,
+    signature: Option<Vec<u8>>,
+    confirmed_by: Option<String>,
+}
+
+/// The columns of [`RawPasskey`], of `passkey k` with its confirmation `c`. Only the server may read names.
+const COLUMNS: &str = "k.id, k.person_id, k.name, k.rp_id, k.origin, k.credential_id, k.credential, k.created_at, k.last_used_at, \
+    k.revoked_at, c.passkey_id IS NOT NULL AS confirmed, c.by_passkey, c.nonce, c.client_data, c.authenticator_data, c.signature";
+
+fn nonce(column: &str, bytes: &[u8]) -> Result<Nonce, StoreError> {
+    Nonce::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(column, "a nonce has 16 bytes"))
+}
+
+fn passkey(raw: RawPasskey) -> Result<PasskeyRow, StoreError> {
+    let confirmation = match (raw.confirmed, raw.by_passkey) {
+        (false, _) => None,
+        (true, None) => Some(Confirmation::Owner),
+        (true, Some(by)) => Some(Confirmation::Passkey {
+            by: PasskeyId(by),
+            nonce: nonce("passkey_confirmation.nonce", &raw.nonce.unwrap_or_default())?,
+            assertion: Assertion {
+                client_data: raw.client_data.unwrap_or_default(),
+                authenticator_data: raw.authenticator_data.unwrap_or_default(),
+                signature: raw.signature.unwrap_or_default(),
+            },
+        }),
+    };
+    Ok(PasskeyRow {
+        passkey: Passkey {
+            id: PasskeyId(raw.id),
+            person: PersonId(raw.person_id),
+            rp_id: raw.rp_id,
+            origin: raw.origin,
+            credential: raw.credential,
+            confirmation,
+        },
+        credential_id: raw.credential_id,
+        name: raw.name,
+        created_at: raw.created_at,
+        last_used_at: raw.last_used_at,
+        revoked_at: raw.revoked_at,
+        confirmed_by: raw.confirmed_by,
+    })
+}
+
+/// Registers a passkey. None: the authenticator's id is registered already.
+///
+/// # Errors
+/// When the database refuses it or does not answer.
+pub async fn insert(on: &mut PgConnection, new: &NewPasskey) -> Result<Option<PasskeyId>, StoreError> {
+    let id: Option<Uuid> = sqlx::query_scalar(
+        "INSERT INTO passkey (person_id, name, rp_id, origin, credential_id, credential, counter) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (credential_id) DO NOTHING RETURNING id",
+    )
+    .bind(new.person.0)
+    .bind(&new.name)
+    .bind(&new.rp_id)
+    .bind(&new.origin)
+    .bind(&new.credential_id)
+    .bind(&new.credential)
+    .bind(i64::from(new.counter))
+    .fetch_optional(on)
+    .await?;
+    Ok(id.map(PasskeyId))
+}
+
+/// The passkeys of a person that are not revoked, oldest first.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn of_person(on: &mut PgConnection, person: PersonId) -> Result<Vec<PasskeyRow>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS}, w.name AS confirmed_by \
+         FROM passkey k LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id \
+         LEFT JOIN passkey b ON b.id = c.by_passkey LEFT JOIN person w ON w.id = b.person_id \
+         WHERE k.person_id = $1 AND k.revoked_at IS NULL ORDER BY k.created_at, k.id LIMIT 100"
+    );
+    let rows: Vec<RawPasskey> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).fetch_all(on).await?;
+    rows.into_iter().map(passkey).collect()
+}
+
+/// One passkey, revoked or not.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn one(on: &mut PgConnection, id: PasskeyId) -> Result<Option<PasskeyRow>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS}, w.name AS confirmed_by \
+         FROM passkey k LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id \
+         LEFT JOIN passkey b ON b.id = c.by_passkey LEFT JOIN person w ON w.id = b.person_id WHERE k.id = $1"
+    );
+    let row: Option<RawPasskey> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(on).await?;
+    row.map(passkey).transpose()
+}
+
+/// These passkeys and all that confirmed them, for [`engine::gate::signature::check`]; revoked ones too.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn with_confirmers(
+    on: &mut PgConnection,
+    ids: &BTreeSet<PasskeyId>,
+) -> Result<BTreeMap<PasskeyId, Passkey>, StoreError> {
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let sql = format!(
+        "WITH RECURSIVE chain AS ( \
+           SELECT unnest($1::uuid[]) AS id \
+           UNION \
+           SELECT c.by_passkey FROM chain h JOIN passkey_confirmation c ON c.passkey_id = h.id WHERE c.by_passkey IS NOT NULL) \
+         SELECT {COLUMNS}, NULL::text AS confirmed_by \
+         FROM chain h JOIN passkey k ON k.id = h.id LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id"
+    );
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows: Vec<RawPasskey> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(ids).fetch_all(on).await?;
+    rows.into_iter().map(|raw| passkey(raw).map(|row| (row.passkey.id, row.passkey))).collect()
+}
+
+/// The people of a list with a confirmed passkey.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn able(on: &mut PgConnection, people: &[PersonId]) -> Result<BTreeSet<PersonId>, StoreError> {
+    let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
+    let able: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT DISTINCT k.person_id FROM passkey k JOIN passkey_confirmation c ON c.passkey_id = k.id \
+         WHERE k.person_id = ANY($1) AND k.revoked_at IS NULL",
+    )
+    .bind(people)
+    .fetch_all(on)
+    .await?;
+    Ok(able.into_iter().map(PersonId).collect())
+}
+
+/// Confirms a passkey as the owner of the database. False: it is confirmed already.
+///
+/// # Errors
+/// When the database refuses it or does not answer.
+pub async fn confirm_as_owner(on: &mut PgConnection, id: PasskeyId) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO passkey_confirmation (passkey_id) VALUES ($1) ON CONFLICT DO NOTHING";
+    Ok(sqlx::query(sql).bind(id.0).execute(on).await?.rows_affected() > 0)
+}
+
+/// Confirms a passkey with another one. False: it is confirmed already.
+///
+/// # Errors
+/// When the database refuses it or does not answer.
+pub async fn confirm(
+    on: &mut PgConnection,
+    id: PasskeyId,
+    by: PasskeyId,
+    nonce: Nonce,
+    assertion: &Assertion,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "INSERT INTO passkey_confirmation (passkey_id, by_passkey, nonce, client_data, authenticator_data, signature) \
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+    )
+    .bind(id.0)
+    .bind(by.0)
+    .bind(nonce.0.as_slice())
+    .bind(&assertion.client_data)
+    .bind(&assertion.authenticator_data)
+    .bind(&assertion.signature)
+    .execute(on)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Revokes a passkey; false: it is revoked already, or does not exist.
+///
+/// # Errors
+/// When the database refuses it or does not answer.
+pub async fn revoke(on: &mut PgConnection, id: PasskeyId, by: PersonId) -> Result<bool, StoreError> {
+    let sql = "UPDATE passkey SET revoked_at = now(), revoked_by = $2 WHERE id = $1 AND revoked_at IS NULL";
+    Ok(sqlx::query(sql).bind(id.0).bind(by.0).execute(on).await?.rows_affected() > 0)
+}
+
+/// Notes a use and the counter that the authenticator reported. False: it reported an older one, so the passkey may have been copied.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn note_use(on: &mut PgConnection, id: PasskeyId, counter: u32) -> Result<bool, StoreError> {
+    // Authenticators without a counter report 0.
+    let sql = "UPDATE passkey SET last_used_at = now(), counter = $2 WHERE id = $1 AND (counter < $2 OR counter = 0 AND $2 = 0)";
+    Ok(sqlx::query(sql).bind(id.0).bind(i64::from(counter)).execute(on).await?.rows_affected() > 0)
+}
+
+/// Signs a verdict. False: this signature was used before.
+///
+/// # Errors
+/// When the database refuses it or does not answer.
+pub async fn insert_signature(
+    on: &mut PgConnection,
+    verdict: i64,
+    passkey: PasskeyId,
+    nonce: Nonce,
+    assertion: &Assertion,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "INSERT INTO verdict_signature (verdict_id, passkey_id, nonce, client_data, authenticator_data, signature) \
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (message) DO NOTHING",
+    )
+    .bind(verdict)
+    .bind(passkey.0)
+    .bind(nonce.0.as_slice())
+    .bind(&assertion.client_data)
+    .bind(&assertion.authenticator_data)
+    .bind(&assertion.signature)
+    .execute(on)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Of these submissions, those whose approvals must be signed, each with the parts that a signature covers.
+///
+/// # Errors
+/// When the database does not answer, or a row cannot be read.
+pub async fn demanded(
+    on: &mut PgConnection,
+    submissions: &[SubmissionId],
+) -> Result<BTreeMap<SubmissionId, Reviewed>, StoreError> {
+    let ids: Vec<i64> = submissions.iter().map(|id| id.0).collect();
+    let sql = "SELECT s.id, audit_submission(s) FROM submission s JOIN signature_demand g ON g.submission_id = s.id \
+               WHERE s.id = ANY($1)";
+    let rows: Vec<(i64, Value)> = sqlx::query_as(sql).bind(ids).fetch_all(on).await?;
+    rows.into_iter().map(|(id, image)| Ok((SubmissionId(id), reviewed_of(image)?))).collect()
+}
+
+/// The parts of a submission that a signature covers. None: there is no such submission.
+///
+/// # Errors
+/// When the database does not answer, or the row cannot be read.
+pub async fn reviewed(on: &mut PgConnection, submission: SubmissionId) -> Result<Option<Reviewed>, StoreError> {
+    let sql = "SELECT audit_submission(s) FROM submission s WHERE s.id = $1";
+    let image: Option<Value> = sqlx::query_scalar(sql).bind(submission.0).fetch_optional(on).await?;
+    image.map(reviewed_of).transpose()
+}
+
+fn reviewed_of(image: Value) -> Result<Reviewed, StoreError> {
+    serde_json::from_value(image).map_err(|error| StoreError::corrupt("submission", error))
+}
+
+/// The signatures of the verdicts on these submissions, in the order of the verdicts, also by passkeys that were revoked since.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn signatures(on: &mut PgConnection, submissions: &[SubmissionId]) -> Result<Vec<SignatureRow>, StoreError> {
+    #[derive(FromRow)]
+    struct Raw {
+        submission_id: i64,
+        verdict_id: i64,
+        person_id: Uuid,
+        kind: String,
+        passkey_id: Uuid,
+        nonce: Vec<u8>,
+        client_data: Vec<u8>,
+        authenticator_data: Vec<u8>,
+        signature: Vec<u8>,
+    }
+    let ids: Vec<i64> = submissions.iter().map(|id| id.0).collect();
+    let rows: Vec<Raw> = sqlx::query_as(
+        "SELECT v.submission_id, g.verdict_id, v.person_id, v.kind, g.passkey_id, g.nonce, g.client_data, g.authenticator_data, \
+         g.signature FROM verdict v JOIN verdict_signature g ON g.verdict_id = v.id \
+         WHERE v.submission_id = ANY($1) AND v.person_id IS NOT NULL ORDER BY v.id",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
+    let row = |raw: Raw| {
+        let kind = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
+        let kind = kind.into_iter().find(|kind| kind.as_str() == raw.kind);
+        Ok(SignatureRow {
+            submission: SubmissionId(raw.submission_id),
+            verdict: raw.verdict_id,
+            person: PersonId(raw.person_id),
+            kind: kind.ok_or_else(|| StoreError::corrupt("verdict.kind", raw.kind))?,
+            passkey: PasskeyId(raw.passkey_id),
+            nonce: nonce("verdict_signature.nonce", &raw.nonce)?,
+            assertion: Assertion {
+                client_data: raw.client_data,
+                authenticator_data: raw.authenticator_data,
+                signature: raw.signature,
+            },
+        })
+    };
+    rows.into_iter().map(row).collect()
+}
+
+/// Stores a WebAuthn registration or sign-in in progress with a session; an earlier one is void then.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn begin_ceremony(on: &mut PgConnection, session: Uuid, state: &Value) -> Result<(), StoreError> {
+    sqlx::query("UPDATE session SET ceremony = $2 WHERE id = $1").bind(session).bind(state).execute(on).await?;
+    Ok(())
+}
+
+/// Takes it; the second time there is none.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn take_ceremony(on: &mut PgConnection, session: Uuid) -> Result<Option<Value>, StoreError> {
+    let sql = "UPDATE session s SET ceremony = NULL FROM (SELECT id, ceremony FROM session WHERE id = $1 FOR UPDATE) b \
+               WHERE s.id = b.id RETURNING b.ceremony";
+    let state: Option<Option<Value>> = sqlx::query_scalar(sql).bind(session).fetch_optional(on).await?;
+    Ok(state.flatten())
+}
+
+/// The digest of a passkey's parts that never change.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn digest(row: &PasskeyRow) -> Result<Hash, StoreError> {
+    row.passkey.digest().map_err(|error| StoreError::corrupt("passkey.credential", error))
+}
