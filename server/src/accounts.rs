@@ -2,14 +2,15 @@
 
 use api::Problem;
 use api::people::{
-    Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView,
-    PersonWish, TokenMade, TokenView, TokenWish,
+    Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish, PeopleWanted,
+    PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade, TokenView,
+    TokenWish,
 };
 use app::accounts::Accounts;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
 use control::people::{Permission, SeenPerson};
-use engine::ids::PersonId;
+use engine::ids::{PasskeyId, PersonId};
 use uuid::Uuid;
 
 use crate::bound::Bound;
@@ -49,6 +50,26 @@ impl Accounts for Bound {
 
     async fn confirm(&self, id: PersonId) -> Result<PersonDetails, Problem> {
         self.people.confirm(self.actor()?, id).await
+    }
+
+    async fn passkey_options(&self) -> Result<PasskeyOptions, Problem> {
+        self.people.passkey_options(self.actor()?, &self.site()?).await
+    }
+
+    async fn register_passkey(&self, wish: PasskeyWish) -> Result<PasskeyView, Problem> {
+        self.people.register_passkey(self.actor()?, &self.site()?, &wish).await
+    }
+
+    async fn revoke_passkey(&self, id: PasskeyId) -> Result<(), Problem> {
+        self.people.revoke_passkey(self.actor()?, id).await
+    }
+
+    async fn confirmation_options(&self, id: PasskeyId) -> Result<SignatureRequest, Problem> {
+        self.people.confirmation_options(self.actor()?, &self.site()?, id).await
+    }
+
+    async fn confirm_passkey(&self, id: PasskeyId, signature: Signature) -> Result<PasskeyView, Problem> {
+        self.people.confirm_passkey(self.actor()?, id, &signature).await
     }
 
     async fn dismiss_notices(&self) -> Result<(), Problem> {

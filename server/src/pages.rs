@@ -72,12 +72,18 @@ fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
             people: state.people.clone(),
             address: Arc::clone(&state.address),
             actor: actor(),
+            host: host(),
             answer,
         });
         provide_context::<Arc<dyn Console>>(bound.clone());
         provide_context::<Arc<dyn Accounts>>(bound.clone());
         provide_context::<Arc<dyn Oversight>>(bound);
     }
+}
+
+fn host() -> Option<String> {
+    let parts = use_context::<Parts>()?;
+    parts.headers.get(header::HOST)?.to_str().ok().map(str::to_owned)
 }
 
 fn actor() -> Option<Actor> {

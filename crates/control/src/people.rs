@@ -23,6 +23,7 @@
 mod access;
 mod accounts;
 mod actor;
+pub(crate) mod passkeys;
 mod passwords;
 pub(crate) mod throttle;
 mod tokens;
