@@ -380,6 +380,7 @@ DECLARE
   others text;
   approving int;
   unsigned text;
+  demanded boolean;
   threads int;
   places uuid[];
 BEGIN
@@ -466,12 +467,13 @@ BEGIN
   -- Everybody's last word, of those who may review now. Rows are locked, so nobody is disabled meanwhile.
   PERFORM FROM person WHERE id IN (SELECT person_id FROM verdict WHERE submission_id = s.id) ORDER BY id FOR SHARE;
   places := places_of(s.id);
+  demanded := EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id);
   WITH last AS (
     SELECT DISTINCT ON (v.person_id) v.id, v.person_id, v.kind, v.at FROM verdict v JOIN person w ON w.id = v.person_id
     WHERE v.submission_id = s.id AND v.id > w.verdicts_void_to ORDER BY v.person_id, v.id DESC),
   counted AS (
     SELECT l.kind, who.name, l.kind = 'approve' AND approval_barred(who.id, s.id, l.at) AS barred,
-           l.kind = 'approve' AND NOT is_signed(l.id) AND EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id) AS unsigned
+           demanded AND l.kind = 'approve' AND NOT is_signed(l.id) AS unsigned
     FROM last l JOIN person who ON who.id = l.person_id
     WHERE may_review(who, places) AND NOT EXISTS (
       SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = l.person_id))

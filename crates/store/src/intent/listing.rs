@@ -86,10 +86,10 @@ const FACTS: &str = "SELECT s.id, p.state = 'open' AND p.version = s.version AS 
     ARRAY(SELECT v.id <= w.verdicts_void_to FROM verdict v JOIN person w ON w.id = v.person_id \
           WHERE v.submission_id = s.id ORDER BY v.id) AS void, \
     EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id) AS demanded, \
-    ARRAY(SELECT DISTINCT l.person_id FROM ( \
+    CASE WHEN EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id) THEN ARRAY(SELECT l.person_id FROM ( \
             SELECT DISTINCT ON (v.person_id) v.id, v.person_id FROM verdict v JOIN person w ON w.id = v.person_id \
             WHERE v.submission_id = s.id AND v.id > w.verdicts_void_to ORDER BY v.person_id, v.id DESC) l \
-          WHERE is_signed(l.id)) AS signed, \
+          WHERE is_signed(l.id)) ELSE '{}' END AS signed, \
     (extract(epoch FROM s.created_at) * 1000000)::bigint AS submitted, \
     ARRAY(SELECT w.name FROM submission o JOIN comment c ON c.submission_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
           JOIN person w ON w.id = c.person_id WHERE o.proposal_id = p.id AND p.state = 'open' ORDER BY c.id LIMIT $2) AS threads, \
