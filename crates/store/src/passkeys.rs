@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
 use engine::gate::VerdictKind;
-use engine::gate::signature::{Assertion, Confirmation, Nonce, Passkey, Reviewed};
+use engine::gate::signature::{Assertion, Confirmation, Nonce, Passkey, Reviewed, VerdictSignature};
 use engine::ids::{PasskeyId, PersonId, SubmissionId};
 use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
@@ -71,6 +71,19 @@ pub struct SignatureRow {
     pub nonce: Nonce,
     /// The signature.
     pub assertion: Assertion,
+}
+
+impl SignatureRow {
+    /// For [`engine::gate::signature::check_verdicts`].
+    pub fn signed(&self) -> VerdictSignature<'_> {
+        VerdictSignature {
+            person: self.person,
+            verdict: self.kind,
+            passkey: self.passkey,
+            nonce: self.nonce,
+            assertion: &self.assertion,
+        }
+    }
 }
 
 #[derive(FromRow)]

@@ -269,6 +269,40 @@ pub fn check(
     check_signature(statement, passkey, assertion, verify)
 }
 
+/// The signature of a person's last verdict on a submission.
+#[derive(Debug, Clone, Copy)]
+pub struct VerdictSignature<'s> {
+    /// The reviewer.
+    pub person: PersonId,
+    /// The verdict.
+    pub verdict: VerdictKind,
+    /// The passkey that signed.
+    pub passkey: PasskeyId,
+    /// The nonce of the statement.
+    pub nonce: Nonce,
+    /// The signature.
+    pub assertion: &'s Assertion,
+}
+
+/// Checks the signatures of the last verdicts on one submission. People whose last verdict has no signature are not in the result.
+pub fn check_verdicts<'s>(
+    reviewed: &Reviewed,
+    signatures: impl IntoIterator<Item = VerdictSignature<'s>>,
+    passkeys: &BTreeMap<PasskeyId, Passkey>,
+    verify: &Verify<'_>,
+) -> BTreeMap<PersonId, Result<(), SignatureError>> {
+    let checked = signatures.into_iter().map(|signed| {
+        let statement = Statement::Verdict {
+            reviewed: reviewed.clone(),
+            verdict: signed.verdict,
+            person: signed.person,
+            nonce: signed.nonce,
+        };
+        (signed.person, check(&statement, signed.passkey, signed.assertion, passkeys, verify))
+    });
+    checked.collect()
+}
+
 /// Checks that the confirmations of a passkey lead to one by the owner.
 ///
 /// # Errors
@@ -383,6 +417,30 @@ mod tests {
             check(&statement, third.id, &sign(&third, challenge), &without_root, &verify),
             Err(SignatureError::Unknown(root.id))
         );
+    }
+
+    #[test]
+    fn each_verdict_is_checked_with_its_person() {
+        let root = passkey(1, 1, Some(Confirmation::Owner));
+        let second = confirmed(2, 2, &root);
+        let all = of(&[&root, &second]);
+        let Statement::Verdict { reviewed, nonce, .. } = statement(1) else { panic!("a verdict") };
+        let assertion = sign(&root, statement(1).challenge().unwrap());
+        let signed = |person: u128, passkey: &Passkey| VerdictSignature {
+            person: PersonId(Uuid::from_u128(person)),
+            verdict: VerdictKind::Approve,
+            passkey: passkey.id,
+            nonce,
+            assertion: &assertion,
+        };
+        let checked =
+            check_verdicts(&reviewed, [signed(1, &root), signed(2, &second), signed(3, &root)], &all, &verify);
+        let of = |person: u128| checked.get(&PersonId(Uuid::from_u128(person))).unwrap();
+        assert_eq!(*of(1), Ok(()));
+        assert!(matches!(of(2), Err(SignatureError::Invalid { .. })), "{checked:?}");
+        assert_eq!(*of(3), Err(SignatureError::OtherPerson(root.id)));
+        let rejects = VerdictSignature { verdict: VerdictKind::Reject, ..signed(1, &root) };
+        assert!(check_verdicts(&reviewed, [rejects], &all, &verify).into_values().all(|checked| checked.is_err()));
     }
 
     #[test]
