@@ -45,6 +45,7 @@ pub mod prepare;
 pub mod reach;
 pub mod runner;
 pub mod secrets;
+mod signatures;
 pub mod together;
 
 use annealer::Annealer;

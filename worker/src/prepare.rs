@@ -43,6 +43,7 @@ use crate::jig::Job;
 use crate::node_record::{self, RecordError};
 use crate::objects::{ObjectError, Objects};
 use crate::secrets::{Purpose, SecretError, SecretSource, Secrets};
+use crate::signatures::SignedTargets;
 use crate::together::Together;
 
 /// Why a run is not started.
@@ -142,6 +143,7 @@ pub struct Preparing {
     /// The database.
     pub pool: PgPool,
     objects: Arc<Objects>,
+    signed: SignedTargets,
     secrets: Arc<dyn SecretSource>,
     gather: Together<RunId, Option<Gathered>>,
     keep: Together<Telling, bool>,
@@ -214,7 +216,8 @@ impl Preparing {
             let pool = keeping.clone();
             async move { keep(&pool, worker, &told).await }.boxed()
         });
-        Self { pool, objects, secrets, gather, keep }
+        let signed = SignedTargets::of(pool.clone(), Arc::clone(&objects));
+        Self { pool, objects, signed, secrets, gather, keep }
     }
 
     /// Makes a leased run ready to start.
@@ -273,6 +276,8 @@ impl Preparing {
                 facts.generation, facts.target
             )));
         }
+        // The run reads documents of its own target and of the one in force.
+        self.signed.check(facts.epoch_now, facts.target.max(facts.head)).await?;
         self.check_approval(facts.generation, approvals.generation).await?;
         self.check_approval(facts.reviewed, approvals.reviewed).await?;
         if facts.target_root != facts.reviewed_root {
@@ -372,7 +377,7 @@ impl Preparing {
             ("change", Some(_)) => {}
             (kind, _) => return Err(broken(format!("target {target} ({kind}) changes no step"))),
         }
-        let needed = self.approvals_asked(&approval).await?;
+        let needed = approvals_asked(&self.objects, &approval).await?;
         if approval.objecting > 0 || approval.approving < i64::from(needed) {
             return Err(broken(format!(
                 "submission {} of target {target} has {} of {}, and {}",
@@ -383,20 +388,6 @@ impl Preparing {
             )));
         }
         Ok(())
-    }
-
-    /// What the policies themselves ask for the submission's risks, and no less than the submission says.
-    async fn approvals_asked(&self, approval: &Approval) -> Result<u32, Refusal> {
-        let risks = approval.risk.iter().flatten();
-        let risks = risks.map(|risk| serde_json::from_value::<Risk>(Value::from(risk.as_str())));
-        let risks = risks.collect::<Result<BTreeSet<_>, _>>().map_err(|e| broken(format!("a risk is unknown: {e}")))?;
-        let old = approval.policy.as_ref().ok_or_else(|| broken("a submission was made under no policy"))?;
-        let mut needed = approval.needed.unwrap_or_default().unsigned_abs().max(1);
-        for hash in std::iter::once(old).chain(&approval.new_policy) {
-            let hash = Hash::from_bytes(hash).ok_or_else(|| broken("the hash of a policy has not 32 bytes"))?;
-            needed = needed.max(self.objects.policy(hash).await?.approvals_for(&risks));
-        }
-        Ok(needed)
     }
 
     /// The steps that it sees, with what the documents of its target say. A step that came after that target has those of the one in
@@ -645,6 +636,20 @@ fn returned(kept: KeptResult) -> Result<Returned, Refusal> {
         at: kept.at.format(&Rfc3339).unwrap_or_default(),
         result: kept.result,
     })
+}
+
+/// What the policies themselves ask for the submission's risks, and no less than the submission says.
+pub(crate) async fn approvals_asked(objects: &Objects, approval: &Approval) -> Result<u32, Refusal> {
+    let risks = approval.risk.iter().flatten();
+    let risks = risks.map(|risk| serde_json::from_value::<Risk>(Value::from(risk.as_str())));
+    let risks = risks.collect::<Result<BTreeSet<_>, _>>().map_err(|e| broken(format!("a risk is unknown: {e}")))?;
+    let old = approval.policy.as_ref().ok_or_else(|| broken("a submission was made under no policy"))?;
+    let mut needed = approval.needed.unwrap_or_default().unsigned_abs().max(1);
+    for hash in std::iter::once(old).chain(&approval.new_policy) {
+        let hash = Hash::from_bytes(hash).ok_or_else(|| broken("the hash of a policy has not 32 bytes"))?;
+        needed = needed.max(objects.policy(hash).await?.approvals_for(&risks));
+    }
+    Ok(needed)
 }
 
 struct Checked {

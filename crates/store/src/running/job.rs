@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::Hash;
 use engine::data::distances;
-use engine::ids::{DeploymentId, NodeId, NoderoleId, RunId, StepId, TargetNo};
+use engine::ids::{DeploymentId, NodeId, NoderoleId, RunId, StepId, SubmissionId, TargetNo};
 use serde_json::Value;
 use sqlx::PgPool;
 use time::OffsetDateTime;
@@ -269,6 +269,69 @@ pub struct Approval {
     pub objecting: i64,
 }
 
+/// A target whose approvals must be signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedTarget {
+    /// The target.
+    pub number: TargetNo,
+    /// Its submission.
+    pub submission: SubmissionId,
+    /// The verdicts that approve it and count, if they are signed.
+    pub approving: BTreeSet<i64>,
+}
+
+/// The targets after one and up to another whose approvals must be signed, in order.
+///
+/// # Errors
+/// What the database refused.
+pub async fn signed_targets(
+    pool: &PgPool,
+    after: TargetNo,
+    to: TargetNo,
+    most: i64,
+) -> Result<Vec<SignedTarget>, StoreError> {
+    let demanded: Vec<(i64, i64)> = sqlx::query_as(
+        "SELECT t.number, t.submission_id FROM target t JOIN signature_demand g ON g.submission_id = t.submission_id \
+         WHERE t.number > $1 AND t.number <= $2 ORDER BY t.number LIMIT $3",
+    )
+    .bind(after.0)
+    .bind(to.0)
+    .bind(most)
+    .fetch_all(pool)
+    .await?;
+    if demanded.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = format!("WITH {LAST} SELECT number, id FROM last WHERE kind = 'approve' AND NOT barred");
+    let numbers: Vec<i64> = demanded.iter().map(|(number, _)| *number).collect();
+    let verdicts: Vec<(i64, i64)> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(numbers).fetch_all(pool).await?;
+    let mut approving: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
+    for (number, verdict) in verdicts {
+        approving.entry(number).or_default().insert(verdict);
+    }
+    let target = |(number, submission)| SignedTarget {
+        number: TargetNo(number),
+        submission: SubmissionId(submission),
+        approving: approving.remove(&number).unwrap_or_default(),
+    };
+    Ok(demanded.into_iter().map(target).collect())
+}
+
+/// Everyone's last verdict on the submissions of the targets $1, of people who are no authors. It needs no place in the session's time: no
+/// verdict comes in once the proposal is committed.
+const LAST: &str = "last AS (
+           SELECT DISTINCT ON (t.number, v.person_id) t.number, v.id, v.person_id, v.kind,
+             v.kind = 'approve' AND approval_barred(v.person_id, v.submission_id, v.at) AS barred
+           FROM target t JOIN verdict v ON v.submission_id = t.submission_id
+           WHERE t.number = ANY($1) AND v.person_id IS NOT NULL
+             AND EXISTS (SELECT FROM person p WHERE p.id = v.person_id AND p.kind = 'human')
+             AND NOT EXISTS (SELECT FROM submission_author a
+                             WHERE a.submission_id = v.submission_id AND a.person_id = v.person_id)
+             AND NOT EXISTS (SELECT FROM submission m LEFT JOIN edit e ON e.proposal_id = m.proposal_id
+                             WHERE m.id = v.submission_id AND (m.created_by = v.person_id
+                               OR e.actor = v.person_id AND NOT e.undone OR v.person_id = ANY (e.touched_by)))
+           ORDER BY t.number, v.person_id, v.id DESC)";
+
 /// The chains from targets to their verdicts. No verdict comes in once the proposal is committed, so all of them count, but for
 /// approvals by people whose access an author had given. What happens later takes nothing away: a confirmation can only add an approval,
 /// and disabling an account voids verdicts on open reviews alone. A target that is missing is not there.
@@ -279,29 +342,19 @@ pub async fn approvals(
     pool: &PgPool,
     targets: &BTreeSet<TargetNo>,
 ) -> Result<BTreeMap<TargetNo, Approval>, StoreError> {
-    let rows: Vec<Approval> = sqlx::query_as(
-        "WITH last AS (
-           SELECT DISTINCT ON (t.number, v.person_id) t.number, v.person_id, v.kind,
-             v.kind = 'approve' AND approval_barred(v.person_id, v.submission_id, v.at) AS barred
-           FROM target t JOIN verdict v ON v.submission_id = t.submission_id
-           WHERE t.number = ANY($1) AND v.person_id IS NOT NULL
-             AND EXISTS (SELECT FROM person p WHERE p.id = v.person_id AND p.kind = 'human')
-             AND NOT EXISTS (SELECT FROM submission_author a
-                             WHERE a.submission_id = v.submission_id AND a.person_id = v.person_id)
-             AND NOT EXISTS (SELECT FROM submission m LEFT JOIN edit e ON e.proposal_id = m.proposal_id
-                             WHERE m.id = v.submission_id AND (m.created_by = v.person_id
-                               OR e.actor = v.person_id AND NOT e.undone OR v.person_id = ANY (e.touched_by)))
-           ORDER BY t.number, v.person_id, v.id DESC)
+    let sql = format!(
+        "WITH {LAST}
          SELECT t.number, t.kind, t.submission_id AS submission, s.approvals_needed AS needed, s.risk, y.hash AS policy,
            s.new_policy_hash AS new_policy,
            (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind = 'approve' AND NOT last.barred) AS approving,
            (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind <> 'approve') AS objecting
          FROM target t LEFT JOIN submission s ON s.id = t.submission_id LEFT JOIN policy y ON y.number = s.policy_number
-         WHERE t.number = ANY($1)",
-    )
-    .bind(targets.iter().map(|target| target.0).collect::<Vec<_>>())
-    .fetch_all(pool)
-    .await?;
+         WHERE t.number = ANY($1)"
+    );
+    let rows: Vec<Approval> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(targets.iter().map(|target| target.0).collect::<Vec<_>>())
+        .fetch_all(pool)
+        .await?;
     Ok(rows.into_iter().map(|approval| (TargetNo(approval.number), approval)).collect())
 }
 

@@ -30,8 +30,8 @@ pub use claim::{Claimed, claim_runs};
 pub use event::{CHANNEL_CANCEL, CHANNEL_EVENT, CHANNEL_LOG, CHANNEL_RUN, CHANNEL_TODO};
 pub use facts::{Witness, ensure_facts};
 pub use job::{
-    Approval, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, addresses, approvals, kept_results, object_body,
-    record_inputs, run_facts, seen_steps,
+    Approval, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, SignedTarget, addresses, approvals, kept_results,
+    object_body, record_inputs, run_facts, seen_steps, signed_targets,
 };
 pub use locks::share_apply;
 pub use log::{LogPiece, append_log, read_log, read_log_span};

@@ -1,0 +1,120 @@
+//! The line of targets, as far as its approvals must be signed.
+//!
+//! A target carries the documents of all targets below it. So a run starts only if every target up to the one whose documents it reads
+//! has the signed approvals that its policy demanded, and not just its own: a target that was forged below an honest one would
+//! otherwise bring its data, or a policy without signatures.
+//!
+//! The database's triggers count signatures and cannot verify them. This is what stops a client that has the server's database role and
+//! the sessions of everyone who uses a server: it can commit a target with invented signatures, and no worker runs anything on it.
+//!
+//! Each target is verified once for each worker process and epoch; targets without a demand cost one indexed query when they are new.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use engine::counting::many;
+use engine::gate::signature::check_verdicts;
+use engine::ids::{SubmissionId, TargetNo};
+use sqlx::PgPool;
+use store::running::{self, Approval, SignedTarget};
+use store::{StoreError, passkeys as rows};
+use tokio::sync::Mutex;
+
+use crate::objects::Objects;
+use crate::prepare::{Refusal, approvals_asked};
+
+/// Targets that one round of queries verifies.
+const BATCH: i64 = 200;
+
+/// The targets that this worker has verified.
+pub(crate) struct SignedTargets {
+    pool: PgPool,
+    objects: Arc<Objects>,
+    /// The epoch and the last target of the verified part of the line.
+    verified: Mutex<(i64, TargetNo)>,
+    /// The same target for readers that do not wait; 0 while the epoch is unknown.
+    fast: (AtomicI64, AtomicI64),
+}
+
+impl SignedTargets {
+    /// None is verified yet.
+    pub(crate) fn of(pool: PgPool, objects: Arc<Objects>) -> Self {
+        let verified = Mutex::new((0, TargetNo(0)));
+        Self { pool, objects, verified, fast: (AtomicI64::new(0), AtomicI64::new(0)) }
+    }
+
+    /// Verifies the line up to a target.
+    ///
+    /// # Errors
+    /// The first target that lacks signed approvals, or what the database refused.
+    pub(crate) async fn check(&self, epoch: i64, to: TargetNo) -> Result<(), Refusal> {
+        if self.fast.0.load(Ordering::Acquire) == epoch && self.fast.1.load(Ordering::Acquire) >= to.0 {
+            return Ok(());
+        }
+        let mut verified = self.verified.lock().await;
+        // A backup that was restored has other targets under the same numbers.
+        if verified.0 != epoch {
+            *verified = (epoch, TargetNo(0));
+            self.fast.1.store(0, Ordering::Release);
+            self.fast.0.store(epoch, Ordering::Release);
+        }
+        while verified.1 < to {
+            let targets = running::signed_targets(&self.pool, verified.1, to, BATCH).await?;
+            self.check_all(&targets).await?;
+            let full = i64::try_from(targets.len()).is_ok_and(|count| count == BATCH);
+            verified.1 = targets.last().filter(|_| full).map_or(to, |target| target.number);
+            self.fast.1.store(verified.1.0, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    async fn check_all(&self, targets: &[SignedTarget]) -> Result<(), Refusal> {
+        if targets.is_empty() {
+            return Ok(());
+        }
+        let submissions: Vec<SubmissionId> = targets.iter().map(|target| target.submission).collect();
+        let mut connection = self.pool.acquire().await.map_err(StoreError::from)?;
+        let reviewed = rows::demanded(&mut connection, &submissions).await?;
+        let given = rows::signatures(&mut connection, &submissions).await?;
+        let used = given.iter().map(|signature| signature.passkey).collect();
+        let passkeys = rows::with_confirmers(&mut connection, &used).await?;
+        drop(connection);
+        let numbers: BTreeSet<TargetNo> = targets.iter().map(|target| target.number).collect();
+        let approvals = running::approvals(&self.pool, &numbers).await?;
+        for target in targets {
+            let of_it = |approval: &&Approval| approval.kind == "change";
+            let (Some(approval), Some(reviewed)) =
+                (approvals.get(&target.number).filter(of_it), reviewed.get(&target.submission))
+            else {
+                return Err(refused(target, "its submission is missing"));
+            };
+            let needed = approvals_asked(&self.objects, approval).await?;
+            let counted = given.iter().filter(|signature| target.approving.contains(&signature.verdict));
+            let checked =
+                check_verdicts(reviewed, counted.map(|signature| signature.signed()), &passkeys, &::passkeys::verify);
+            let valid = checked.values().filter(|checked| checked.is_ok()).count();
+            if u32::try_from(valid).unwrap_or(u32::MAX) >= needed && approval.objecting == 0 {
+                continue;
+            }
+            let wrong = checked.iter().filter_map(|(person, checked)| {
+                checked.as_ref().err().map(|error| format!("; approval of person {person}: {error}"))
+            });
+            let why = format!(
+                "it has {valid} of {} that the policy demands{}",
+                many(i64::from(needed), "signed approval"),
+                wrong.collect::<String>()
+            );
+            return Err(refused(target, &why));
+        }
+        Ok(())
+    }
+}
+
+fn refused(target: &SignedTarget, why: &str) -> Refusal {
+    Refusal::Chain(format!(
+        "target {} (submission {}) must not be run: {why}. Nothing runs on it or on later targets. Find out who committed it \
+         (gantry audit list), and restore a backup from before it (docs/operating.md)",
+        target.number, target.submission
+    ))
+}
