@@ -103,7 +103,7 @@ pub fn run(verify: &Verify) -> ExitCode {
 fn verified(verify: &Verify) -> Result<()> {
     let links = expected(verify)?;
     let expected = links.len();
-    let check = Check::expecting(links);
+    let check = Check::expecting(links).with_signatures(passkeys::verify);
     let proven = match verify.file.as_path() {
         path if path == Path::new("-") => read(check, std::io::stdin().lock()),
         path => File::open(path).map_err(anyhow::Error::from).and_then(|file| read(check, BufReader::new(file))),

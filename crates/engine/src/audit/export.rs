@@ -2,15 +2,15 @@
 //!
 //! An export is a text with one JSON object per line ([`Line`]). First the header, then the sealed entries, then the rows that the
 //! entries are about with the documents that they name, then the end with the totals. Rows come in an order that a verifier can follow
-//! with little memory: policies, submissions and verdicts before targets, each target after its root and its new documents, runs
-//! after their target.
+//! with little memory: passkeys, policies, submissions, verdicts and their signatures before targets, each target after its root and its
+//! new documents, runs after their target.
 //!
 //! [`Check`] proves from such a text alone that
 //! * the entries are the ones that were sealed, in order;
 //! * each row is the one that the database recorded in its entry, and each entry has its row;
 //! * each target is its parent with exactly the documents of its submission replaced;
 //! * each submission that became a target had the approvals that the policy in force asked for, of people who could review and had no
-//!   part in it, and no objection;
+//!   part in it, and no objection, and that they were signed with confirmed passkeys where the policy demanded it;
 //! * each run belongs to a target whose documents ask for exactly what it ran.
 //!
 //! It does not prove that a reviewer with a permission in a part of the tree had it for the right part: the database checks that.
@@ -27,11 +27,12 @@ use crate::Hash;
 use crate::blueprint::{DocumentChange, apply, change_hash, changes, projection};
 use crate::canonical::{self, ObjectKind};
 use crate::cluster::{DeploymentDoc, NodeDoc, RootDoc};
-use crate::gate::{Policy, Risk};
-use crate::ids::{ActionName, NodeId, PersonId, StepId};
+use crate::gate::signature::{self, Assertion, Confirmation, Nonce, Passkey, Reviewed, Statement};
+use crate::gate::{Policy, Risk, SignedRule, VerdictKind};
+use crate::ids::{ActionName, NodeId, PasskeyId, PersonId, StepId};
 
 /// The version of the format.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// A line of an export.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -74,12 +75,18 @@ pub enum Line {
 pub enum Table {
     /// Imported barclamps.
     Barclamp,
+    /// Passkeys.
+    Passkey,
+    /// Confirmations of passkeys.
+    PasskeyConfirmation,
     /// Policies.
     Policy,
     /// Submissions.
     Submission,
     /// Verdicts.
     Verdict,
+    /// Signatures of verdicts.
+    VerdictSignature,
     /// Targets.
     Target,
     /// Runs.
@@ -91,9 +98,12 @@ impl Table {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Barclamp => "barclamp",
+            Self::Passkey => "passkey",
+            Self::PasskeyConfirmation => "passkey_confirmation",
             Self::Policy => "policy",
             Self::Submission => "submission",
             Self::Verdict => "verdict",
+            Self::VerdictSignature => "verdict_signature",
             Self::Target => "target",
             Self::Run => "run",
         }
@@ -103,6 +113,9 @@ impl Table {
     fn of_action(action: &str) -> Option<Self> {
         match action {
             "barclamp.insert" => Some(Self::Barclamp),
+            "passkey.insert" => Some(Self::Passkey),
+            "passkey_confirmation.insert" => Some(Self::PasskeyConfirmation),
+            "verdict_signature.insert" => Some(Self::VerdictSignature),
             "policy.insert" => Some(Self::Policy),
             "submission.insert" => Some(Self::Submission),
             "verdict.insert" => Some(Self::Verdict),
@@ -149,12 +162,18 @@ pub struct Totals {
     pub objects: u64,
     /// Barclamps.
     pub barclamps: u64,
+    /// Passkeys.
+    pub passkeys: u64,
+    /// Confirmations of passkeys.
+    pub passkey_confirmations: u64,
     /// Policies.
     pub policies: u64,
     /// Submissions.
     pub submissions: u64,
     /// Verdicts.
     pub verdicts: u64,
+    /// Signatures of verdicts.
+    pub verdict_signatures: u64,
     /// Targets.
     pub targets: u64,
     /// Runs.
@@ -170,9 +189,12 @@ impl Totals {
             Line::Object { .. } => &mut self.objects,
             Line::Row { table, .. } => match table {
                 Table::Barclamp => &mut self.barclamps,
+                Table::Passkey => &mut self.passkeys,
+                Table::PasskeyConfirmation => &mut self.passkey_confirmations,
                 Table::Policy => &mut self.policies,
                 Table::Submission => &mut self.submissions,
                 Table::Verdict => &mut self.verdicts,
+                Table::VerdictSignature => &mut self.verdict_signatures,
                 Table::Target => &mut self.targets,
                 Table::Run => &mut self.runs,
             },
@@ -259,6 +281,56 @@ struct SubmissionRow {
     risk: BTreeSet<Risk>,
     authors: BTreeSet<PersonId>,
     created_by: PersonId,
+    /// Whether the database demanded signed approvals.
+    #[serde(default)]
+    signed: bool,
+}
+
+#[derive(Deserialize)]
+struct PasskeyRow {
+    id: PasskeyId,
+    person_id: PersonId,
+    rp_id: String,
+    origin: String,
+    credential: Value,
+}
+
+#[derive(Deserialize)]
+struct ConfirmationRow {
+    passkey_id: PasskeyId,
+    #[serde(default)]
+    by_passkey: Option<PasskeyId>,
+    #[serde(flatten)]
+    signed: Option<SignedRow>,
+}
+
+#[derive(Deserialize)]
+struct SignatureRow {
+    verdict_id: i64,
+    passkey_id: PasskeyId,
+    #[serde(flatten)]
+    signed: SignedRow,
+}
+
+/// A nonce and a signature, as the database writes bytes in JSON.
+#[derive(Deserialize)]
+struct SignedRow {
+    nonce: String,
+    client_data: String,
+    authenticator_data: String,
+    signature: String,
+}
+
+impl SignedRow {
+    fn read(&self) -> Option<(Nonce, Assertion)> {
+        let bytes = |text: &str| unhex(text.strip_prefix("\\x")?);
+        let assertion = Assertion {
+            client_data: bytes(&self.client_data)?,
+            authenticator_data: bytes(&self.authenticator_data)?,
+            signature: bytes(&self.signature)?,
+        };
+        Some((Nonce::from_bytes(&bytes(&self.nonce)?)?, assertion))
+    }
 }
 
 #[derive(Deserialize)]
@@ -306,9 +378,27 @@ fn optional_bytea<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<H
 
 struct Submission {
     row: SubmissionRow,
+    /// What signatures cover; None: the entry is from before there were any.
+    reviewed: Option<Reviewed>,
     documents: Vec<DocumentChange>,
-    /// The entry's number, who, and what they decided; in order.
-    verdicts: Vec<(u64, PersonId, String)>,
+    /// In order.
+    verdicts: Vec<Judged>,
+}
+
+/// A verdict.
+struct Judged {
+    /// The number of its entry.
+    seq: u64,
+    id: i64,
+    person: PersonId,
+    kind: String,
+}
+
+/// Verifies a signature for [`Check`], as [`signature::Verify`] does.
+pub type VerifySignature = fn(&Passkey, Hash, &Assertion) -> Result<(), String>;
+
+fn no_verifier(_: &Passkey, _: Hash, _: &Assertion) -> Result<(), String> {
+    Err("this program cannot verify signatures".to_owned())
 }
 
 /// The target before.
@@ -339,6 +429,10 @@ pub struct Check {
     /// By the target that brought it.
     policies: BTreeMap<i64, PolicyRow>,
     submissions: HashMap<i64, Submission>,
+    verify: Option<VerifySignature>,
+    passkeys: BTreeMap<PasskeyId, Passkey>,
+    /// By verdict.
+    signatures: HashMap<i64, (PasskeyId, Nonce, Assertion)>,
     before: Option<Before>,
     /// Targets that brought documents.
     generations: BTreeSet<i64>,
@@ -352,6 +446,12 @@ impl Check {
     /// A check of an export that must have these links.
     pub fn expecting(links: impl IntoIterator<Item = (u64, Hash)>) -> Self {
         Self { expected: links.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The same, with a function that verifies signatures. Without one, changes that had to be signed are rejected.
+    #[must_use]
+    pub fn with_signatures(self, verify: VerifySignature) -> Self {
+        Self { verify: Some(verify), ..self }
     }
 
     /// The next line.
@@ -576,7 +676,9 @@ impl Check {
         let key = match table {
             Table::Barclamp => format!("{} {}", text_of(&row, "name"), text_of(&row, "version")),
             Table::Policy | Table::Target => text_of(&row, "number"),
-            Table::Submission | Table::Verdict | Table::Run => text_of(&row, "id"),
+            Table::Submission | Table::Verdict | Table::Run | Table::Passkey => text_of(&row, "id"),
+            Table::PasskeyConfirmation => text_of(&row, "passkey_id"),
+            Table::VerdictSignature => text_of(&row, "verdict_id"),
         };
         let what = || format!("{} {key}", table.as_str());
         let Some(recorded) = self.recorded.get_mut(&(table, key.clone())) else {
@@ -603,7 +705,13 @@ impl Check {
         match table {
             Table::Barclamp => self.barclamp(&typed(what, as_recorded)?),
             Table::Policy => self.policy(typed(what, as_recorded)?),
-            Table::Submission => self.submission(typed(what, as_recorded)?, documents.unwrap_or_default()),
+            Table::Passkey => self.passkey(typed(what, as_recorded)?),
+            Table::PasskeyConfirmation => self.confirmation(typed(what, as_recorded)?),
+            Table::VerdictSignature => self.signature(typed(what, as_recorded)?),
+            Table::Submission => {
+                let reviewed = serde_json::from_value(Value::Object(as_recorded.clone())).ok();
+                self.submission(typed(what, as_recorded)?, reviewed, documents.unwrap_or_default())
+            }
             Table::Verdict => self.verdict(seq, typed(what, as_recorded)?),
             Table::Target => self.target(seq, &typed(what, as_recorded)?),
             Table::Run => self.run(&typed(what, as_recorded)?),
@@ -612,6 +720,37 @@ impl Check {
 
     fn barclamp(&self, row: &BarclampRow) -> Result<(), Broken> {
         self.has(row.hash, || format!("barclamp {} {}", row.name, row.version))
+    }
+
+    fn passkey(&mut self, row: PasskeyRow) -> Result<(), Broken> {
+        let PasskeyRow { id, person_id: person, rp_id, origin, credential } = row;
+        self.passkeys.insert(id, Passkey { id, person, rp_id, origin, credential, confirmation: None });
+        Ok(())
+    }
+
+    fn confirmation(&mut self, row: ConfirmationRow) -> Result<(), Broken> {
+        let id = row.passkey_id;
+        let unreadable = || wrong(format!("passkey_confirmation {id}"), "its bytes cannot be read");
+        let confirmation = match (row.by_passkey, row.signed) {
+            (None, _) => Confirmation::Owner,
+            (Some(by), signed) => {
+                let (nonce, assertion) = signed.and_then(|signed| signed.read()).ok_or_else(unreadable)?;
+                Confirmation::Passkey { by, nonce, assertion }
+            }
+        };
+        let passkey = self.passkeys.get_mut(&id).ok_or_else(|| {
+            wrong(format!("passkey {id}"), "it is missing, and a confirmation is about it".to_owned())
+        })?;
+        passkey.confirmation = Some(confirmation);
+        Ok(())
+    }
+
+    fn signature(&mut self, row: SignatureRow) -> Result<(), Broken> {
+        let id = row.verdict_id;
+        let (nonce, assertion) =
+            row.signed.read().ok_or_else(|| wrong(format!("verdict_signature {id}"), "its bytes cannot be read"))?;
+        self.signatures.insert(id, (row.passkey_id, nonce, assertion));
+        Ok(())
     }
 
     /// Whether an object of the catalog is there.
@@ -631,7 +770,12 @@ impl Check {
         Ok(())
     }
 
-    fn submission(&mut self, row: SubmissionRow, documents: Vec<DocumentChange>) -> Result<(), Broken> {
+    fn submission(
+        &mut self,
+        row: SubmissionRow,
+        reviewed: Option<Reviewed>,
+        documents: Vec<DocumentChange>,
+    ) -> Result<(), Broken> {
         let what = format!("submission {}", row.id);
         let hash = change_hash(&documents).map_err(|error| wrong(what.clone(), error.to_string()))?;
         if hash != row.change_hash {
@@ -640,7 +784,7 @@ impl Check {
                 "its documents were altered: they have another hash than the one that was reviewed",
             ));
         }
-        self.submissions.insert(row.id, Submission { row, documents, verdicts: Vec::new() });
+        self.submissions.insert(row.id, Submission { row, reviewed, documents, verdicts: Vec::new() });
         Ok(())
     }
 
@@ -651,7 +795,7 @@ impl Check {
                 format!("it is missing, and verdict {} is about it", row.id),
             ));
         };
-        submission.verdicts.push((seq, row.person_id, row.kind));
+        submission.verdicts.push(Judged { seq, id: row.id, person: row.person_id, kind: row.kind });
         Ok(())
     }
 
@@ -752,21 +896,36 @@ impl Check {
                 format!("the policy that it brings is missing, or is not the one that submission {id} names"),
             ));
         }
-        let asked =
+        let policies =
             [Some(policy.hash), brought].into_iter().flatten().filter_map(|hash| self.policy_objects.get(&hash));
-        let asked = asked.map(|policy| policy.approvals_for(&submission.row.risk)).max().unwrap_or(u32::MAX);
-        self.counted(seq, row, submission, asked.max(submission.row.approvals_needed))
+        let policies: Vec<&Policy> = policies.collect();
+        let asked = policies.iter().map(|policy| policy.approvals_for(&submission.row.risk)).max().unwrap_or(u32::MAX);
+        // Rules for single deployments are the database's to apply.
+        let fits = |rule: &SignedRule| {
+            rule.deployment.is_none() && rule.risk.is_none_or(|risk| submission.row.risk.contains(&risk))
+        };
+        let rules = policies.iter().flat_map(|policy| &policy.signed);
+        let signed = submission.row.signed || rules.into_iter().any(|rule| brought.is_some() || fits(rule));
+        self.counted(seq, row, submission, (asked.max(submission.row.approvals_needed), signed))
     }
 
     /// Counts the last verdict of each person who could review then.
-    fn counted(&self, seq: u64, row: &TargetRow, submission: &Submission, asked: u32) -> Result<(), Broken> {
+    fn counted(
+        &self,
+        seq: u64,
+        row: &TargetRow,
+        submission: &Submission,
+        (asked, signed): (u32, bool),
+    ) -> Result<(), Broken> {
         let id = submission.row.id;
-        let mut last: BTreeMap<PersonId, &str> = BTreeMap::new();
-        for (_, person, kind) in submission.verdicts.iter().filter(|(at, ..)| *at < seq) {
-            last.insert(*person, kind);
+        let mut last: BTreeMap<PersonId, &Judged> = BTreeMap::new();
+        for judged in submission.verdicts.iter().filter(|judged| judged.seq < seq) {
+            last.insert(judged.person, judged);
         }
         let mut approvals = 0;
-        for (person, kind) in last {
+        let mut unsigned = String::new();
+        for (person, judged) in last {
+            let kind = judged.kind.as_str();
             if submission.row.authors.contains(&person) || submission.row.created_by == person {
                 continue;
             }
@@ -785,19 +944,34 @@ impl Check {
                     format!("person {person} objected to submission {id} and never approved it"),
                 ));
             }
-            if kind == "approve" && (standing.everywhere || standing.parts > 0) {
-                approvals += 1;
+            if kind != "approve" || !(standing.everywhere || standing.parts > 0) {
+                continue;
+            }
+            match signed.then(|| self.is_signed(submission, judged)) {
+                None | Some(Ok(())) => approvals += 1,
+                Some(Err(why)) => unsigned = format!("; the approval of person {person} does not count: {why}"),
             }
         }
         if approvals < asked {
+            let approval = if signed { "signed approvals" } else { "approvals" };
             return Err(wrong(
                 format!("target {}", row.number),
                 format!(
-                    "the export has {approvals} of the {asked} approvals that its policy asked for (submission {id})"
+                    "the export has {approvals} of the {asked} {approval} that its policy asked for (submission {id}){unsigned}"
                 ),
             ));
         }
         Ok(())
+    }
+
+    /// Whether an approval is signed with a confirmed passkey; else why not.
+    fn is_signed(&self, submission: &Submission, judged: &Judged) -> Result<(), String> {
+        let (by, nonce, assertion) = self.signatures.get(&judged.id).ok_or("it is not signed")?;
+        let reviewed = submission.reviewed.clone().ok_or("its submission lacks the parts that a signature covers")?;
+        let statement =
+            Statement::Verdict { reviewed, verdict: VerdictKind::Approve, person: judged.person, nonce: *nonce };
+        let verify = self.verify.unwrap_or(no_verifier);
+        signature::check(&statement, *by, assertion, &self.passkeys, &verify).map_err(|error| error.to_string())
     }
 
     fn run(&self, row: &RunRow) -> Result<(), Broken> {

@@ -114,6 +114,10 @@ const UNAUDITED: &str = "SELECT what || ' ' || key, image FROM ( \
       UNION ALL SELECT 'policy', number::text, audit_image('policy', to_jsonb(p)) FROM policy p \
       UNION ALL SELECT 'barclamp', concat_ws(' ', name, version), audit_image('barclamp', to_jsonb(b)) FROM barclamp b \
       UNION ALL SELECT 'submission', id::text, audit_submission(s) FROM submission s \
+      UNION ALL SELECT 'passkey', id::text, audit_image('passkey', to_jsonb(k)) FROM passkey k \
+      UNION ALL SELECT 'passkey_confirmation', passkey_id::text, audit_image('passkey_confirmation', to_jsonb(c)) \
+        FROM passkey_confirmation c \
+      UNION ALL SELECT 'verdict_signature', verdict_id::text, audit_image('verdict_signature', to_jsonb(g)) FROM verdict_signature g \
       UNION ALL SELECT 'verdict', id::text, audit_image('verdict', to_jsonb(v)) FROM verdict v) r \
     WHERE NOT audit_agrees(what || '.insert', key, image) \
     UNION ALL \
@@ -126,6 +130,9 @@ const WITHOUT_ROW: &str = "SELECT split_part(action, '.', 1) || ' ' || subject, 
         WHEN 'policy.insert' THEN NOT EXISTS (SELECT FROM policy WHERE number::text = a.subject) \
         WHEN 'barclamp.insert' THEN NOT EXISTS (SELECT FROM barclamp WHERE concat_ws(' ', name, version) = a.subject) \
         WHEN 'submission.insert' THEN NOT EXISTS (SELECT FROM submission WHERE id = (a.detail ->> 'id')::bigint) \
+        WHEN 'passkey.insert' THEN NOT EXISTS (SELECT FROM passkey WHERE id::text = a.subject) \
+        WHEN 'passkey_confirmation.insert' THEN NOT EXISTS (SELECT FROM passkey_confirmation WHERE passkey_id::text = a.subject) \
+        WHEN 'verdict_signature.insert' THEN NOT EXISTS (SELECT FROM verdict_signature WHERE verdict_id::text = a.subject) \
         WHEN 'verdict.insert' THEN NOT EXISTS (SELECT FROM verdict WHERE id = (a.detail ->> 'id')::bigint) \
         WHEN 'run.start' THEN NOT EXISTS (SELECT FROM run WHERE id = (a.detail ->> 'id')::bigint) \
         WHEN 'run.end' THEN NOT EXISTS (SELECT FROM run WHERE id = (a.detail ->> 'id')::bigint) \

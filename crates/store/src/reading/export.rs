@@ -27,12 +27,18 @@ pub enum Stage {
     Catalog(Vec<u8>),
     /// Imported barclamps after this one.
     Barclamps(String, String),
+    /// Passkeys after this one.
+    Passkeys(Uuid),
+    /// Confirmations of passkeys after this one.
+    Confirmations(Uuid),
     /// Policies after this one.
     Policies(i64),
     /// Submissions after this one.
     Submissions(i64),
     /// Verdicts after this one.
     Verdicts(i64),
+    /// Signatures of verdicts after this one.
+    Signatures(i64),
     /// The target after this one, with its root.
     Target(i64),
     /// New documents of this target, after this one.
@@ -86,7 +92,19 @@ pub async fn export_part(on: &mut PgConnection, end: i64, stage: Stage) -> Resul
             .await?;
             let next = next_of(&rows, ROWS, |(name, version, _)| Stage::Barclamps(name.clone(), version.clone()));
             let lines = rows.into_iter().map(|(_, _, row)| line(Table::Barclamp, row)).collect();
-            Ok((lines, next.unwrap_or(Stage::Policies(0))))
+            Ok((lines, next.unwrap_or(Stage::Passkeys(Uuid::nil()))))
+        }
+        Stage::Passkeys(after) => {
+            let sql = "SELECT id, audit_image('passkey', to_jsonb(k)) FROM passkey k \
+                       WHERE id > $1 AND NOT audited_after('passkey.insert', id::text, $2) ORDER BY id LIMIT $3";
+            by_id(on, sql, (after, end), Table::Passkey, Stage::Passkeys, Stage::Confirmations(Uuid::nil())).await
+        }
+        Stage::Confirmations(after) => {
+            let sql = "SELECT passkey_id, audit_image('passkey_confirmation', to_jsonb(c)) FROM passkey_confirmation c \
+                       WHERE passkey_id > $1 AND NOT audited_after('passkey_confirmation.insert', passkey_id::text, $2) \
+                       ORDER BY passkey_id LIMIT $3";
+            let then = Stage::Policies(0);
+            by_id(on, sql, (after, end), Table::PasskeyConfirmation, Stage::Confirmations, then).await
         }
         Stage::Policies(after) => {
             let sql = "SELECT number, audit_image('policy', to_jsonb(p)) FROM policy p \
@@ -117,7 +135,14 @@ pub async fn export_part(on: &mut PgConnection, end: i64, stage: Stage) -> Resul
         Stage::Verdicts(after) => {
             let sql = "SELECT id, audit_image('verdict', to_jsonb(v)) FROM verdict v \
                        WHERE id > $1 AND NOT audited_after('verdict.insert', id::text, $2) ORDER BY id LIMIT $3";
-            numbered(on, sql, (after, end, ROWS), Table::Verdict, Stage::Verdicts, Stage::Target(0)).await
+            numbered(on, sql, (after, end, ROWS), Table::Verdict, Stage::Verdicts, Stage::Signatures(0)).await
+        }
+        Stage::Signatures(after) => {
+            let sql = "SELECT verdict_id, audit_image('verdict_signature', to_jsonb(g)) FROM verdict_signature g \
+                       WHERE verdict_id > $1 AND NOT audited_after('verdict_signature.insert', verdict_id::text, $2) \
+                       ORDER BY verdict_id LIMIT $3";
+            let (this, then) = (Stage::Signatures, Stage::Target(0));
+            numbered(on, sql, (after, end, ROWS), Table::VerdictSignature, this, then).await
         }
         Stage::Target(after) => target(on, end, after).await,
         Stage::Documents(number, kind, id) => documents(on, number, kind, id).await,
@@ -199,6 +224,19 @@ async fn numbered(
 ) -> Result<(Vec<Line>, Stage), StoreError> {
     let rows: Vec<(i64, Json<Row>)> = sqlx::query_as(sql).bind(after).bind(end).bind(most).fetch_all(on).await?;
     let next = next_of(&rows, most, |(number, _)| this(*number));
+    Ok((rows.into_iter().map(|(_, row)| line(table, row)).collect(), next.unwrap_or(then)))
+}
+
+async fn by_id(
+    on: &mut PgConnection,
+    sql: &'static str,
+    (after, end): (Uuid, i64),
+    table: Table,
+    this: fn(Uuid) -> Stage,
+    then: Stage,
+) -> Result<(Vec<Line>, Stage), StoreError> {
+    let rows: Vec<(Uuid, Json<Row>)> = sqlx::query_as(sql).bind(after).bind(end).bind(ROWS).fetch_all(on).await?;
+    let next = next_of(&rows, ROWS, |(id, _)| this(*id));
     Ok((rows.into_iter().map(|(_, row)| line(table, row)).collect(), next.unwrap_or(then)))
 }
 
