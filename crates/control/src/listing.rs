@@ -78,6 +78,7 @@ impl Reader<'_> {
                 submitted: row.submitted,
                 ..self.access.clone()
             },
+            signing: None,
             open_threads: row.threads.clone(),
             helpers: Helpers::default(),
         }

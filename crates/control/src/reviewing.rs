@@ -83,6 +83,7 @@ impl Control {
             verdicts: verdicts.iter().map(verdict_of).collect(),
             people: people.iter().map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer }).collect(),
             access: Access { cooling_hours: policy.cooling_hours, submitted: micros(row.at), ..access },
+            signing: None,
             open_threads: intent::open_threads(on, row.proposal).await.map_err(from_store)?,
             helpers: helpers(on, id).await?,
         };
