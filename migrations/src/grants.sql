@@ -121,6 +121,7 @@ BEGIN
     'EXECUTE ON FUNCTION acting_admin()',
     'EXECUTE ON FUNCTION acting_pending()',
     'EXECUTE ON FUNCTION acting_pending_person()',
+    'EXECUTE ON FUNCTION acting_session()',
     'EXECUTE ON FUNCTION confirm_totp(bigint)',
     'EXECUTE ON FUNCTION present_totp(bigint)',
     'EXECUTE ON FUNCTION present_passkey(uuid)',

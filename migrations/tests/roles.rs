@@ -367,6 +367,7 @@ async fn only_listed_functions_run_as_owner() {
         ("acting_pending", &["server"]),
         ("acting_pending_person", &["server"]),
         ("acting_person", &["server", "worker"]),
+        ("acting_session", &["server"]),
         ("begin_session_by_link", &["server"]),
         ("begin_session_by_password", &["server"]),
         ("confirm_access", &["server"]),

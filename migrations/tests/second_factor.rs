@@ -36,7 +36,11 @@ impl World {
         let body = json!({"approvals": 1, "by_risk": {"destructive": 2}, "second_factor": true});
         let hash = world::put_json(&mut tx, "policy", body).await;
         tx.execute("ALTER TABLE policy DISABLE TRIGGER USER; ALTER TABLE head DISABLE TRIGGER USER").await.unwrap();
-        sqlx::query("INSERT INTO policy (number, hash) VALUES (2, $1)").bind(hash).execute(&mut *tx).await.unwrap();
+        sqlx::query("INSERT INTO policy (number, hash, target) VALUES (2, $1, 1)")
+            .bind(hash)
+            .execute(&mut *tx)
+            .await
+            .unwrap();
         tx.execute("UPDATE head SET policy_number = 2").await.unwrap();
         tx.execute("ALTER TABLE policy ENABLE TRIGGER USER; ALTER TABLE head ENABLE TRIGGER USER").await.unwrap();
         tx.commit().await.unwrap();
@@ -79,7 +83,8 @@ async fn session_without_its_factor_writes_nothing() {
     world.app_of(world.bo).await;
     let approve = approval(submission, world.bo);
     assert_refused("a verdict", world.app_as(world.bo, &approve).await, Refusal::FactorNeeded);
-    let comment = format!("INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{}', 'x')", world.bo);
+    let comment =
+        format!("INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{}', 'x')", world.bo);
     assert!(world.app_as(world.bo, &comment).await.is_err(), "a comment");
     assert_eq!(world.calls(world.bo, &format!("present_totp({STEP})")).await.unwrap(), true);
     assert_eq!(world.app_as(world.bo, &approve).await.unwrap(), 1);
@@ -198,6 +203,23 @@ async fn factor_is_written_by_its_functions_only() {
     assert_refused("no admin", world.app_as(world.ada, &delete).await, Refusal::NotAnAdmin);
     world.owner("UPDATE person SET permissions = permissions || '{admin}' WHERE name = 'ada'").await.unwrap();
     assert_eq!(world.app_as(world.ada, &delete).await.unwrap(), 1);
+    let sql = "SELECT by FROM access_change WHERE kind = 'factor_removed' AND person_id = $1";
+    let by: Uuid = sqlx::query_scalar(sql).bind(world.bo).fetch_one(world.db.owner()).await.unwrap();
+    assert_eq!(by, world.ada, "her approvals with bo's account do not count for a while");
+}
+
+#[tokio::test]
+async fn set_up_is_confirmed_by_its_session_in_time() {
+    let world = World::new().await;
+    world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
+    let confirm = format!("confirm_totp({STEP})");
+    world.owner("UPDATE totp SET created_at = now() - interval '16 minutes'").await.unwrap();
+    assert_eq!(world.calls(world.bo, &confirm).await.unwrap(), false, "too late");
+    world.owner("UPDATE totp SET created_at = now(), session_id = gen_random_uuid()").await.unwrap();
+    assert_eq!(world.calls(world.bo, &confirm).await.unwrap(), false, "another session began it");
+    world.app_as(world.bo, "DELETE FROM totp").await.unwrap();
+    world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
+    assert_eq!(world.calls(world.bo, &confirm).await.unwrap(), true);
 }
 
 #[tokio::test]

@@ -36,6 +36,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
   WHERE a.xid = pg_current_xact_id_if_assigned() AND a.pending AND s.link_by IS NULL AND NOT has_factor(a.person_id)
 $$;
 
+-- The session that this transaction presented.
+CREATE OR REPLACE FUNCTION acting_session() RETURNS uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT a.session_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned()
+$$;
+
 -- Sets the factor of the session that this transaction acts with; the transaction acts for its person from here on.
 CREATE OR REPLACE FUNCTION mark_factor_presented() RETURNS void LANGUAGE sql SET search_path = pg_catalog, public, pg_temp AS $$
   UPDATE session s SET factor_at = now() FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND s.id = a.session_id;
@@ -67,8 +73,10 @@ BEGIN
   END IF;
 END $$;
 
--- Confirms the authenticator app that this session's person set up, with the time step of a code that the server verified. False: none
--- waits for that.
+-- For how long an authenticator app can be confirmed after its set-up began.
+CREATE OR REPLACE FUNCTION totp_setup_time() RETURNS interval LANGUAGE sql IMMUTABLE AS $$ SELECT interval '15 minutes' $$;
+
+-- Confirms the authenticator app that this session set up, with the time step of a code that the server verified. False: there is none.
 CREATE OR REPLACE FUNCTION confirm_totp(step bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -80,7 +88,9 @@ BEGIN
     RAISE EXCEPTION 'this session lacks its second factor'
       USING ERRCODE = 'GY070', HINT = 'Enter a code of the authenticator app, or use a passkey.';
   END IF;
-  UPDATE totp SET confirmed_at = now(), last_step = step WHERE person_id = who AND confirmed_at IS NULL;
+  UPDATE totp t SET confirmed_at = now(), last_step = step
+  WHERE t.person_id = who AND t.confirmed_at IS NULL AND t.created_at > now() - totp_setup_time()
+    AND t.session_id = (SELECT a.session_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned());
   IF NOT FOUND THEN
     RETURN false;
   END IF;
@@ -148,6 +158,7 @@ BEGIN
   IF NEW.confirmed_at IS NOT NULL OR NEW.last_step <> 0 THEN
     RAISE EXCEPTION 'an authenticator app counts once a code confirms it' USING ERRCODE = 'GY070', HINT = 'Enter a code.';
   END IF;
+  NEW.session_id := acting_session();
   RETURN NEW;
 END $$;
 CREATE TRIGGER guard_totp BEFORE INSERT OR UPDATE OR DELETE ON totp FOR EACH ROW EXECUTE FUNCTION guard_totp();
@@ -163,13 +174,15 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_factor_enrolled AFTER INSERT ON passkey FOR EACH ROW EXECUTE FUNCTION guard_factor_enrolled();
 
--- When the last factor of a person is removed, no session has presented one any more.
+-- When the last factor of a person is removed, no session has presented one any more. An admin who removes another person's factor could
+-- use their account, so that is recorded as access that the admin gave.
 CREATE OR REPLACE FUNCTION guard_factor_removed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT has_factor(OLD.person_id) THEN
     UPDATE session SET factor_at = NULL WHERE person_id = OLD.person_id AND factor_at IS NOT NULL;
   END IF;
+  INSERT INTO access_change (person_id, kind, by) SELECT OLD.person_id, 'factor_removed', acting_person() WHERE acting_person() <> OLD.person_id;
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_factor_removed AFTER DELETE ON totp FOR EACH ROW

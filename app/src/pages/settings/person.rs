@@ -206,6 +206,7 @@ fn changed(change: &AccessChangeView) -> String {
         ("enabled", _) => "account enabled".to_owned(),
         ("link", _) => "sign-in link made".to_owned(),
         ("reset", _) => "password set with a sign-in link".to_owned(),
+        ("factor_removed", _) => "second factor removed".to_owned(),
         (other, _) => other.to_owned(),
     }
 }
