@@ -36,7 +36,7 @@ impl World {
         let body = json!({"approvals": 1, "by_risk": {"destructive": 2}, "second_factor": true});
         let hash = world::put_json(&mut tx, "policy", body).await;
         tx.execute("ALTER TABLE policy DISABLE TRIGGER USER; ALTER TABLE head DISABLE TRIGGER USER").await.unwrap();
-        sqlx::query("INSERT INTO policy (number, hash, target) VALUES (2, $1, 1)")
+        sqlx::query("INSERT INTO policy (number, hash, target) VALUES (2, $1, 2)")
             .bind(hash)
             .execute(&mut *tx)
             .await

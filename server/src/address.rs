@@ -18,8 +18,10 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use axum::http::Uri;
+use api::Problem;
 use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Uri, header};
+use passkeys::Site;
 
 /// Why an address can't be the public one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +73,19 @@ impl PublicAddress {
             true => host.host().eq_ignore_ascii_case(self.authority.host()),
             false => is_loopback(host.host()),
         }
+    }
+
+    /// The site of a request, for passkeys: the public address, or on this machine the name that the browser uses.
+    ///
+    /// # Errors
+    /// If that has no host name.
+    pub(crate) fn site(&self, headers: &HeaderMap) -> Result<Site, Problem> {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let origin = match host.filter(|host| !self.secure && self.is_host(host)) {
+            Some(host) => format!("http://{host}"),
+            None => self.to_string(),
+        };
+        Site::of(&origin).map_err(|error| Problem::conflict("no_host_name", format!("{error}.")))
     }
 
     /// Whether a page of this server, reached under `host`, has the origin.

@@ -23,7 +23,7 @@ use api::waiting::{WaitingPage, WaitingWanted};
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
-use control::people::{Actor, People};
+use control::people::{Actor, People, Visitor};
 use control::{Control, Lost, ToCommit};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
@@ -31,6 +31,7 @@ use engine::gate::VerdictKind;
 use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
 use engine::plan::{Edit, Report};
 use leptos_axum::ResponseOptions;
+use passkeys::Site;
 use uuid::Uuid;
 
 use crate::address::PublicAddress;
@@ -42,6 +43,10 @@ pub(crate) struct Bound {
     pub people: People,
     pub address: Arc<PublicAddress>,
     pub actor: Option<Actor>,
+    /// The client that sent the request.
+    pub visitor: Visitor,
+    /// The site that passkeys are bound to.
+    pub site: Result<Site, Problem>,
     /// Where the answer's cookies go.
     pub answer: ResponseOptions,
 }

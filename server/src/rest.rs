@@ -43,7 +43,7 @@ use crate::machines::Machine;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
-use crate::{graphs, limits, live, machines, overseeing, people_rest};
+use crate::{graphs, limits, live, machines, overseeing, people_rest, second_factor};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 /// Of what was made and has no address of its own.
@@ -55,6 +55,7 @@ pub(crate) type MadeAt<T> = Result<Created<T>, Refusal>;
 pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     let all = Operations::of(state);
     let all = about_targets(about_submissions(about_proposals(about_deployments(all))));
+    let all = second_factor::operations(all);
     people_rest::operations(overseeing::operations(machines::operations(graphs::operations(about_runs(all)))))
         .get("/nodes", nodes, op("listNodes", "Nodes, by name or as asked, 50 a page"))
         .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
