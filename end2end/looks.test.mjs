@@ -46,6 +46,9 @@ const lifted = async (page) => {
   await page.locator('[data-over]').waitFor();
 };
 
+// The preview of the first role comes from the server.
+const previewed = (page) => page.getByText('With this the proposal comes to').waitFor();
+
 /** Name, address (of what `settle` and `something` found), what varies there, what is done before the picture is taken, and what is left out. */
 const pages = [
   ['overview', () => '/', [HOURS]],
@@ -98,7 +101,7 @@ const proposing = [
   ['board-noderole', ({ board, noderole }) => `${board}?noderole=${noderole}`, ['.link-list']],
   ['board-proposal', () => '/deployments/web'],
   ['board-lifted', () => '/deployments/web', [], lifted],
-  ['proposal', ({ proposal }) => proposal],
+  ['proposal', ({ proposal }) => proposal, [], previewed],
 ];
 /** The same for somebody who has not signed in. */
 const outside = [

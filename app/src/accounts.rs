@@ -2,12 +2,13 @@
 
 use api::Problem;
 use api::people::{
-    Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView,
-    PersonWish, TokenMade, TokenView, TokenWish,
+    Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish, PeopleWanted,
+    PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade, TokenView,
+    TokenWish,
 };
 use api::second_factor::{FactorOptions, FactorPage};
 use async_trait::async_trait;
-use engine::ids::PersonId;
+use engine::ids::{PasskeyId, PersonId};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -28,6 +29,16 @@ pub trait Accounts: Send + Sync {
     async fn set_disabled(&self, id: PersonId, disabled: bool) -> Result<(), Problem>;
     /// Confirms a person's access as a second admin.
     async fn confirm(&self, id: PersonId) -> Result<PersonDetails, Problem>;
+    /// The options for the browser to make a passkey.
+    async fn passkey_options(&self) -> Result<PasskeyOptions, Problem>;
+    /// Registers the passkey that the browser made.
+    async fn register_passkey(&self, wish: PasskeyWish) -> Result<PasskeyView, Problem>;
+    /// Revokes a passkey of one's own, or as an admin of another person.
+    async fn revoke_passkey(&self, id: PasskeyId) -> Result<(), Problem>;
+    /// What the browser signs to confirm a passkey.
+    async fn confirmation_options(&self, id: PasskeyId) -> Result<SignatureRequest, Problem>;
+    /// Confirms a passkey with a signature of one's own.
+    async fn confirm_passkey(&self, id: PasskeyId, signature: Signature) -> Result<PasskeyView, Problem>;
     /// Dismisses one's notices of resets.
     async fn dismiss_notices(&self) -> Result<(), Problem>;
     /// Makes a link by which somebody comes in once and sets a password.

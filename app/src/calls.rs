@@ -27,6 +27,7 @@ use api::nodes::{CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken,
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
 use api::overview::PolicyView;
+use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -404,6 +405,23 @@ pub async fn submit(proposal: ProposalId, version: i32, title: String) -> Answer
 #[server(name = Judge, prefix = "/call", endpoint = "judge", output = AsJson)]
 pub async fn judge(submission: SubmissionId, kind: VerdictKind, reason: String) -> Answer<()> {
     answer(console()?.judge(submission, kind, reason).await)
+}
+
+/// What the browser signs for a verdict.
+#[server(name = VerdictOptions, prefix = "/call", endpoint = "verdict-options", input = AsJson, output = AsJson)]
+pub async fn verdict_options(submission: SubmissionId, kind: VerdictKind) -> Answer<SignatureRequest> {
+    answer(console()?.verdict_options(submission, kind).await)
+}
+
+/// Gives a verdict that is signed with a passkey.
+#[server(name = SignVerdict, prefix = "/call", endpoint = "sign-verdict", input = AsJson, output = AsJson)]
+pub async fn sign_verdict(
+    submission: SubmissionId,
+    kind: VerdictKind,
+    reason: String,
+    signature: Signature,
+) -> Answer<()> {
+    answer(console()?.sign_verdict(submission, kind, reason, signature).await)
 }
 
 /// Makes a submission the next target.

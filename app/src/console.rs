@@ -16,6 +16,7 @@ use api::console::{
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::{AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
+use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -145,6 +146,16 @@ pub trait Console: Send + Sync {
     async fn submit(&self, proposal: ProposalId, version: i32, title: String) -> Result<SubmissionId, Problem>;
     /// Gives a verdict.
     async fn judge(&self, submission: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem>;
+    /// What the browser signs for a verdict.
+    async fn verdict_options(&self, submission: SubmissionId, kind: VerdictKind) -> Result<SignatureRequest, Problem>;
+    /// Gives a verdict that is signed with a passkey.
+    async fn sign_verdict(
+        &self,
+        submission: SubmissionId,
+        kind: VerdictKind,
+        reason: String,
+        signature: Signature,
+    ) -> Result<(), Problem>;
     /// Makes a submission the next target; with the name that was typed for it, where one is asked for.
     /// `cancel` ends the runs under way of steps that it changes.
     async fn commit(&self, submission: SubmissionId, typed: Option<String>, cancel: bool) -> Result<TargetNo, Problem>;

@@ -2,15 +2,16 @@
 
 use api::Problem;
 use api::people::{
-    Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView,
-    PersonWish, TokenMade, TokenView, TokenWish,
+    Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish, PeopleWanted,
+    PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade, TokenView,
+    TokenWish,
 };
 use api::second_factor::{FactorOptions, FactorPage, FactorWish};
 use app::accounts::Accounts;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
 use control::people::{Permission, SeenPerson};
-use engine::ids::PersonId;
+use engine::ids::{PasskeyId, PersonId};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -53,6 +54,26 @@ impl Accounts for Bound {
         self.people.confirm(self.actor()?, id).await
     }
 
+    async fn passkey_options(&self) -> Result<PasskeyOptions, Problem> {
+        self.people.passkey_options(self.actor()?, &self.site()?).await
+    }
+
+    async fn register_passkey(&self, wish: PasskeyWish) -> Result<PasskeyView, Problem> {
+        self.people.register_passkey(self.actor()?, &self.site()?, &wish).await
+    }
+
+    async fn revoke_passkey(&self, id: PasskeyId) -> Result<(), Problem> {
+        self.people.revoke_passkey(self.actor()?, id).await
+    }
+
+    async fn confirmation_options(&self, id: PasskeyId) -> Result<SignatureRequest, Problem> {
+        self.people.confirmation_options(self.actor()?, &self.site()?, id).await
+    }
+
+    async fn confirm_passkey(&self, id: PasskeyId, signature: Signature) -> Result<PasskeyView, Problem> {
+        self.people.confirm_passkey(self.actor()?, id, &signature).await
+    }
+
     async fn dismiss_notices(&self) -> Result<(), Problem> {
         self.people.dismiss_notices(self.actor()?).await
     }
@@ -74,14 +95,12 @@ impl Accounts for Bound {
     }
 
     async fn factor_options(&self) -> Result<FactorOptions, Problem> {
-        let site = self.site.as_ref().map_err(Clone::clone)?;
-        self.people.factor_options(self.actor()?, site).await
+        self.people.factor_options(self.actor()?, &self.site()?).await
     }
 
     async fn present_passkey(&self, answer: Value) -> Result<(), Problem> {
         let wish = FactorWish { code: None, answer: Some(answer) };
-        let site = self.site.as_ref().map_err(Clone::clone)?;
-        self.people.present_factor(self.actor()?, Some(site), &wish, &self.visitor).await
+        self.people.present_factor(self.actor()?, Some(&self.site()?), &wish, &self.visitor).await
     }
 
     async fn reset_factor(&self, id: PersonId) -> Result<(), Problem> {

@@ -80,7 +80,14 @@ impl PublicAddress {
     /// # Errors
     /// If that has no host name.
     pub(crate) fn site(&self, headers: &HeaderMap) -> Result<Site, Problem> {
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        self.site_at(headers.get(header::HOST).and_then(|host| host.to_str().ok()))
+    }
+
+    /// The same, by the `Host` of the request.
+    ///
+    /// # Errors
+    /// As [`PublicAddress::site`].
+    pub(crate) fn site_at(&self, host: Option<&str>) -> Result<Site, Problem> {
         let origin = match host.filter(|host| !self.secure && self.is_host(host)) {
             Some(host) => format!("http://{host}"),
             None => self.to_string(),

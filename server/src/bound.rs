@@ -17,6 +17,7 @@ use api::console::{
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::{AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
 use api::overview::PolicyView;
+use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -45,8 +46,8 @@ pub(crate) struct Bound {
     pub actor: Option<Actor>,
     /// The client that sent the request.
     pub visitor: Visitor,
-    /// The site that passkeys are bound to.
-    pub site: Result<Site, Problem>,
+    /// The `Host` of the request.
+    pub host: Option<String>,
     /// Where the answer's cookies go.
     pub answer: ResponseOptions,
 }
@@ -54,6 +55,11 @@ pub(crate) struct Bound {
 impl Bound {
     pub fn actor(&self) -> Result<&Actor, Problem> {
         self.actor.as_ref().ok_or_else(Problem::signed_out)
+    }
+
+    /// The site that passkeys of this request work on.
+    pub fn site(&self) -> Result<Site, Problem> {
+        self.address.site_at(self.host.as_deref())
     }
 
     /// Whoever lacks a permission is told who gives it.
@@ -292,6 +298,21 @@ impl Console for Bound {
 
     async fn judge(&self, submission: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem> {
         asked!(self.judge(submission, kind, reason))
+    }
+
+    async fn verdict_options(&self, submission: SubmissionId, kind: VerdictKind) -> Result<SignatureRequest, Problem> {
+        let site = self.site()?;
+        asked!(self.verdict_options(&site, submission, kind))
+    }
+
+    async fn sign_verdict(
+        &self,
+        submission: SubmissionId,
+        kind: VerdictKind,
+        reason: String,
+        signature: Signature,
+    ) -> Result<(), Problem> {
+        asked!(self.judge_signed(submission, kind, reason, Some(signature)))
     }
 
     async fn commit(&self, submission: SubmissionId, typed: Option<String>, cancel: bool) -> Result<TargetNo, Problem> {

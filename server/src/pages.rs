@@ -67,20 +67,24 @@ fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
         if let Some(policy) = use_nonce().and_then(|nonce| guard::page_policy(&nonce)) {
             answer.insert_header(header::CONTENT_SECURITY_POLICY, policy);
         }
-        let parts = use_context::<Parts>();
         let bound = Arc::new(Bound {
             control: Arc::clone(&state.control),
             people: state.people.clone(),
             address: Arc::clone(&state.address),
             actor: actor(),
-            visitor: parts.as_ref().map(|parts| session::visitor(&state, parts)).unwrap_or_default(),
-            site: state.address.site(&parts.map(|parts| parts.headers).unwrap_or_default()),
+            visitor: use_context::<Parts>().map(|parts| session::visitor(&state, &parts)).unwrap_or_default(),
+            host: host(),
             answer,
         });
         provide_context::<Arc<dyn Console>>(bound.clone());
         provide_context::<Arc<dyn Accounts>>(bound.clone());
         provide_context::<Arc<dyn Oversight>>(bound);
     }
+}
+
+fn host() -> Option<String> {
+    let parts = use_context::<Parts>()?;
+    parts.headers.get(header::HOST)?.to_str().ok().map(str::to_owned)
 }
 
 fn actor() -> Option<Actor> {

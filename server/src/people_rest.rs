@@ -10,11 +10,12 @@ use uuid::Uuid;
 
 use api::Problem;
 use api::people::{
-    Ended, GrantsWish, LinkMade, MyAccount, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage,
-    PersonView, PersonWish, SessionPage, SessionsWanted, TokenMade, TokenPage, TokenWish, TokensWanted,
+    Ended, GrantsWish, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish, PeopleWanted,
+    PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, SessionPage, SessionsWanted, Signature,
+    SignatureRequest, TokenMade, TokenPage, TokenWish, TokensWanted,
 };
 use control::people::{Permission, SeenPerson};
-use engine::ids::PersonId;
+use engine::ids::{PasskeyId, PersonId};
 
 use crate::contract::{Created, Operations, Versioned, op, version};
 use crate::refusal::{Asked, Given, Place, Refusal};
@@ -56,6 +57,29 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .delete("/me/sessions", end_other_sessions, op("endOtherSessions", "Sign out everywhere else"))
         .delete("/me/sessions/{id}", end_session, op("endSession", "Sign out somewhere"))
         .put("/me/password", set_password, op("setPassword", "Set or change one's password"))
+        .post(
+            "/me/passkeys/options",
+            passkey_options,
+            op("getPasskeyOptions", "Start the registration of a passkey").about(
+                "The browser makes the passkey with navigator.credentials.create. Passkeys need a host name: on this machine, open \
+                 Gantry at http://localhost.",
+            ),
+        )
+        .post("/me/passkeys", register_passkey, op("registerPasskey", "Register the passkey that the browser made"))
+        .delete("/passkeys/{id}", revoke_passkey, op("revokePasskey", "Revoke a passkey"))
+        .post(
+            "/passkeys/{id}/confirm/options",
+            confirmation_options,
+            op("getConfirmationOptions", "Get what a passkey signs to confirm another one"),
+        )
+        .post(
+            "/passkeys/{id}/confirm",
+            confirm_passkey,
+            op("confirmPasskey", "Confirm a passkey with another one").about(
+                "A passkey counts for signed verdicts once it is confirmed by the owner of the database, by another passkey of its \
+                 person, or by a passkey of an admin. Compare the fingerprint with the person first.",
+            ),
+        )
         .get("/tokens", tokens, op("listTokens", "Tokens of one's own, or of a service account").about(
             "Those that hold first, or as asked. At most 100 are told of: all that are neither over nor taken back, of which a person has at \
              most 50, and the newest of the others. Whether there was an older one, the audit says: `action=token.make`.",
@@ -130,6 +154,51 @@ async fn enable(
 ) -> Answer<Done> {
     state.people.set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, false).await?;
     Ok(Json(Done {}))
+}
+
+async fn passkey_options(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    headers: HeaderMap,
+) -> Answer<PasskeyOptions> {
+    Ok(Json(state.people.passkey_options(&actor, &state.address.site(&headers)?).await?))
+}
+
+async fn register_passkey(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    headers: HeaderMap,
+    Given(wish): Given<PasskeyWish>,
+) -> Made<PasskeyView> {
+    let made = state.people.register_passkey(&actor, &state.address.site(&headers)?, &wish).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+async fn revoke_passkey(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<PasskeyId>,
+) -> Answer<Done> {
+    state.people.revoke_passkey(&actor, id).await?;
+    Ok(Json(Done {}))
+}
+
+async fn confirmation_options(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<PasskeyId>,
+    headers: HeaderMap,
+) -> Answer<SignatureRequest> {
+    Ok(Json(state.people.confirmation_options(&actor, &state.address.site(&headers)?, id).await?))
+}
+
+async fn confirm_passkey(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<PasskeyId>,
+    Given(signature): Given<Signature>,
+) -> Answer<PasskeyView> {
+    Ok(Json(state.people.confirm_passkey(&actor, id, &signature).await?))
 }
 
 async fn confirm(

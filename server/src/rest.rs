@@ -26,6 +26,7 @@ use api::console::{
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::AddedNodes;
 use api::overview::DeploymentWay;
+use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
@@ -166,6 +167,14 @@ fn about_submissions(all: Operations) -> Operations {
         .get("/submissions/{id}/consequences", consequences, op("getConsequences", "What would start, stop and wait once it is committed"))
         .get("/submissions/{id}/report", review_report, op("getSubmissionReport", "How it was planned").also(&[409]))
         .post("/submissions/{id}/verdicts", judge, op("giveVerdict", "Approve, ask for changes, or reject"))
+        .post(
+            "/submissions/{id}/verdicts/options",
+            verdict_options,
+            op("getVerdictOptions", "Get what a passkey signs for a verdict").about(
+                "The browser signs the options with navigator.credentials.get. Send the nonce and the answer as the signature of the \
+                 verdict. The signature covers the change, its base, its policy, its risks and its authors.",
+            ),
+        )
         .post("/submissions/{id}/commit", commit, op("commitSubmission", "Make it the target").also(&[422]).about(
             "The gate has to be open. The answer names the target and its `Location`, where its way to reality is followed.",
         ))
@@ -572,6 +581,9 @@ struct Verdict {
     kind: VerdictKind,
     #[serde(default)]
     reason: String,
+    /// Absent: the verdict is not signed.
+    #[serde(default)]
+    signature: Option<Signature>,
 }
 
 async fn judge(
@@ -580,8 +592,25 @@ async fn judge(
     Place(id): Place<SubmissionId>,
     Given(verdict): Given<Verdict>,
 ) -> Made<Done> {
-    state.control.judge(&actor, id, verdict.kind, verdict.reason).await?;
+    state.control.judge_signed(&actor, id, verdict.kind, verdict.reason, verdict.signature).await?;
     Ok((StatusCode::CREATED, Json(Done {})))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ToSign {
+    kind: VerdictKind,
+}
+
+async fn verdict_options(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+    headers: HeaderMap,
+    Given(to_sign): Given<ToSign>,
+) -> Answer<SignatureRequest> {
+    let site = state.address.site(&headers)?;
+    Ok(Json(state.control.verdict_options(&actor, &site, id, to_sign.kind).await?))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -5,13 +5,13 @@
 )]
 
 use api::people::{
-    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PeopleWanted, PersonDetails, PersonMade, PersonPage,
-    PersonView, TokenMade, TokenView,
+    AccountKind, Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, Password, PeopleWanted,
+    PersonDetails, PersonMade, PersonPage, PersonView, Signature, SignatureRequest, TokenMade, TokenView,
 };
 #[cfg(feature = "ssr")]
 use api::people::{PasswordWish, PersonWish, TokenWish};
 use api::second_factor::{FactorOptions, FactorPage};
-use engine::ids::PersonId;
+use engine::ids::{PasskeyId, PersonId};
 use leptos::prelude::*;
 use uuid::Uuid;
 
@@ -130,6 +130,36 @@ pub async fn set_disabled(person: PersonId, disabled: bool) -> Answer<()> {
 #[server(name = ConfirmPerson, prefix = "/call", endpoint = "confirm-person", output = AsJson)]
 pub async fn confirm_person(person: PersonId) -> Answer<PersonDetails> {
     answer(accounts()?.confirm(person).await)
+}
+
+/// The options for the browser to make a passkey.
+#[server(name = PasskeyChallenge, prefix = "/call", endpoint = "passkey-options", input = AsJson, output = AsJson)]
+pub async fn passkey_options() -> Answer<PasskeyOptions> {
+    answer(accounts()?.passkey_options().await)
+}
+
+/// Registers the passkey that the browser made.
+#[server(name = RegisterPasskey, prefix = "/call", endpoint = "register-passkey", input = AsJson, output = AsJson)]
+pub async fn register_passkey(wish: PasskeyWish) -> Answer<PasskeyView> {
+    answer(accounts()?.register_passkey(wish).await)
+}
+
+/// Revokes a passkey.
+#[server(name = RevokePasskey, prefix = "/call", endpoint = "revoke-passkey", output = AsJson)]
+pub async fn revoke_passkey(passkey: PasskeyId) -> Answer<()> {
+    answer(accounts()?.revoke_passkey(passkey).await)
+}
+
+/// What the browser signs to confirm a passkey.
+#[server(name = ConfirmationOptions, prefix = "/call", endpoint = "confirmation-options", input = AsJson, output = AsJson)]
+pub async fn confirmation_options(passkey: PasskeyId) -> Answer<SignatureRequest> {
+    answer(accounts()?.confirmation_options(passkey).await)
+}
+
+/// Confirms a passkey with a signature of one's own.
+#[server(name = ConfirmPasskey, prefix = "/call", endpoint = "confirm-passkey", input = AsJson, output = AsJson)]
+pub async fn confirm_passkey(passkey: PasskeyId, signature: Signature) -> Answer<PasskeyView> {
+    answer(accounts()?.confirm_passkey(passkey, signature).await)
 }
 
 /// Dismisses one's notices of resets.

@@ -1,14 +1,15 @@
 //! The settings' accounts in memory. They are read there, and of everything else it says that there is no such thing.
 
 use api::people::{
-    AccessChangeView, AccessLimitView, AccountKind, Ended, Grant, LinkMade, MyAccount, PasswordWish, PeopleWanted,
-    PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, TokenMade, TokenView, TokenWish,
+    AccessChangeView, AccessLimitView, AccountKind, Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView,
+    PasskeyWish, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature,
+    SignatureRequest, TokenMade, TokenView, TokenWish,
 };
 use api::second_factor::{FactorOptions, FactorPage, SecondFactor, TotpMade};
 use api::{At, Problem};
 use app::accounts::Accounts;
 use async_trait::async_trait;
-use engine::ids::PersonId;
+use engine::ids::{PasskeyId, PersonId};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -89,6 +90,21 @@ impl Accounts for Fake {
         Err(none())
     }
     async fn confirm(&self, _: PersonId) -> Result<PersonDetails, Problem> {
+        Err(none())
+    }
+    async fn passkey_options(&self) -> Result<PasskeyOptions, Problem> {
+        Err(none())
+    }
+    async fn register_passkey(&self, _: PasskeyWish) -> Result<PasskeyView, Problem> {
+        Err(none())
+    }
+    async fn revoke_passkey(&self, _: PasskeyId) -> Result<(), Problem> {
+        Err(none())
+    }
+    async fn confirmation_options(&self, _: PasskeyId) -> Result<SignatureRequest, Problem> {
+        Err(none())
+    }
+    async fn confirm_passkey(&self, _: PasskeyId, _: Signature) -> Result<PasskeyView, Problem> {
         Err(none())
     }
     async fn dismiss_notices(&self) -> Result<(), Problem> {

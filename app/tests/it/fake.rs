@@ -17,6 +17,7 @@ use api::nodes::{
     NodeChange, NodeToken, NodeView, ReportView, SshView, TriedAddress, Way,
 };
 use api::overview::PolicyView;
+use api::people::{Signature, SignatureRequest};
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
 use api::values::{ResultLine, ResultLines, ResultsWanted, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
 use api::waiting::{Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
@@ -1536,6 +1537,12 @@ impl Console for Fake {
     async fn submit(&self, _: ProposalId, _: i32, title: String) -> Result<SubmissionId, Problem> {
         self.told(format!("submit {title}"));
         Ok(SubmissionId(128))
+    }
+    async fn verdict_options(&self, _: SubmissionId, _: VerdictKind) -> Result<SignatureRequest, Problem> {
+        Err(Problem::internal())
+    }
+    async fn sign_verdict(&self, _: SubmissionId, _: VerdictKind, _: String, _: Signature) -> Result<(), Problem> {
+        Err(Problem::internal())
     }
     async fn judge(&self, _: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem> {
         self.told(format!("judge {} {reason}", kind.as_str()));

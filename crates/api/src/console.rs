@@ -1410,6 +1410,12 @@ pub struct ReviewView {
     pub gate: GateState,
     /// All verdicts, newest first.
     pub verdicts: Vec<VerdictView>,
+    /// Whether the policy demands that approvals are signed with a passkey.
+    #[serde(default)]
+    pub signature_needed: bool,
+    /// Whether the reader has a confirmed passkey to sign with.
+    #[serde(default)]
+    pub may_sign: bool,
     /// Whether this person may judge; else why not.
     pub may_judge: Result<(), String>,
     /// Whether this person may commit now; else why not.
@@ -1523,6 +1529,9 @@ pub struct VerdictView {
     pub counts: bool,
     /// Whether it is the reader's own.
     pub yours: bool,
+    /// The name of the passkey that signed it. Absent: it is not signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed: Option<String>,
 }
 
 /// What is said of a proposal, over all its submissions.

@@ -4,9 +4,10 @@
 
 use std::fmt;
 
-use engine::ids::PersonId;
+use engine::ids::{PasskeyId, PersonId};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::At;
@@ -142,6 +143,9 @@ pub struct PersonDetails {
     pub access_changes: Vec<AccessChangeView>,
     /// Admins on whose changes their approvals do not count yet.
     pub approvals_limited: Vec<AccessLimitView>,
+    /// Their passkeys that are not revoked, oldest first.
+    #[serde(default)]
+    pub passkeys: Vec<PasskeyView>,
 }
 
 /// Another person set or reset one's sign-in.
@@ -152,6 +156,69 @@ pub struct AccessNotice {
     pub by: String,
     /// When a password was set with it.
     pub at: At,
+}
+
+/// A passkey of a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PasskeyView {
+    /// Its id.
+    pub id: PasskeyId,
+    /// The person's name for it.
+    pub name: String,
+    /// The host name that it works on.
+    pub host: String,
+    /// Five groups of four hexadecimal digits. Compare them with the person before you confirm the passkey.
+    pub fingerprint: String,
+    /// Whether it counts for signed verdicts.
+    pub confirmed: bool,
+    /// The person whose passkey confirmed it. Absent: nobody yet, or the owner of the database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_by: Option<String>,
+    /// When it was registered.
+    pub created: At,
+    /// When it was last used.
+    pub used: Option<At>,
+}
+
+/// A passkey to register.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PasskeyWish {
+    /// A name for it, such as the device's; at most 64 characters.
+    pub name: String,
+    /// The browser's answer to the options: `PublicKeyCredential.toJSON()` of `navigator.credentials.create`.
+    pub answer: Value,
+}
+
+/// Options for the browser, as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PasskeyOptions {
+    /// For `PublicKeyCredential.parseCreationOptionsFromJSON` or `parseRequestOptionsFromJSON`.
+    pub options: Value,
+}
+
+/// What the browser signs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SignatureRequest {
+    /// 32 hexadecimal digits that go back with the answer.
+    pub nonce: String,
+    /// For `PublicKeyCredential.parseRequestOptionsFromJSON`.
+    pub options: Value,
+}
+
+/// A signature with a passkey.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Signature {
+    /// The nonce of the request.
+    pub nonce: String,
+    /// The browser's answer: `PublicKeyCredential.toJSON()` of `navigator.credentials.get`.
+    pub answer: Value,
 }
 
 /// Which people a list should have.
@@ -305,6 +372,9 @@ pub struct MyAccount {
     /// Resets of their sign-in by admins that they have not dismissed, newest first.
     #[serde(default)]
     pub notices: Vec<AccessNotice>,
+    /// Their passkeys that are not revoked, oldest first.
+    #[serde(default)]
+    pub passkeys: Vec<PasskeyView>,
     /// Whether this session may do nothing before a password is set, because it began with an admin's link.
     #[serde(default)]
     pub password_needed: bool,

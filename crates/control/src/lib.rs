@@ -54,6 +54,7 @@ mod running;
 mod saying;
 mod searching;
 mod showing;
+mod signatures;
 mod values;
 mod verifying;
 mod versions;

@@ -17,7 +17,7 @@ use api::reviews::{Fate, LONGEST_TEXT, ProposalPage, ProposalsWanted, ReviewPage
 use engine::gate::access::Access;
 use engine::gate::standing::{Turn, turn};
 use engine::gate::who::Helpers;
-use engine::gate::{Facts, Reviewer, evaluate};
+use engine::gate::{Facts, Reviewer, Signing, evaluate};
 use engine::ids::{DeploymentId, DeploymentName, PersonId, SubmissionId};
 use sqlx::PgConnection;
 use store::intent::{self, Became, FactsRow, Find, FindProposals, Found, Hit, JudgeRow, LineRow};
@@ -46,6 +46,8 @@ struct Reader<'a> {
     people: Vec<JudgeRow>,
     /// Who gave them access.
     access: Access,
+    /// Those of them with a confirmed passkey.
+    able: BTreeSet<PersonId>,
     /// What each submission touches, if that makes a difference for one of them.
     places: BTreeMap<SubmissionId, BTreeSet<DeploymentId>>,
 }
@@ -78,7 +80,7 @@ impl Reader<'_> {
                 submitted: row.submitted,
                 ..self.access.clone()
             },
-            signing: None,
+            signing: row.signed.clone().map(|signed| Signing { signed, able: self.able.clone() }),
             open_threads: row.threads.clone(),
             helpers: Helpers::default(),
         }
@@ -107,6 +109,7 @@ impl Control {
         let people: BTreeSet<PersonId> = judges.chain([actor.person]).collect();
         let people: Vec<PersonId> = people.into_iter().collect();
         let access = store::access::access_of(on, &people).await.map_err(from_store)?;
+        let able = store::passkeys::able(on, &people).await.map_err(from_store)?;
         let people = intent::judges(on, &people).await.map_err(from_store)?;
         let asks_where = !actor.is_everywhere() || people.iter().any(|person| !person.inside.is_empty());
         let ids: Vec<SubmissionId> = if asks_where { rows.iter().map(|row| row.id).collect() } else { Vec::new() };
@@ -114,7 +117,7 @@ impl Control {
             true => BTreeMap::new(),
             false => intent::touched_each(on, &ids).await.map_err(from_store)?,
         };
-        Ok(Reader { actor, people, access, places })
+        Ok(Reader { actor, people, access, able, places })
     }
 
     /// How many submissions this person could judge or commit now. The caller has no connection.

@@ -23,6 +23,7 @@
 mod access;
 mod accounts;
 mod actor;
+pub(crate) mod passkeys;
 mod passwords;
 mod second_factor;
 pub(crate) mod throttle;

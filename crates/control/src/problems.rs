@@ -102,6 +102,10 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         // What to do instead does not follow from what is wrong.
         Refusal::LastAdmin
         | Refusal::ApprovalBarred
+        | Refusal::NotSigned
+        | Refusal::TooManyPasskeys
+        | Refusal::PasskeyNotConfirmed
+        | Refusal::ForeignSignature
         | Refusal::MayNotConfirm
         | Refusal::RecordOutsideCommit
         | Refusal::OtherRecord
@@ -130,7 +134,10 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::NoPartOfTheTree => "no_part_of_the_tree",
         Refusal::OwnName => "own_name",
         Refusal::NotByToken | Refusal::NotAnAdmin => "forbidden",
-        Refusal::ApprovalBarred => "not_approved",
+        Refusal::ApprovalBarred | Refusal::NotSigned => "not_approved",
+        Refusal::TooManyPasskeys => "too_many_passkeys",
+        Refusal::PasskeyNotConfirmed => "passkey_not_confirmed",
+        Refusal::ForeignSignature => "passkey_unknown",
         Refusal::MayNotConfirm => "may_not_confirm",
         Refusal::LinkOfSession => "password_needed",
         Refusal::RecordOutsideCommit => "in_blueprint",

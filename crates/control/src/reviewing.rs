@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::console::{PinChange, Replanned, ReviewState, ReviewView, VerdictView};
 use api::live::{Live, Topic};
+use api::people::Signature;
 use api::{Problem, limits};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::{Difference, DocumentChange, difference};
@@ -28,6 +29,7 @@ use crate::people::{Actor, Permission};
 use crate::present::{Present, load_deployments};
 use crate::problems::{from_store, no_review};
 use crate::proposing::Summary;
+use crate::signatures::{Given, Signed, sign};
 use crate::words::{self, at};
 use crate::{Control, done, versions};
 
@@ -38,6 +40,8 @@ pub(crate) struct Case {
     pub authors: Vec<PersonRow>,
     pub verdicts: Vec<VerdictRow>,
     pub documents: Vec<DocumentChange>,
+    /// Verdicts that are signed, each with the name of the passkey.
+    pub signed: Signed,
     pub facts: Facts,
 }
 
@@ -68,6 +72,7 @@ impl Control {
         let ids: Vec<PersonId> = people.iter().map(|person| person.id).collect();
         let access = store::access::access_of(on, &ids).await.map_err(from_store)?;
         let risks = risks_of(&row);
+        let Given { signed, signing } = self.signatures(on, id, &verdicts, &ids).await?;
         let facts = Facts {
             submission: id,
             newest: proposal.state == "open" && proposal.version == row.version,
@@ -83,11 +88,11 @@ impl Control {
             verdicts: verdicts.iter().map(verdict_of).collect(),
             people: people.iter().map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer }).collect(),
             access: Access { cooling_hours: policy.cooling_hours, submitted: micros(row.at), ..access },
-            signing: None,
+            signing,
             open_threads: intent::open_threads(on, row.proposal).await.map_err(from_store)?,
             helpers: helpers(on, id).await?,
         };
-        Ok(Case { row, proposal, authors, verdicts, documents, facts })
+        Ok(Case { row, proposal, authors, verdicts, documents, signed, facts })
     }
 
     /// A submission.
@@ -114,6 +119,7 @@ impl Control {
         let (came_from, became) = self.replanned(&by, id).await?;
         let mut connection = self.connection().await?;
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
+        let may_sign = store::passkeys::able(&mut connection, &[actor.person]).await.map_err(from_store)?;
         let mut summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gate = evaluate(&as_it_passed(&case));
         let now = match weighed.as_ref().and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
@@ -170,6 +176,8 @@ impl Control {
             fresh,
             waits,
             verdicts: shown_verdicts(&case, actor.person),
+            signature_needed: case.facts.signing.is_some(),
+            may_sign: actor.token.is_none() && !may_sign.is_empty(),
             may_judge: no_token(actor).and_then(|()| may_judge_or_who(&case.facts, actor.person)),
             may_commit: may_commit(actor, &places(&mut connection, actor, id).await?, &case, &gate),
             gate,
@@ -182,7 +190,7 @@ impl Control {
         })
     }
 
-    /// Gives a verdict.
+    /// Gives a verdict that is not signed.
     pub async fn judge(
         &self,
         actor: &Actor,
@@ -190,7 +198,19 @@ impl Control {
         kind: VerdictKind,
         reason: String,
     ) -> Result<(), Problem> {
-        let judged = self.judge_now(actor, id, kind, reason).await;
+        self.judge_signed(actor, id, kind, reason, None).await
+    }
+
+    /// Gives a verdict, signed with a passkey if there is a signature (see [`Control::verdict_options`]).
+    pub async fn judge_signed(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+        kind: VerdictKind,
+        reason: String,
+        signature: Option<Signature>,
+    ) -> Result<(), Problem> {
+        let judged = self.judge_now(actor, id, (kind, reason), signature).await;
         if let Err(no) = &judged
             && matches!(no.status, 401 | 403 | 409)
         {
@@ -203,8 +223,8 @@ impl Control {
         &self,
         actor: &Actor,
         id: SubmissionId,
-        kind: VerdictKind,
-        reason: String,
+        (kind, reason): (VerdictKind, String),
+        signature: Option<Signature>,
     ) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
         no_token(actor).map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
@@ -238,11 +258,17 @@ impl Control {
         // Saying the same again says nothing: a click that is sent twice is one verdict.
         let last = case.verdicts.iter().rfind(|v| v.person == actor.person);
         let counts = kind != VerdictKind::Approve || case.facts.counts(actor.person);
-        if last.is_some_and(|v| v.kind == kind && v.reason == reason && !v.void) && counts {
+        let same = last.is_some_and(|v| v.kind == kind && v.reason == reason && !v.void);
+        if same && counts && signature.is_none() {
             return Ok(());
         }
-        intent::insert_verdict(&mut transaction, id, actor.person, kind, reason).await.map_err(from_store)?;
-        let detail = json!({"verdict": kind, "change": case.row.change});
+        let verdict =
+            intent::insert_verdict(&mut transaction, id, actor.person, kind, reason).await.map_err(from_store)?;
+        let mut detail = json!({"verdict": kind, "change": case.row.change});
+        if let Some(signature) = &signature {
+            let passkey = sign(&mut transaction, actor, (id, verdict, kind), signature).await?;
+            detail["passkey"] = json!(passkey);
+        }
         intent::append_audit(&mut transaction, Some(actor.person), "submission.verdict", &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
@@ -602,6 +628,7 @@ fn shown_verdicts(case: &Case, reader: PersonId) -> Vec<VerdictView> {
         at: at(verdict.at),
         counts: counts(n, verdict),
         yours: verdict.person == reader,
+        signed: case.signed.get(&verdict.id).cloned(),
     };
     case.verdicts.iter().enumerate().rev().map(view).collect()
 }

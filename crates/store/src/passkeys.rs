@@ -208,6 +208,20 @@ pub async fn with_confirmers(
     rows.into_iter().map(|raw| passkey(raw).map(|row| (row.passkey.id, row.passkey))).collect()
 }
 
+/// The names of those of these passkeys that are not revoked.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn names(
+    on: &mut PgConnection,
+    ids: &BTreeSet<PasskeyId>,
+) -> Result<BTreeMap<PasskeyId, String>, StoreError> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let sql = "SELECT id, name FROM passkey WHERE id = ANY($1) AND revoked_at IS NULL";
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(sql).bind(ids).fetch_all(on).await?;
+    Ok(rows.into_iter().map(|(id, name)| (PasskeyId(id), name)).collect())
+}
+
 /// The people of a list with a confirmed passkey.
 ///
 /// # Errors

@@ -105,7 +105,7 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
             asked.extend(n.map(|n| (risk, n)));
         }
         let cooling_hours = read(&cooling.read()).ok()?.unwrap_or(COOLING_HOURS);
-        Some(Policy { approvals, by_risk: asked, cooling_hours })
+        Some(Policy { approvals, by_risk: asked, cooling_hours, ..Policy::default() })
     };
     let wish = Wish::new(desk.pen(), move || {
         let policy = policy().filter(|policy| desk.board().read().policy.as_ref() != Some(policy));

@@ -773,12 +773,13 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
     let rows = changes.into_iter().map(|change| {
         let (of, less) = match change.part {
             PolicyPart::Cooling => ("", "shorter than before"),
+            PolicyPart::Signed(_) | PolicyPart::SecondFactor => ("", "no longer needed"),
             PolicyPart::Every | PolicyPart::Risk(_) => ("approvals for ", "fewer than before"),
         };
         let weaker = change.is_weaker().then(|| {
             view! { " " <span class="pill" data-state="warn">{icon(Icon::Warn)} {less}</span> }
         });
-        let about = view! { {of} <b>{change.about()}</b> {weaker} };
+        let about = view! { {of} <b>{change.about().into_owned()}</b> {weaker} };
         let talk = names.talk(Anchor::Policy(Some(change.pointer())), &format!("the policy, {of}{}", change.about()));
         row(Mark::Changed, about, sides_view(Some(change.old), Some(change.new)), talk)
     });

@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use store::access::{self, ChangeRow};
 use store::people::append_audit;
 
-use super::{Actor, People, failed};
+use super::{Actor, People, failed, passkeys};
 use crate::words::at;
 
 impl People {
@@ -25,7 +25,8 @@ impl People {
         let limits = access::limits(&mut connection, id).await.map_err(failed)?;
         let approvals_limited =
             limits.into_iter().map(|(admin, until)| AccessLimitView { admin, until: at(until) }).collect();
-        Ok(PersonDetails { person, access_changes, approvals_limited })
+        let passkeys = passkeys::views(&mut connection, id).await?;
+        Ok(PersonDetails { person, access_changes, approvals_limited, passkeys })
     }
 
     /// Confirms a person's access as a second admin: their approvals count at once.

@@ -124,7 +124,11 @@ impl People {
     /// When the database does not answer.
     pub async fn mine(&self, actor: &Actor) -> Result<MyAccount, Problem> {
         let person = self.one(actor, actor.person).await?;
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        let passkeys = super::passkeys::views(&mut connection, actor.person).await?;
+        drop(connection);
         Ok(MyAccount {
+            passkeys,
             permissions: actor.permission_words(),
             token: actor.token.as_ref().map(|token| token.id),
             asks_old: person.password && !sets_by_link(actor),

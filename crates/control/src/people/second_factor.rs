@@ -308,13 +308,13 @@ impl People {
     }
 }
 
-fn to_enrol(actor: &Actor) -> Result<&Session, Problem> {
+pub(super) fn to_enrol(actor: &Actor) -> Result<&Session, Problem> {
     actor.require_to_enrol()?;
     actor.session.as_ref().ok_or_else(Problem::signed_out)
 }
 
-/// A session that lacks its factor sets up the first one only.
-async fn first_if_pending(on: &mut PgConnection, actor: &Actor) -> Result<(), Problem> {
+/// Refuses a session that lacks its factor, unless its person has none yet.
+pub(super) async fn first_if_pending(on: &mut PgConnection, actor: &Actor) -> Result<(), Problem> {
     let found = rows::factors(on, actor.person).await.map_err(failed)?;
     match actor.needs_factor() && (found.totp || found.passkeys > 0) {
         true => Err(factor_needed()),

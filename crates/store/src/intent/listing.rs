@@ -43,6 +43,8 @@ pub struct FactsRow {
     pub authors: BTreeSet<PersonId>,
     /// All verdicts of people, oldest first.
     pub verdicts: Vec<Verdict>,
+    /// People whose last verdict is signed, as the database has it. None: approvals need no signature.
+    pub signed: Option<BTreeSet<PersonId>>,
     /// When it was made, in microseconds since 1970.
     pub submitted: i64,
     /// Who opened each thread that is not resolved.
@@ -66,6 +68,8 @@ struct Facts {
     verdicts: Vec<String>,
     judged: Vec<i64>,
     void: Vec<bool>,
+    demanded: bool,
+    signed: Vec<Uuid>,
     submitted: i64,
     threads: Vec<String>,
     moved: Vec<String>,
@@ -81,6 +85,11 @@ const FACTS: &str = "SELECT s.id, p.state = 'open' AND p.version = s.version AS 
           WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judged, \
     ARRAY(SELECT v.id <= w.verdicts_void_to FROM verdict v JOIN person w ON w.id = v.person_id \
           WHERE v.submission_id = s.id ORDER BY v.id) AS void, \
+    EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id) AS demanded, \
+    ARRAY(SELECT DISTINCT l.person_id FROM ( \
+            SELECT DISTINCT ON (v.person_id) v.id, v.person_id FROM verdict v JOIN person w ON w.id = v.person_id \
+            WHERE v.submission_id = s.id AND v.id > w.verdicts_void_to ORDER BY v.person_id, v.id DESC) l \
+          WHERE is_signed(l.id)) AS signed, \
     (extract(epoch FROM s.created_at) * 1000000)::bigint AS submitted, \
     ARRAY(SELECT w.name FROM submission o JOIN comment c ON c.submission_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
           JOIN person w ON w.id = c.person_id WHERE o.proposal_id = p.id AND p.state = 'open' ORDER BY c.id LIMIT $2) AS threads, \
@@ -108,6 +117,7 @@ fn to_facts(row: Facts) -> Result<FactsRow, StoreError> {
         risks: row.risk,
         authors: row.authors.into_iter().map(PersonId).collect(),
         verdicts: given.map(verdict).collect(),
+        signed: row.demanded.then(|| row.signed.into_iter().map(PersonId).collect()),
         submitted: row.submitted,
         threads: row.threads,
         moved_base: row.moved.into_iter().zip(row.moved_by).collect(),

@@ -407,6 +407,8 @@ pub async fn judges(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<Judge
 /// A verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerdictRow {
+    /// Its id.
+    pub id: i64,
     /// Whose.
     pub person: PersonId,
     /// The person's name.
@@ -423,38 +425,34 @@ pub struct VerdictRow {
 
 /// All verdicts of people, oldest first.
 pub async fn verdicts(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<VerdictRow>, StoreError> {
-    let rows: Vec<(Uuid, String, String, String, OffsetDateTime, bool)> = sqlx::query_as(
-        "SELECT v.person_id, p.name, v.kind, v.reason, v.at, v.id <= p.verdicts_void_to FROM verdict v JOIN person p ON p.id = v.person_id \
-         WHERE v.submission_id = $1 ORDER BY v.id",
+    let rows: Vec<(i64, Uuid, String, String, String, OffsetDateTime, bool)> = sqlx::query_as(
+        "SELECT v.id, v.person_id, p.name, v.kind, v.reason, v.at, v.id <= p.verdicts_void_to \
+         FROM verdict v JOIN person p ON p.id = v.person_id WHERE v.submission_id = $1 ORDER BY v.id",
     )
     .bind(id.0)
     .fetch_all(on)
     .await?;
-    let row = |(person, name, kind, reason, at, void): (Uuid, String, String, String, OffsetDateTime, bool)| {
-        let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
-        let known = all.into_iter().find(|k| k.as_str() == kind);
-        let kind = known.ok_or_else(|| StoreError::corrupt("verdict.kind", kind))?;
-        Ok(VerdictRow { person: PersonId(person), name, kind, reason, at, void })
-    };
+    let row =
+        |(id, person, name, kind, reason, at, void): (i64, Uuid, String, String, String, OffsetDateTime, bool)| {
+            let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
+            let known = all.into_iter().find(|k| k.as_str() == kind);
+            let kind = known.ok_or_else(|| StoreError::corrupt("verdict.kind", kind))?;
+            Ok(VerdictRow { id, person: PersonId(person), name, kind, reason, at, void })
+        };
     rows.into_iter().map(row).collect()
 }
 
-/// Adds a verdict. The caller holds the proposal's lock.
+/// Adds a verdict and returns its id. The caller holds the proposal's lock.
 pub async fn insert_verdict(
     on: &mut PgConnection,
     id: SubmissionId,
     person: PersonId,
     kind: VerdictKind,
     reason: &str,
-) -> Result<(), StoreError> {
-    sqlx::query("INSERT INTO verdict (submission_id, person_id, kind, reason) VALUES ($1, $2, $3, $4)")
-        .bind(id.0)
-        .bind(person.0)
-        .bind(kind.as_str())
-        .bind(reason)
-        .execute(on)
-        .await?;
-    Ok(())
+) -> Result<i64, StoreError> {
+    let sql = "INSERT INTO verdict (submission_id, person_id, kind, reason) VALUES ($1, $2, $3, $4) RETURNING id";
+    let verdict = sqlx::query_scalar(sql).bind(id.0).bind(person.0).bind(kind.as_str()).bind(reason).fetch_one(on);
+    Ok(verdict.await?)
 }
 
 /// Writes down that somebody was refused what they asked of a submission, unless there is no such submission, or the same was written

@@ -1,0 +1,286 @@
+//! Passkeys: people register and revoke their own, and confirm them with another one.
+//!
+//! A passkey is a second factor as soon as it is registered. It counts for signed verdicts once it is confirmed: by the owner of the
+//! database, by another passkey of its person, or by one of an admin who compared the fingerprint with the person. See
+//! [`engine::gate::signature`].
+
+use api::Problem;
+use api::people::{PasskeyOptions, PasskeyView, PasskeyWish, Signature, SignatureRequest};
+use engine::gate::signature::{Nonce, Statement, check_confirmed, fingerprint};
+use engine::ids::{PasskeyId, PersonId};
+use passkeys::{PasskeyError, Site};
+use rand::TryRngCore as _;
+use serde_json::json;
+use sqlx::PgConnection;
+use store::accounts::lock_to_change;
+use store::passkeys::{self as rows, NewPasskey, PasskeyRow};
+use store::people::append_audit;
+
+use super::second_factor::{first_if_pending, to_enrol};
+use super::{Actor, People, Permission, Session, failed};
+use crate::words;
+use crate::words::at;
+
+/// Longest name of a passkey, in characters.
+const NAME: usize = 64;
+
+impl People {
+    /// The options for the browser to make a passkey.
+    ///
+    /// # Errors
+    /// If the actor came with a token, or the site has no host name.
+    pub async fn passkey_options(&self, actor: &Actor, site: &Site) -> Result<PasskeyOptions, Problem> {
+        let session = to_enrol(actor)?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        first_if_pending(&mut transaction, actor).await?;
+        let registered = rows::of_person(&mut transaction, actor.person).await.map_err(failed)?;
+        let registered: Vec<Vec<u8>> = registered.into_iter().map(|row| row.credential_id).collect();
+        let begun = passkeys::registration(site, actor.person, &actor.name, &registered);
+        let (options, state) = begun.map_err(|error| rejected(&error))?;
+        let state = json!({ "registration": state });
+        rows::begin_ceremony(&mut transaction, session.id, &state).await.map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(PasskeyOptions { options })
+    }
+
+    /// Registers the passkey that the browser made.
+    ///
+    /// # Errors
+    /// If there were no options before, the answer is not to them, or the passkey is registered already.
+    pub async fn register_passkey(
+        &self,
+        actor: &Actor,
+        site: &Site,
+        wish: &PasskeyWish,
+    ) -> Result<PasskeyView, Problem> {
+        let session = to_enrol(actor)?;
+        let name = words::plain(&wish.name)?;
+        if name.is_empty() || name.chars().count() > NAME {
+            return Err(Problem::invalid(format!("A passkey has a name of 1 to {NAME} characters.")));
+        }
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = &actor.still(&mut transaction).await?;
+        first_if_pending(&mut transaction, actor).await?;
+        let state = rows::take_ceremony(&mut transaction, session.id).await.map_err(failed)?;
+        let state = state.as_ref().and_then(|state| state.get("registration")).ok_or_else(not_begun)?;
+        let made = passkeys::register(site, state, &wish.answer).map_err(|error| rejected(&error))?;
+        let new = NewPasskey {
+            person: actor.person,
+            name: name.to_owned(),
+            rp_id: site.rp_id.clone(),
+            origin: site.origin.clone(),
+            credential_id: made.credential_id,
+            credential: made.credential,
+            counter: made.counter,
+        };
+        let id = rows::insert(&mut transaction, &new).await.map_err(failed)?;
+        let id = id.ok_or_else(|| Problem::conflict("passkey_registered", "This passkey is registered already."))?;
+        let row = rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        let view = view(row)?;
+        let detail = json!({ "name": name, "fingerprint": view.fingerprint });
+        append_audit(&mut transaction, Some(actor.person), "passkey.register", &id.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(view)
+    }
+
+    /// Revokes a passkey: the actor's own, or as an admin another person's.
+    ///
+    /// # Errors
+    /// If there is no such passkey, or it is another person's and the actor is no admin.
+    pub async fn revoke_passkey(&self, actor: &Actor, id: PasskeyId) -> Result<(), Problem> {
+        in_session(actor)?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let actor = &actor.still(&mut transaction).await?;
+        let row = found(&mut transaction, actor, id).await?;
+        if rows::revoke(&mut transaction, id, actor.person).await.map_err(failed)? {
+            let detail = json!({ "name": row.name, "person": row.passkey.person });
+            append_audit(&mut transaction, Some(actor.person), "passkey.revoke", &id.to_string(), &detail)
+                .await
+                .map_err(failed)?;
+        }
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// What the actor's browser signs to confirm a passkey.
+    ///
+    /// # Errors
+    /// If there is no such passkey, it is confirmed, or the actor has no confirmed passkey for this site.
+    pub async fn confirmation_options(
+        &self,
+        actor: &Actor,
+        site: &Site,
+        id: PasskeyId,
+    ) -> Result<SignatureRequest, Problem> {
+        in_session(actor)?;
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        let row = found(&mut connection, actor, id).await?;
+        unconfirmed(&row)?;
+        let passkeys = usable(&mut connection, actor, site).await?;
+        let nonce = random_nonce()?;
+        let challenge = statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
+        Ok(SignatureRequest { nonce: nonce.to_string(), options: passkeys::request(site, challenge, &passkeys) })
+    }
+
+    /// Confirms a passkey with a signature of the actor's passkey.
+    ///
+    /// # Errors
+    /// As [`People::confirmation_options`], and if the signature does not hold.
+    pub async fn confirm_passkey(
+        &self,
+        actor: &Actor,
+        id: PasskeyId,
+        signature: &Signature,
+    ) -> Result<PasskeyView, Problem> {
+        in_session(actor)?;
+        let nonce = nonce(&signature.nonce)?;
+        let (credential, assertion) = passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        let actor = &actor.still(&mut transaction).await?;
+        let row = found(&mut transaction, actor, id).await?;
+        unconfirmed(&row)?;
+        let by = answered(&mut transaction, actor, &credential).await?;
+        let chain = rows::with_confirmers(&mut transaction, &[by.passkey.id].into()).await.map_err(failed)?;
+        check_confirmed(&by.passkey, &chain, &passkeys::verify).map_err(|error| {
+            Problem::conflict("passkey_not_confirmed", format!("{error}. Use a confirmed passkey."))
+        })?;
+        let challenge = statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
+        let counter = passkeys::verified(&by.passkey, challenge, &assertion).map_err(|error| rejected(&error))?;
+        note_use(&mut transaction, &by, counter).await?;
+        rows::confirm(&mut transaction, id, by.passkey.id, nonce, &assertion).await.map_err(failed)?;
+        let detail = json!({ "name": row.name, "person": row.passkey.person, "by_passkey": by.passkey.id });
+        append_audit(&mut transaction, Some(actor.person), "passkey.confirm", &id.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        let row = rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        transaction.commit().await.map_err(failed)?;
+        view(row)
+    }
+}
+
+/// A person's passkeys that are not revoked.
+pub(super) async fn views(on: &mut PgConnection, person: PersonId) -> Result<Vec<PasskeyView>, Problem> {
+    rows::of_person(on, person).await.map_err(failed)?.into_iter().map(view).collect()
+}
+
+fn view(row: PasskeyRow) -> Result<PasskeyView, Problem> {
+    let digest = rows::digest(&row).map_err(failed)?;
+    Ok(PasskeyView {
+        id: row.passkey.id,
+        name: row.name,
+        host: row.passkey.rp_id,
+        fingerprint: fingerprint(digest),
+        confirmed: row.passkey.confirmation.is_some(),
+        confirmed_by: row.confirmed_by,
+        created: at(row.created_at),
+        used: row.last_used_at.map(at),
+    })
+}
+
+fn in_session(actor: &Actor) -> Result<&Session, Problem> {
+    actor.require_in_person()?;
+    actor.session.as_ref().ok_or_else(Problem::signed_out)
+}
+
+fn not_begun() -> Problem {
+    Problem::conflict(
+        "passkey_not_begun",
+        "The registration was not started in this session, or it is used up. Start again.",
+    )
+}
+
+/// A passkey that the actor may see: their own, or as an admin anybody's.
+async fn found(on: &mut PgConnection, actor: &Actor, id: PasskeyId) -> Result<PasskeyRow, Problem> {
+    let row = rows::one(on, id).await.map_err(failed)?.filter(|row| row.revoked_at.is_none());
+    let may = |row: &PasskeyRow| row.passkey.person == actor.person || actor.may(Permission::Admin);
+    row.filter(may).ok_or_else(|| {
+        Problem::not_found(format!("There is no passkey {id} of yours. Only admins see passkeys of other people."))
+    })
+}
+
+fn unconfirmed(row: &PasskeyRow) -> Result<(), Problem> {
+    match row.passkey.confirmation {
+        None => Ok(()),
+        Some(_) => Err(Problem::conflict("passkey_confirmed", "This passkey is confirmed already.")),
+    }
+}
+
+fn statement(row: &PasskeyRow, actor: &Actor, nonce: Nonce) -> Result<Statement, Problem> {
+    let digest = rows::digest(row).map_err(failed)?;
+    Ok(Statement::Confirmation { passkey: row.passkey.id, digest, person: actor.person, nonce })
+}
+
+/// The ids of the actor's confirmed passkeys that work on this site.
+pub(crate) async fn usable(on: &mut PgConnection, actor: &Actor, site: &Site) -> Result<Vec<Vec<u8>>, Problem> {
+    let all = rows::of_person(on, actor.person).await.map_err(failed)?;
+    let (confirmed, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|row| row.passkey.confirmation.is_some());
+    let here = confirmed.iter().filter(|row| row.passkey.origin == site.origin);
+    let ids: Vec<Vec<u8>> = here.map(|row| row.credential_id.clone()).collect();
+    if !ids.is_empty() {
+        return Ok(ids);
+    }
+    let why = match (confirmed.first(), others.is_empty()) {
+        (Some(row), _) => format!(
+            "Your passkeys work at {}, and this is {}. Open Gantry there, or register a passkey here.",
+            row.passkey.origin, site.origin
+        ),
+        (None, true) => "You have no passkey. Register one in My account.".to_owned(),
+        (None, false) => {
+            "None of your passkeys is confirmed. Ask an admin to compare its fingerprint and confirm it.".to_owned()
+        }
+    };
+    Err(Problem::conflict("no_passkey", why))
+}
+
+/// The actor's passkey that the browser used.
+pub(crate) async fn answered(on: &mut PgConnection, actor: &Actor, credential: &[u8]) -> Result<PasskeyRow, Problem> {
+    let all = rows::of_person(on, actor.person).await.map_err(failed)?;
+    all.into_iter().find(|row| row.credential_id == credential).ok_or_else(|| Problem {
+        code: "passkey_unknown".into(),
+        ..Problem::forbidden("This passkey is not one of yours. Use another one.")
+    })
+}
+
+/// Notes a use of a passkey.
+///
+/// # Errors
+/// If the authenticator's counter fell.
+pub(crate) async fn note_use(on: &mut PgConnection, passkey: &PasskeyRow, counter: u32) -> Result<(), Problem> {
+    if rows::note_use(on, passkey.passkey.id, counter).await.map_err(failed)? {
+        return Ok(());
+    }
+    let text = format!(
+        "The counter of the passkey {} fell, so it may have been copied. Revoke it and register another one.",
+        passkey.name
+    );
+    Err(Problem { code: "passkey_copied".into(), ..Problem::forbidden(text) })
+}
+
+pub(crate) fn rejected(error: &PasskeyError) -> Problem {
+    match error {
+        PasskeyError::Corrupt(_) => {
+            tracing::error!(%error, "a passkey cannot be used");
+            Problem::internal()
+        }
+        PasskeyError::NoHostName(_) => Problem::conflict("no_host_name", format!("{error}.")),
+        PasskeyError::Malformed(_) | PasskeyError::Rejected(_) => Problem {
+            code: "passkey_rejected".into(),
+            ..Problem::invalid(format!("{}. Try again.", words::capital(&error.to_string())))
+        },
+    }
+}
+
+pub(crate) fn nonce(text: &str) -> Result<Nonce, Problem> {
+    text.parse().map_err(|error| Problem::invalid(format!("nonce: {error}. Send the nonce of the options.")))
+}
+
+pub(crate) fn random_nonce() -> Result<Nonce, Problem> {
+    let mut bytes = [0; 16];
+    rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(|reason| {
+        tracing::error!(%reason, "the system has no random numbers");
+        Problem::internal()
+    })?;
+    Ok(Nonce(bytes))
+}

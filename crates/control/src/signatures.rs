@@ -1,0 +1,124 @@
+//! Signatures of verdicts: what a reviewer's passkey signs, and which verdicts are signed.
+//!
+//! The server verifies each signature when it is given and again for each commit. The worker verifies it before a run, since a server
+//! that was taken over does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use api::people::{Signature, SignatureRequest};
+use engine::gate::signature::{Nonce, Statement, check};
+use engine::gate::{Signing, VerdictKind};
+use engine::ids::{PersonId, SubmissionId};
+use passkeys::Site;
+use sqlx::PgConnection;
+use store::intent::VerdictRow;
+use store::passkeys as rows;
+
+use crate::Control;
+use crate::people::Actor;
+use crate::people::passkeys::{answered, nonce, random_nonce, rejected, usable};
+use crate::problems::{from_store, no_review};
+use crate::reviewing::no_token;
+
+/// Verdicts with a signature that holds, by id, each with the name of the passkey.
+pub(crate) type Signed = BTreeMap<i64, String>;
+
+/// The signatures of a submission.
+pub(crate) struct Given {
+    pub signed: Signed,
+    /// None: the approvals need no signature.
+    pub signing: Option<Signing>,
+}
+
+impl Control {
+    /// Verifies the signatures of a submission's verdicts. `people`: everyone whose verdict may matter.
+    pub(crate) async fn signatures(
+        &self,
+        on: &mut PgConnection,
+        id: SubmissionId,
+        verdicts: &[VerdictRow],
+        people: &[PersonId],
+    ) -> Result<Given, Problem> {
+        let demanded = !rows::demanded(on, &[id]).await.map_err(from_store)?.is_empty();
+        let signed = signed(on, id).await?;
+        if !demanded {
+            return Ok(Given { signed, signing: None });
+        }
+        let last: BTreeMap<PersonId, i64> = verdicts.iter().filter(|v| !v.void).map(|v| (v.person, v.id)).collect();
+        let by = last.into_iter().filter(|(_, verdict)| signed.contains_key(verdict)).map(|(person, _)| person);
+        let signing = Signing { signed: by.collect(), able: rows::able(on, people).await.map_err(from_store)? };
+        Ok(Given { signed, signing: Some(signing) })
+    }
+
+    /// What the actor's browser signs for a verdict.
+    ///
+    /// # Errors
+    /// If the actor came with a token, has no passkey for this site, or there is no such review.
+    pub async fn verdict_options(
+        &self,
+        actor: &Actor,
+        site: &Site,
+        id: SubmissionId,
+        kind: VerdictKind,
+    ) -> Result<SignatureRequest, Problem> {
+        no_token(actor).map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
+        actor.require(crate::people::Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let reviewed = rows::reviewed(&mut connection, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
+        let passkeys = usable(&mut connection, actor, site).await?;
+        let nonce = random_nonce()?;
+        let statement = Statement::Verdict { reviewed, verdict: kind, person: actor.person, nonce };
+        let challenge = statement.challenge().map_err(|_| Problem::internal())?;
+        Ok(SignatureRequest { nonce: nonce.to_string(), options: passkeys::request(site, challenge, &passkeys) })
+    }
+}
+
+async fn signed(on: &mut PgConnection, id: SubmissionId) -> Result<Signed, Problem> {
+    let given = rows::signatures(on, &[id]).await.map_err(from_store)?;
+    if given.is_empty() {
+        return Ok(Signed::new());
+    }
+    let reviewed = rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
+    let used: BTreeSet<_> = given.iter().map(|signature| signature.passkey).collect();
+    let names = rows::names(on, &used).await.map_err(from_store)?;
+    let keys = rows::with_confirmers(on, &used).await.map_err(from_store)?;
+    let mut signed = Signed::new();
+    for signature in given {
+        let (person, nonce) = (signature.person, signature.nonce);
+        let statement = Statement::Verdict { reviewed: reviewed.clone(), verdict: signature.kind, person, nonce };
+        // A passkey that was revoked since has no name here, and what it signed does not count for a commit to come.
+        let Some(name) = names.get(&signature.passkey) else { continue };
+        match check(&statement, signature.passkey, &signature.assertion, &keys, &passkeys::verify) {
+            Ok(()) => drop(signed.insert(signature.verdict, name.clone())),
+            Err(error) => {
+                tracing::warn!(submission = %id, verdict = signature.verdict, %error, "a signature does not count")
+            }
+        }
+    }
+    Ok(signed)
+}
+
+/// Stores a signature with its verdict and returns the passkey's name.
+///
+/// # Errors
+/// If it is not one of the actor's passkeys, or the signature does not hold or was used before.
+pub(crate) async fn sign(
+    on: &mut PgConnection,
+    actor: &Actor,
+    (id, verdict, kind): (SubmissionId, i64, VerdictKind),
+    signature: &Signature,
+) -> Result<String, Problem> {
+    let nonce: Nonce = nonce(&signature.nonce)?;
+    let (credential, assertion) = passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
+    let passkey = answered(on, actor, &credential).await?;
+    let reviewed = rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
+    let statement = Statement::Verdict { reviewed, verdict: kind, person: actor.person, nonce };
+    let challenge = statement.challenge().map_err(|_| Problem::internal())?;
+    let counter = passkeys::verified(&passkey.passkey, challenge, &assertion).map_err(|error| rejected(&error))?;
+    crate::people::passkeys::note_use(on, &passkey, counter).await?;
+    match rows::insert_signature(on, verdict, passkey.passkey.id, nonce, &assertion).await.map_err(from_store)? {
+        true => Ok(passkey.name),
+        false => Err(Problem::conflict("signature_used", "This signature was used before. Sign again.")),
+    }
+}
