@@ -271,6 +271,12 @@ fn of_people() -> Vec<Row> {
         post("/api/v1/people/{id}/confirm", AdminsInPerson, &["victim"], Value::Null),
         row(delete.clone(), "/api/v1/me/notices", InPerson, &[], Value::Null),
         row(delete.clone(), "/api/v1/people/{id}/second-factor", AdminsInPerson, &["victim"], Value::Null),
+        row(delete.clone(), "/api/v1/passkeys/{id}", InPerson, &["victim_session"], Value::Null),
+        post("/api/v1/passkeys/{id}/confirm", InPerson, &["victim_session"], json!({"nonce": "0", "answer": {}})),
+        post("/api/v1/passkeys/{id}/confirm/options", InPerson, &["victim_session"], Value::Null),
+        post("/api/v1/me/passkeys", InPerson, &[], json!({"name": "x", "answer": {}})),
+        post("/api/v1/me/passkeys/options", InPerson, &[], Value::Null),
+        post("/api/v1/submissions/{id}/verdicts/options", Review, &["submission"], json!({"verdict": "approve"})),
         get("/api/v1/me/second-factor", SignedIn, &[]),
         post("/api/v1/me/second-factor", InPerson, &[], json!({"code": "123456"})),
         post("/api/v1/me/second-factor/options", InPerson, &[], Value::Null),
@@ -298,7 +304,7 @@ fn of_people() -> Vec<Row> {
 }
 
 /// What nobody gets done here, and why not.
-const NEVER: [(&str, &str); 11] = [
+const NEVER: [(&str, &str); 17] = [
     ("GET /api/v1/watch", "it would not end: `streaming` follows it"),
     ("GET /events", "it would not end: `streaming` follows it"),
     ("GET /api/v1/scripts/{hash}", "no role here has a script"),
@@ -308,6 +314,12 @@ const NEVER: [(&str, &str); 11] = [
     ("POST /api/v1/me/second-factor", "nobody here has a factor: `second_factor` presents one"),
     ("POST /api/v1/me/second-factor/options", "nobody here has a passkey"),
     ("POST /api/v1/me/totp/confirm", "it takes the code of an app: `second_factor` sends one"),
+    ("DELETE /api/v1/passkeys/{id}", "nobody here has a passkey"),
+    ("POST /api/v1/passkeys/{id}/confirm", "nobody here has a passkey"),
+    ("POST /api/v1/passkeys/{id}/confirm/options", "nobody here has a passkey"),
+    ("POST /api/v1/me/passkeys", "passkeys need a host name: `second_factor` registers one"),
+    ("POST /api/v1/me/passkeys/options", "passkeys need a host name"),
+    ("POST /api/v1/submissions/{id}/verdicts/options", "nobody here has a passkey"),
     ("POST /second-factor", "it takes a form: `second_factor` sends some"),
     (
         "PUT /api/v1/me/password",
@@ -762,6 +774,7 @@ fn is_page(path: &str) -> bool {
     let pages = [
         "",
         "sign-in",
+        "second-factor",
         "deployments",
         "nodes",
         "graph",

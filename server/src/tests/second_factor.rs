@@ -23,6 +23,7 @@ fn code(secret: &str, steps: i64) -> String {
 impl House {
     /// A person with a password, an operator.
     async fn dee(&self) -> PersonId {
+        self.furnish().await;
         let new = NewPerson::human("dee", [Permission::Viewer, Permission::Operator]);
         let dee = self.people.create_person(None, &new).await.expect("a person");
         let cookie = self.cookie_of(dee).await;
@@ -183,7 +184,6 @@ async fn passkey_is_a_second_factor() {
 #[tokio::test]
 async fn policy_sends_everyone_to_set_one_up() {
     let house = House::new().await;
-    house.furnish().await;
     house.dee().await;
     let dee = house.by_password().await;
     assert_eq!(house.ask_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);

@@ -123,6 +123,8 @@ impl People {
     async fn present_code(&self, actor: &Actor, code: &Code) -> Result<(), Problem> {
         let digits = digits(code)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        // Of two at once in a session, the second one waits here.
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let totp = rows::totp(&mut transaction, actor.person).await.map_err(failed)?.ok_or_else(no_totp)?;
         let step = step_of(&totp, &digits)?;
@@ -181,6 +183,8 @@ impl People {
             )
         })?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        // Of two at once in a session, the second one waits here.
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let registered = store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
         let row = registered.into_iter().find(|row| row.credential_id == credential);
@@ -295,7 +299,9 @@ impl People {
             }
             None => {
                 let row = people::person(self.store.pool(), id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
-                (self.begin_for(None).await?, row.name)
+                let mut transaction = self.begin_for(None).await?;
+                lock_to_change(&mut transaction, &[id]).await.map_err(failed)?;
+                (transaction, row.name)
             }
         };
         let totp = rows::remove_totp(&mut transaction, id).await.map_err(failed)?;
