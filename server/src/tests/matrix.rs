@@ -276,7 +276,7 @@ fn of_people() -> Vec<Row> {
         post("/api/v1/passkeys/{id}/confirm/options", InPerson, &["victim_session"], Value::Null),
         post("/api/v1/me/passkeys", InPerson, &[], json!({"name": "x", "answer": {}})),
         post("/api/v1/me/passkeys/options", InPerson, &[], Value::Null),
-        post("/api/v1/submissions/{id}/verdicts/options", Review, &["submission"], json!({"verdict": "approve"})),
+        post("/api/v1/submissions/{id}/verdicts/options", LookInPerson, &["submission"], json!({"kind": "approve"})),
         get("/api/v1/me/second-factor", SignedIn, &[]),
         post("/api/v1/me/second-factor", InPerson, &[], json!({"code": "123456"})),
         post("/api/v1/me/second-factor/options", InPerson, &[], Value::Null),

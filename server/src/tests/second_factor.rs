@@ -64,7 +64,8 @@ impl House {
 
 #[tokio::test]
 async fn session_without_its_factor_reaches_a_short_list() {
-    let house = House::new().await;
+    // Passkeys need a host name.
+    let house = House::at("http://localhost:7780", "localhost:7780", |_| {}).await;
     house.dee().await;
     let secret = house.set_up(&house.by_password().await).await;
     let dee = house.by_password().await;
