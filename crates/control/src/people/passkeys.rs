@@ -32,6 +32,8 @@ impl People {
     pub async fn passkey_options(&self, actor: &Actor, site: &Site) -> Result<PasskeyOptions, Problem> {
         let session = to_enrol(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = &actor.still(&mut transaction).await?;
         first_if_pending(&mut transaction, actor).await?;
         let registered = rows::of_person(&mut transaction, actor.person).await.map_err(failed)?;
         let registered: Vec<Vec<u8>> = registered.into_iter().map(|row| row.credential_id).collect();

@@ -141,8 +141,10 @@ impl People {
     /// If the actor came with a token, or has no passkey for this site.
     pub async fn factor_options(&self, actor: &Actor, site: &Site) -> Result<FactorOptions, Problem> {
         let session = to_enrol(actor)?;
-        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let registered = store::passkeys::of_person(&mut connection, actor.person).await.map_err(failed)?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        let registered = store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
         let here = registered.into_iter().filter(|row| row.passkey.rp_id == site.rp_id);
         let ids: Vec<Vec<u8>> = here.map(|row| row.credential_id).collect();
         if ids.is_empty() {
@@ -159,7 +161,8 @@ impl People {
         let challenge = Hash::from_bytes(&random).ok_or_else(Problem::internal)?;
         let state =
             json!({ "second_factor": { "challenge": challenge, "at": OffsetDateTime::now_utc().unix_timestamp() } });
-        store::passkeys::begin_ceremony(&mut connection, session.id, &state).await.map_err(failed)?;
+        store::passkeys::begin_ceremony(&mut transaction, session.id, &state).await.map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
         Ok(FactorOptions { options: passkeys::request(site, challenge, &ids) })
     }
 
