@@ -6,8 +6,10 @@ use api::people::{
     PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade, TokenView,
     TokenWish,
 };
+use api::second_factor::{FactorOptions, FactorPage};
 use async_trait::async_trait;
 use engine::ids::{PasskeyId, PersonId};
+use serde_json::Value;
 use uuid::Uuid;
 
 /// Accounts, as whoever sent the request.
@@ -43,6 +45,14 @@ pub trait Accounts: Send + Sync {
     async fn new_link(&self, id: PersonId) -> Result<LinkMade, Problem>;
     /// Sets one's own password; this session goes on, by another cookie.
     async fn set_password(&self, wish: PasswordWish) -> Result<(), Problem>;
+    /// The page of the second factor.
+    async fn second_factor(&self) -> Result<FactorPage, Problem>;
+    /// Options for the browser to present a passkey.
+    async fn factor_options(&self) -> Result<FactorOptions, Problem>;
+    /// Presents a passkey as the second factor.
+    async fn present_passkey(&self, answer: Value) -> Result<(), Problem>;
+    /// Resets the second factor of another person.
+    async fn reset_factor(&self, id: PersonId) -> Result<(), Problem>;
     /// Ends one of one's own sessions.
     async fn end_session(&self, session: Uuid) -> Result<(), Problem>;
     /// Ends all of one's own sessions but this one.

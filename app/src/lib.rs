@@ -36,6 +36,7 @@ pub mod live;
 pub mod oversight;
 pub mod pages;
 pub mod parts;
+pub mod passkey;
 pub mod places;
 pub mod reader;
 #[cfg(feature = "ssr")]
@@ -85,6 +86,7 @@ pub fn App() -> impl IntoView {
         <Router>
             <Routes fallback=pages::not_found::NotFound>
                 <Route path=path!("/sign-in") view=part::sign_in() ssr=SsrMode::Async/>
+                <Route path=path!("/second-factor") view=part::second_factor() ssr=SsrMode::Async/>
                 <ParentRoute path=path!("") view=frame::Frame ssr=SsrMode::Async>
                     <Route path=path!("/") view=part::overview() ssr=SsrMode::Async/>
                     <Route path=path!("/workers") view=part::workers() ssr=SsrMode::Async/>

@@ -6,6 +6,8 @@ use engine::ids::{BarclampName, DeploymentName, NoderoleId, PersonId, ProposalId
 
 /// Where people sign in.
 pub const SIGN_IN: &str = "/sign-in";
+/// Where people present or set up their second factor.
+pub const SECOND_FACTOR: &str = "/second-factor";
 /// How it stands; where people begin.
 pub const OVERVIEW: &str = "/";
 /// Who carries runs out.
@@ -260,6 +262,14 @@ pub fn sign_in_for(next: &str) -> String {
     format!("{SIGN_IN}?next={}", encoded(next))
 }
 
+/// The page of the second factor that leads back to where one was.
+pub fn second_factor_for(next: &str) -> String {
+    match next {
+        "" | "/" => SECOND_FACTOR.to_owned(),
+        next => format!("{SECOND_FACTOR}?next={}", encoded(next)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,6 +277,8 @@ mod tests {
     #[test]
     fn where_one_was_survives_the_sign_in() {
         assert_eq!(sign_in_for("/runs?state=failed"), "/sign-in?next=%2Fruns%3Fstate%3Dfailed");
+        assert_eq!(second_factor_for("/runs"), "/second-factor?next=%2Fruns");
+        assert_eq!(second_factor_for("/"), "/second-factor");
         assert_eq!(encoded("é&"), "%C3%A9%26");
     }
 }

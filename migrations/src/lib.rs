@@ -72,6 +72,8 @@
 //! | GY058 | a passkey is confirmed without a confirmed passkey of its person or of an admin |
 //! | GY059 | a verdict is signed by a passkey that is not its person's |
 //! | GY060 | approvals without a signature that the policy demands |
+//! | GY070 | a session acts before its second factor is presented |
+//! | GY071 | a code of an authenticator app is used again, or is not of this time |
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -126,6 +128,7 @@ mod m0042_progress;
 mod m0043_credentials;
 mod m0044_probes;
 mod m0045_passkeys;
+mod m0046_second_factor;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -212,6 +215,8 @@ const GUARDS: &str = concat!(
     include_str!("guards/people.sql"),
     "\n",
     include_str!("guards/passkeys.sql"),
+    "\n",
+    include_str!("guards/second_factor.sql"),
     "\n",
     include_str!("guards/nodes.sql"),
     "\n",
@@ -319,6 +324,7 @@ migrations! {
     m0041_audit_chain,
     m0042_progress,
     m0045_passkeys,
+    m0046_second_factor,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

@@ -103,11 +103,15 @@ pub enum Refusal {
     ForeignSignature,
     /// GY060: approvals lack the signature that the policy demands.
     NotSigned,
+    /// GY070: a session acts before its second factor is presented.
+    FactorNeeded,
+    /// GY071: a code of an authenticator app is used again, or is not of this time.
+    CodeUsed,
 }
 
 impl Refusal {
     /// Every refusal and its SQLSTATE.
-    pub const ALL: [(&'static str, Self); 50] = [
+    pub const ALL: [(&'static str, Self); 52] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
         ("GY003", Self::NotTheNext),
@@ -158,6 +162,8 @@ impl Refusal {
         ("GY058", Self::PasskeyNotConfirmed),
         ("GY059", Self::ForeignSignature),
         ("GY060", Self::NotSigned),
+        ("GY070", Self::FactorNeeded),
+        ("GY071", Self::CodeUsed),
     ];
 
     /// The refusal of this SQLSTATE; `None` for other classes' states.

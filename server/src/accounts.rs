@@ -6,11 +6,13 @@ use api::people::{
     PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade, TokenView,
     TokenWish,
 };
+use api::second_factor::{FactorOptions, FactorPage, FactorWish};
 use app::accounts::Accounts;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
 use control::people::{Permission, SeenPerson};
 use engine::ids::{PasskeyId, PersonId};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::bound::Bound;
@@ -86,6 +88,23 @@ impl Accounts for Bound {
             self.answer.append_header(header::SET_COOKIE, cookie);
         }
         Ok(())
+    }
+
+    async fn second_factor(&self) -> Result<FactorPage, Problem> {
+        self.people.factor_page(self.actor()?).await
+    }
+
+    async fn factor_options(&self) -> Result<FactorOptions, Problem> {
+        self.people.factor_options(self.actor()?, &self.site()?).await
+    }
+
+    async fn present_passkey(&self, answer: Value) -> Result<(), Problem> {
+        let wish = FactorWish { code: None, answer: Some(answer) };
+        self.people.present_factor(self.actor()?, Some(&self.site()?), &wish, &self.visitor).await
+    }
+
+    async fn reset_factor(&self, id: PersonId) -> Result<(), Problem> {
+        self.people.reset_factor(Some(self.actor()?), id).await
     }
 
     async fn end_session(&self, session: Uuid) -> Result<(), Problem> {

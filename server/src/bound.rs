@@ -24,7 +24,7 @@ use api::waiting::{WaitingPage, WaitingWanted};
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
-use control::people::{Actor, People};
+use control::people::{Actor, People, Visitor};
 use control::{Control, Lost, ToCommit};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
@@ -44,6 +44,8 @@ pub(crate) struct Bound {
     pub people: People,
     pub address: Arc<PublicAddress>,
     pub actor: Option<Actor>,
+    /// The client that sent the request.
+    pub visitor: Visitor,
     /// The `Host` of the request.
     pub host: Option<String>,
     /// Where the answer's cookies go.

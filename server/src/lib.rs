@@ -45,6 +45,7 @@ mod places;
 mod proxies;
 mod refusal;
 mod rest;
+mod second_factor;
 mod session;
 mod sign_in;
 mod site;
@@ -231,6 +232,7 @@ async fn within_limits(State(state): State<AppState>, request: Request, next: Ne
 fn routes(state: &AppState) -> Router {
     let for_people = rest::operations(Some(state))
         .into_router()
+        .route("/second-factor", post(second_factor::post))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/sign-out/everywhere", post(sign_in::sign_out_everywhere))
         .route("/events", get(live::events))

@@ -72,6 +72,7 @@ fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
             people: state.people.clone(),
             address: Arc::clone(&state.address),
             actor: actor(),
+            visitor: use_context::<Parts>().map(|parts| session::visitor(&state, &parts)).unwrap_or_default(),
             host: host(),
             answer,
         });

@@ -30,6 +30,7 @@ use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
+use control::people::Permission;
 use control::{Imported, ToCommit};
 use engine::Hash;
 use engine::blueprint::{Anchor, Consequences};
@@ -44,7 +45,7 @@ use crate::machines::Machine;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
-use crate::{graphs, limits, live, machines, overseeing, people_rest};
+use crate::{graphs, limits, live, machines, overseeing, people_rest, second_factor};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 /// Of what was made and has no address of its own.
@@ -56,6 +57,7 @@ pub(crate) type MadeAt<T> = Result<Created<T>, Refusal>;
 pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     let all = Operations::of(state);
     let all = about_targets(about_submissions(about_proposals(about_deployments(all))));
+    let all = second_factor::operations(all);
     people_rest::operations(overseeing::operations(machines::operations(graphs::operations(about_runs(all)))))
         .get("/nodes", nodes, op("listNodes", "Nodes, by name or as asked, 50 a page"))
         .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
@@ -608,6 +610,8 @@ async fn verdict_options(
     headers: HeaderMap,
     Given(to_sign): Given<ToSign>,
 ) -> Answer<SignatureRequest> {
+    actor.require_in_person()?;
+    actor.require(Permission::Viewer)?;
     let site = state.address.site(&headers)?;
     Ok(Json(state.control.verdict_options(&actor, &site, id, to_sign.kind).await?))
 }

@@ -125,11 +125,49 @@ fn before_password(request: &Request, actor: Option<&Actor>) -> Option<Response>
     })
 }
 
+/// What a session may ask for that lacks its second factor. The database accepts a passkey only as the first factor of its person.
+const BEFORE_FACTOR: [&str; 13] = [
+    "/api/v1/me/passkeys",
+    "/api/v1/me/passkeys/options",
+    "/api/v1/me/second-factor",
+    "/api/v1/me/second-factor/options",
+    "/api/v1/me/totp",
+    "/api/v1/me/totp/confirm",
+    "/call/factor-options",
+    "/call/present-passkey",
+    "/call/second-factor",
+    "/call/sign-out",
+    "/second-factor",
+    "/sign-out",
+    "/sign-in",
+];
+
+/// Refuses everything else to a session that lacks its second factor; a browser is sent to present it.
+fn before_factor(request: &Request, actor: Option<&Actor>) -> Option<Response> {
+    let refused = actor?.require_factor().err()?;
+    if BEFORE_FACTOR.contains(&request.uri().path()) {
+        return None;
+    }
+    let place = request.uri().path_and_query().map(|place| place.as_str()).unwrap_or_default();
+    Some(match wants_page(request) {
+        true => Redirect::to(&places::second_factor_for(place)).into_response(),
+        false => Refusal(refused).into_response(),
+    })
+}
+
+/// The answer to a session that may not do this yet.
+fn before(request: &Request, actor: Option<&Actor>) -> Option<Response> {
+    match actor.is_some_and(Actor::needs_password) {
+        true => before_password(request, actor),
+        false => before_factor(request, actor),
+    }
+}
+
 /// Puts [`Who`] into every request of a page.
 pub(crate) async fn look_up(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     match actor_of(&state, request.headers()).await {
         Ok(actor) => {
-            if let Some(refused) = before_password(&request, actor.as_ref()) {
+            if let Some(refused) = before(&request, actor.as_ref()) {
                 return refused;
             }
             request.extensions_mut().insert(Who(actor));
@@ -149,7 +187,7 @@ pub(crate) async fn look_up_any(State(state): State<AppState>, mut request: Requ
         Ok(actor) => actor,
         Err(problem) => return Refusal(problem).into_response(),
     };
-    if let Some(refused) = before_password(&request, actor.as_ref()) {
+    if let Some(refused) = before(&request, actor.as_ref()) {
         return refused;
     }
     let token = actor.as_ref().and_then(|actor| actor.token.as_ref()).map(|token| token.id);
@@ -170,6 +208,18 @@ pub(crate) async fn sign_in_first(request: Request, next: Next) -> Response {
     match request.uri().path_and_query().map(|place| place.as_str()) {
         None | Some("/") => Redirect::to(places::SIGN_IN).into_response(),
         Some(place) => Redirect::to(&places::sign_in_for(place)).into_response(),
+    }
+}
+
+/// The client of a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Client(pub Visitor);
+
+impl FromRequestParts<AppState> for Client {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Self::Rejection> {
+        Ok(Self(visitor(state, parts)))
     }
 }
 

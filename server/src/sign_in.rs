@@ -131,9 +131,14 @@ fn token_in(text: &str) -> &str {
 
 /// A place on this server, or its front page: a link may not use our sign-in to send people elsewhere. Browsers read `\` as `/` and
 /// drop tabs and line ends, so those are taken for what they become.
-fn own_place(next: &str) -> &str {
+pub(crate) fn own_place(next: &str) -> &str {
     let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    match plain && next.starts_with('/') && !next.starts_with("//") && !next.starts_with(places::SIGN_IN) {
+    match plain
+        && next.starts_with('/')
+        && !next.starts_with("//")
+        && !next.starts_with(places::SIGN_IN)
+        && !next.starts_with(places::SECOND_FACTOR)
+    {
         true => next,
         false => "/",
     }

@@ -15,6 +15,7 @@ mod overseeing;
 mod people;
 mod refusing;
 mod scopes;
+mod second_factor;
 mod streaming;
 mod the_way;
 mod values;

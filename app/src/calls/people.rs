@@ -10,6 +10,7 @@ use api::people::{
 };
 #[cfg(feature = "ssr")]
 use api::people::{PasswordWish, PersonWish, TokenWish};
+use api::second_factor::{FactorOptions, FactorPage};
 use engine::ids::{PasskeyId, PersonId};
 use leptos::prelude::*;
 use uuid::Uuid;
@@ -182,6 +183,30 @@ pub async fn set_password(#[server(default)] old: Password, new: Password, again
     }
     let old = Some(old).filter(|old| !old.reveal().is_empty());
     answer(accounts()?.set_password(PasswordWish { old, new }).await)
+}
+
+/// The page of the second factor.
+#[server(name = ReadSecondFactor, prefix = "/call", endpoint = "second-factor", input = AsJson, output = AsJson)]
+pub async fn second_factor() -> Answer<FactorPage> {
+    answer(accounts()?.second_factor().await)
+}
+
+/// Options for the browser to present a passkey.
+#[server(name = FactorRequest, prefix = "/call", endpoint = "factor-options", input = AsJson, output = AsJson)]
+pub async fn factor_options() -> Answer<FactorOptions> {
+    answer(accounts()?.factor_options().await)
+}
+
+/// Presents a passkey as the second factor.
+#[server(name = PresentPasskey, prefix = "/call", endpoint = "present-passkey", input = AsJson, output = AsJson)]
+pub async fn present_passkey(passkey: serde_json::Value) -> Answer<()> {
+    answer(accounts()?.present_passkey(passkey).await)
+}
+
+/// Resets the second factor of another person.
+#[server(name = ResetFactor, prefix = "/call", endpoint = "reset-factor", output = AsJson)]
+pub async fn reset_factor(person: PersonId) -> Answer<()> {
+    answer(accounts()?.reset_factor(person).await)
 }
 
 /// Ends one of one's own sessions.

@@ -23,6 +23,7 @@ pub mod roles;
 pub mod run;
 pub mod runs;
 pub mod search;
+pub mod second_factor;
 pub mod settings;
 pub mod sign_in;
 pub mod values;

@@ -115,6 +115,7 @@ parts! {
     run_values: values::RunValues,
     runs: runs::Runs,
     search: search::Search,
+    second_factor: second_factor::SecondFactorPage,
     services: settings::people::Services,
     sign_in: sign_in::SignIn,
     waiting: waiting::Waiting,

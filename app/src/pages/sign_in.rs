@@ -111,7 +111,7 @@ pub fn SignIn() -> impl IntoView {
 }
 
 /// Whether an address leads to a page here: nobody is sent elsewhere by a link to the sign-in.
-fn is_ours(address: &str) -> bool {
+pub(crate) fn is_ours(address: &str) -> bool {
     address.starts_with('/') && !address.starts_with("//") && !address.contains('\\')
 }
 

@@ -5,10 +5,12 @@ use api::people::{
     PasskeyWish, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature,
     SignatureRequest, TokenMade, TokenView, TokenWish,
 };
+use api::second_factor::{FactorOptions, FactorPage, SecondFactor, TotpMade};
 use api::{At, Problem};
 use app::accounts::Accounts;
 use async_trait::async_trait;
 use engine::ids::{PasskeyId, PersonId};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::fake::Fake;
@@ -32,6 +34,11 @@ pub fn some() -> Vec<PersonView> {
         account(2, "bo", AccountKind::Human, true),
         account(3, "ci", AccountKind::Service, false),
     ]
+}
+
+/// A session that has presented what it needs.
+pub fn factor() -> FactorPage {
+    FactorPage { person: "ada".into(), state: SecondFactor::default(), set_up: None }
 }
 
 fn none() -> Problem {
@@ -109,6 +116,18 @@ impl Accounts for Fake {
     async fn set_password(&self, _: PasswordWish) -> Result<(), Problem> {
         Err(none())
     }
+    async fn second_factor(&self) -> Result<FactorPage, Problem> {
+        self.read(|world| world.factor.clone())
+    }
+    async fn factor_options(&self) -> Result<FactorOptions, Problem> {
+        Err(none())
+    }
+    async fn present_passkey(&self, _: Value) -> Result<(), Problem> {
+        Err(none())
+    }
+    async fn reset_factor(&self, _: PersonId) -> Result<(), Problem> {
+        Err(none())
+    }
     async fn end_session(&self, _: Uuid) -> Result<(), Problem> {
         Err(none())
     }
@@ -148,6 +167,48 @@ async fn limited_approvals_offer_a_confirmation() {
     limited.says(&["Approvals do not count on changes of", "<b>root<", "Confirm access"]);
     limited.says(&["password set with a sign-in link", "the owner of the installation"]);
     get(&fake, &bo).await.says_not(&["Confirm access"]);
+}
+
+#[tokio::test]
+async fn second_factor_page_asks_for_a_code_or_a_passkey() {
+    let state = SecondFactor { totp: true, passkeys: 1, demanded: false, needed: true };
+    let fake = Fake::new(|world| world.factor.state = state);
+    let page = get(&fake, "/second-factor?next=%2Fruns").await;
+    page.says(&[
+        "Signed in as",
+        "autocomplete=\"one-time-code\"",
+        "inputmode=\"numeric\"",
+        "for=\"code\"",
+        "Use a passkey",
+    ]);
+    page.says(&[
+        "value=\"/runs\"",
+        "value=\"present\"",
+        "action=\"/sign-out\"",
+        "An admin can reset your second factor",
+    ]);
+    page.says_not(&["Set up an authenticator app", "<nav"]);
+    let wrong = get(&fake, "/second-factor?problem=wrong&next=//evil.example").await;
+    assert_eq!(wrong.status, 403);
+    wrong.says(&["role=\"alert\"", "Wrong code", "value=\"/\""]);
+    wrong.says_not(&["evil.example\""]);
+}
+
+#[tokio::test]
+async fn second_factor_page_sets_up_an_app() {
+    let needed = SecondFactor { demanded: true, needed: true, ..SecondFactor::default() };
+    let fake = Fake::new(|world| world.factor.state = needed);
+    let page = get(&fake, "/second-factor").await;
+    page.says(&["The policy demands a second factor", "Set up an authenticator app", "value=\"start\""]);
+    page.says_not(&["one-time-code", "Use a passkey"]);
+    let made = TotpMade { secret: "ABCDEFGHIJKL".into(), uri: "otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL".into() };
+    let fake = Fake::new(|world| world.factor = FactorPage { state: needed, set_up: Some(made), ..factor() });
+    let page = get(&fake, "/second-factor").await;
+    page.says(&["ABCD EFGH IJKL", "href=\"otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL\"", "value=\"confirm\""]);
+    let fake = Fake::new(|world| world.factor.state.totp = true);
+    let page = get(&fake, "/second-factor").await;
+    page.says(&["Your authenticator app is set up", "href=\"/settings/account\""]);
+    page.says_not(&["Sign out", "one-time-code"]);
 }
 
 #[tokio::test]

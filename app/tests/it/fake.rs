@@ -114,6 +114,7 @@ pub struct World {
     pub node_proposal: NodeProposal,
     pub overseen: crate::oversight::Overseen,
     pub people: Vec<api::people::PersonView>,
+    pub factor: api::second_factor::FactorPage,
     /// What every read answers instead.
     pub problem: Option<Problem>,
     /// Commands that were given.
@@ -987,6 +988,7 @@ impl Default for World {
             node_proposal: node_proposal(),
             overseen: crate::oversight::Overseen::default(),
             people: crate::accounts::some(),
+            factor: crate::accounts::factor(),
             problem: None,
             opened: Opened::default(),
             told: Vec::new(),

@@ -14,6 +14,7 @@
 //! * [`nodes`]: a machine, and what people change about it.
 //! * [`people`]: people, what they may, their sessions and tokens.
 //! * [`limits`]: how long texts may be.
+//! * [`second_factor`]: authenticator apps and passkeys at sign-in.
 //! * [`reviews`]: lists of reviews and proposals, page by page.
 //! * [`values`]: values of data, each with where it comes from.
 //! * [`listing`]: the words that lists can be asked by.
@@ -34,6 +35,7 @@ pub mod people;
 pub mod problem;
 pub mod reviews;
 pub mod search;
+pub mod second_factor;
 pub mod values;
 pub mod waiting;
 pub mod workers;

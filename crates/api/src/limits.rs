@@ -41,6 +41,10 @@ pub const USUAL_TOKEN_DAYS: u32 = 90;
 pub const PASSWORD_LEAST: usize = 12;
 /// Characters of a password at most.
 pub const PASSWORD_MOST: usize = 1024;
+/// Minutes within which an authenticator app is confirmed after its set-up began.
+pub const TOTP_SETUP_MINUTES: u64 = 15;
+/// Seconds within which the browser answers to the options for a passkey.
+pub const PASSKEY_SECONDS: u64 = 300;
 /// Days that a token of the API may hold.
 pub const API_TOKEN_DAYS: u32 = 365;
 /// Tokens of a person that a list has: those that hold, and then the newest of the others.

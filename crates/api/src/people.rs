@@ -378,6 +378,9 @@ pub struct MyAccount {
     /// Whether this session may do nothing before a password is set, because it began with an admin's link.
     #[serde(default)]
     pub password_needed: bool,
+    /// Their second factor.
+    #[serde(default)]
+    pub second_factor: crate::second_factor::SecondFactor,
 }
 
 /// A password to be set.

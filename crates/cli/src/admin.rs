@@ -1,4 +1,4 @@
-//! `gantry admin`: the first admin of a database, or a new link for one. It takes the database's owner: the server's role makes no people.
+//! `gantry admin`: the first admin of a database, a new link for one, or the reset of a second factor. It takes the database's owner: the server's role makes no people.
 
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ pub struct Arguments {
     /// For how many minutes the link holds
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1440))]
     minutes: u64,
+    /// Remove the authenticator app and passkeys of a person who lost them, and end their sessions; makes no link
+    #[arg(long, conflicts_with = "minutes")]
+    reset_second_factor: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -29,6 +32,15 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     )?;
     let people = People::over(database::open(&url, database::Role::Owner).await?);
     let name = &arguments.name;
+    if arguments.reset_second_factor {
+        let person = people.actor_by_name(name).await.context("the second factor can't be removed")?;
+        people.reset_factor(None, person.person).await.context("the second factor can't be removed")?;
+        match arguments.json {
+            true => println!("{}", json!({"person": name, "reset": true})),
+            false => println!("The second factor of {name} is removed, and their sessions have ended."),
+        }
+        return Ok(());
+    }
     if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
         let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);
         people.create_person(None, &new).await.context("the admin can't be added")?;

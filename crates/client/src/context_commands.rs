@@ -27,6 +27,9 @@ pub(crate) enum Command {
         server: String,
         #[command(flatten)]
         way: Way,
+        /// The code of your authenticator app, if you have a second factor
+        #[arg(long, value_name = "CODE")]
+        code: Option<String>,
         /// In the place of one of that name
         #[arg(long)]
         replace: bool,
@@ -37,6 +40,9 @@ pub(crate) enum Command {
         name: Option<String>,
         #[command(flatten)]
         way: Way,
+        /// The code of your authenticator app, if you have a second factor
+        #[arg(long, value_name = "CODE")]
+        code: Option<String>,
     },
     /// All of them
     List,
@@ -141,7 +147,7 @@ pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &
     let path = usual_place()?;
     let mut contexts = Contexts::read(&path)?;
     match command {
-        Command::Add { name, server, way, replace } => {
+        Command::Add { name, server, way, code, replace } => {
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
             if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
                 return Err(Failure::Usage("a context's name has letters, digits, - _ and ., at most 64".into()));
@@ -151,7 +157,7 @@ pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &
             }
             let address = Address::parse(server, insecure)?;
             let key = way.key(&address)?;
-            let who = who(&address, &key)?;
+            let who = who(&address, &key, code.as_deref())?;
             let context = Context { server: address.to_string(), insecure_http: insecure, key };
             contexts.contexts.insert(name.clone(), context);
             contexts.current = Some(name.clone());
@@ -161,12 +167,12 @@ pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &
                 &format!("{name}: {address}, as {who}. It is in use now."),
             )
         }
-        Command::SignIn { name, way } => {
+        Command::SignIn { name, way, code } => {
             let name = named(&contexts, name.as_deref().or(chosen))?;
             let context = contexts.named(&name)?.clone();
             let address = Address::parse(&context.server, context.insecure_http || insecure)?;
             let key = way.key(&address)?;
-            let who = who(&address, &key)?;
+            let who = who(&address, &key, code.as_deref())?;
             contexts.contexts.insert(name.clone(), Context { key, ..context });
             contexts.write(&path)?;
             paper.either(
@@ -218,8 +224,17 @@ fn named(contexts: &Contexts, name: Option<&str>) -> Outcome<String> {
 }
 
 /// Whom the server takes one for: what lets nobody in is not kept.
-fn who(address: &Address, key: &Key) -> Outcome<String> {
-    Ok(said(&Server::new(address.clone(), Some(key.clone())).get("/people/me")?["person"]["name"]))
+fn who(address: &Address, key: &Key, code: Option<&str>) -> Outcome<String> {
+    let server = Server::new(address.clone(), Some(key.clone()));
+    if let Some(code) = code {
+        server.post("/me/second-factor", json!({ "code": code }))?;
+    } else if matches!(key, Key::Session(_)) && server.get("/me/second-factor")?["needed"] == true {
+        return Err(Failure::Usage(format!(
+            "your account needs a second factor: sign in again with --code and a code of your authenticator app. To set one up, or if you \
+             have only passkeys, open {address}/second-factor in a browser and use a token here"
+        )));
+    }
+    Ok(said(&server.get("/people/me")?["person"]["name"]))
 }
 
 #[cfg(test)]

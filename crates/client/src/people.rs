@@ -76,6 +76,11 @@ pub(crate) enum Person {
         /// Their name
         name: String,
     },
+    /// Remove the authenticator app and passkeys of a person who lost them, and end their sessions
+    ResetSecondFactor {
+        /// Their name
+        name: String,
+    },
     /// Make a one-time link for somebody
     Link {
         /// Their name
@@ -191,6 +196,11 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         Person::Confirm { name } => {
             let answer: Value = server.post(&format!("{}/confirm", place(name)?), json!({}))?;
             paper.either(&answer, &format!("The access of {name} is confirmed. Approvals by {name} count from now on."))
+        }
+        Person::ResetSecondFactor { name } => {
+            let place = format!("{}/second-factor", place(name)?);
+            let answer: Value = server.ask(&Method::DELETE, &place, &With::default())?.read()?;
+            paper.either(&answer, &format!("The second factor of {name} is removed, and their sessions have ended."))
         }
         Person::Link { name, on } => {
             let answer = post(name, "link", *on)?;
@@ -334,6 +344,8 @@ pub(crate) enum Session {
     EndOthers,
     /// Dismiss the notices of resets of your sign-in
     DismissNotices,
+    /// Remove your authenticator app
+    RemoveTotp,
     /// Set or change your password; both are read from the standard input, a line each: the old one, where there is one, and the new one
     Password,
 }
@@ -363,6 +375,10 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
         Session::DismissNotices => {
             let answer: Value = server.ask(&Method::DELETE, "/me/notices", &With::default())?.read()?;
             paper.either(&answer, "The notices are dismissed.")
+        }
+        Session::RemoveTotp => {
+            let answer: Value = server.ask(&Method::DELETE, "/me/totp", &With::default())?.read()?;
+            paper.either(&answer, "The authenticator app is removed.")
         }
         Session::Password => {
             let mut text = String::new();

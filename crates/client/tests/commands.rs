@@ -9,7 +9,7 @@ use serde_json::Value;
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// By which commands each operation of the interface is asked.
-const COMMANDS: [(&str, &[&str]); 95] = [
+const COMMANDS: [(&str, &[&str]); 98] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
     ("addPerson", &["person add", "service add"]),
@@ -88,11 +88,14 @@ const COMMANDS: [(&str, &[&str]); 95] = [
     ("openNodeProposal", &["node propose"]),
     ("openProposal", &["deployment propose"]),
     ("openThread", &["review comment"]),
+    ("presentSecondFactor", &["context add"]),
     ("prioritiseDeployment", &["deployment priority"]),
     ("redoEdit", &["proposal redo"]),
     ("reopenThread", &["review reopen"]),
+    ("removeTotp", &["session remove-totp"]),
     ("replyToThread", &["review reply"]),
     ("resolveThread", &["review resolve"]),
+    ("resetSecondFactor", &["person reset-second-factor"]),
     ("restoreDeployment", &["deployment restore"]),
     ("retryNoderole", &["noderole retry"]),
     ("revokeNodeToken", &["node token revoke"]),
@@ -108,9 +111,13 @@ const COMMANDS: [(&str, &[&str]); 95] = [
 ];
 
 /// Operations without a command, and why.
-const NO_COMMAND: [(&str, &str); 6] = [
+const NO_COMMAND: [(&str, &str); 10] = [
     ("getDocument", "a description for programs: gantry api GET /openapi.json prints it"),
     ("watch", "what is watched and waited for listens to it: --watch, wait, converge, logs --follow"),
+    ("confirmTotp", "an authenticator app is set up in a browser"),
+    ("startTotp", "an authenticator app is set up in a browser"),
+    ("getSecondFactor", "part of what me shows"),
+    ("getSecondFactorOptions", "only a browser answers with a passkey"),
     ("reportBootenv", "a node's word of itself, by a token of its own"),
     ("reportFacts", "a node's word of itself, by a token of its own"),
     ("reportShutdown", "a node's word of itself, by a token of its own"),

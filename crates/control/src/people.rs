@@ -25,6 +25,7 @@ mod accounts;
 mod actor;
 pub(crate) mod passkeys;
 mod passwords;
+mod second_factor;
 pub(crate) mod throttle;
 mod tokens;
 
@@ -52,7 +53,7 @@ use throttle::{MINUTE, MOST_BY_SESSION, MOST_BY_TOKEN, MOST_FAILURES, Throttle, 
 
 pub(crate) use access::notices;
 pub use accounts::{LINK_HOLDS, LINK_SETS_PASSWORD, SeenPerson};
-pub use actor::{Actor, Bearer, Permission, Session};
+pub use actor::{Actor, Bearer, FACTOR_NEEDED, Permission, Session};
 
 /// A session that is not used for so long ends.
 pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
@@ -414,7 +415,10 @@ impl People {
             }
             (None, Some(session)) => {
                 let row = people::session(self.store.pool(), &session.hash, TIMES).await.map_err(failed)?;
-                row.map(|row| Actor::of(row.person, Some(session.clone())))
+                row.map(|row| {
+                    let session = Session::of(&row, session.hash, session.credential.clone());
+                    Actor::of(row.person, Some(session))
+                })
             }
             (None, None) => None,
         };
@@ -429,8 +433,7 @@ impl People {
         let row = people::session(self.store.pool(), &hash, TIMES).await.map_err(failed)?;
         Ok(row.map(|row| {
             let credential = Token(token.to_owned());
-            let (id, fresh_for, by_link, link_by) = (row.id, row.fresh_for, row.by_link, row.link_by);
-            let session = Session { hash, credential, id, fresh_for, by_link, link_by };
+            let session = Session::of(&row, hash, credential);
             (Actor::of(row.person, Some(session)), row.note_due)
         }))
     }

@@ -109,6 +109,8 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         | Refusal::MayNotConfirm
         | Refusal::RecordOutsideCommit
         | Refusal::OtherRecord
+        | Refusal::FactorNeeded
+        | Refusal::CodeUsed
         | Refusal::NodeBusy => format!("{text}.{}", hint(error)),
         _ => text,
     };
@@ -142,6 +144,8 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::OtherRecord => "base_moved",
         Refusal::NodeBusy => "busy",
         Refusal::OtherActor => "other_actor",
+        Refusal::FactorNeeded => "second_factor_needed",
+        Refusal::CodeUsed => "code_used",
         _ => "refused",
     };
     match refusal {
@@ -152,7 +156,9 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         | Refusal::NotByToken
         | Refusal::NotAnAdmin
         | Refusal::MayNotConfirm
-        | Refusal::LinkOfSession => Problem { code: code.into(), ..Problem::forbidden(text) },
+        | Refusal::LinkOfSession
+        | Refusal::FactorNeeded
+        | Refusal::CodeUsed => Problem { code: code.into(), ..Problem::forbidden(text) },
         Refusal::NotThatPerson => Problem::signed_out(),
         _ => Problem::conflict(code, text),
     }

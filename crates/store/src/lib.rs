@@ -24,5 +24,6 @@ pub mod passkeys;
 pub mod people;
 pub mod reading;
 pub mod running;
+pub mod second_factor;
 
 pub use connect::{Connecting, STATEMENT_TIME, Store, StoreError, listener};

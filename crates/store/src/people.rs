@@ -103,6 +103,8 @@ pub struct SessionRow {
     pub by_link: bool,
     /// The admin whose link began it, until a password is set in it.
     pub link_by: Option<PersonId>,
+    /// Whether its second factor is still to be presented.
+    pub lacks_factor: bool,
 }
 
 /// What is noted about where a session comes from.
@@ -299,7 +301,7 @@ pub async fn begin_session_by_password(
     Ok(true)
 }
 
-/// Begins a session without any proof, which only the database's owner may.
+/// Begins a session without any proof, which only the database's owner may. It counts as one that presented a second factor.
 ///
 /// # Errors
 /// When the database does not answer, or the connection is not the owner's.
@@ -310,8 +312,8 @@ pub async fn insert_session(
     times: SessionTimes,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, by_link)
-         VALUES ($1, $2, now() + make_interval(secs => $3), now() + make_interval(secs => $4), false)",
+        "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, by_link, factor_at)
+         VALUES ($1, $2, now() + make_interval(secs => $3), now() + make_interval(secs => $4), false, now())",
     )
     .bind(hash.as_slice())
     .bind(person.0)
@@ -366,7 +368,8 @@ pub async fn forget_sessions(pool: &PgPool) -> Result<u64, StoreError> {
 pub async fn session(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Result<Option<SessionRow>, StoreError> {
     let sql = format!(
         "SELECT {PERSON}, extract(epoch FROM now() - s.fresh_at)::float8 AS fresh,
-                s.last_seen_at < now() - make_interval(secs => $2) AS note_due, s.id AS session, s.by_link, s.link_by
+                s.last_seen_at < now() - make_interval(secs => $2) AS note_due, s.id AS session, s.by_link, s.link_by,
+                lacks_factor(s.person_id, s.factor_at) AS lacks_factor
          FROM session s JOIN person p ON p.id = s.person_id
          WHERE s.token_hash = $1 AND s.expires_at > now() AND s.idle_expires_at > now() AND NOT p.disabled"
     );
@@ -382,6 +385,7 @@ pub async fn session(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Re
         id: row.session,
         by_link: row.by_link,
         link_by: row.link_by.map(PersonId),
+        lacks_factor: row.lacks_factor,
     }))
 }
 
@@ -394,6 +398,7 @@ struct RawSession {
     session: Uuid,
     by_link: bool,
     link_by: Option<Uuid>,
+    lacks_factor: bool,
 }
 
 /// A person who is let in, as they are until this transaction ends: nobody changes or disables them meanwhile.
@@ -412,14 +417,18 @@ pub async fn lock_person(db: &mut PgConnection, id: PersonId) -> Result<Option<P
     Ok(row.map(PersonRow::from))
 }
 
-/// Acts for the person of a session or API token until this transaction ends; None: the credential is not valid (any more). The
-/// database refuses what this transaction writes in anybody else's name. The caller has the person's row ([`lock_person`]).
+/// Acts for the person of a session or API token until this transaction ends, and whether the session lacks its second factor; None: the
+/// credential is not valid (any more). The database refuses what this transaction writes in anybody else's name, and almost everything
+/// while the factor is missing. The caller has the person's row ([`lock_person`]).
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn act_as(db: &mut PgConnection, credential: &str) -> Result<Option<PersonId>, StoreError> {
-    let person: Option<Uuid> = sqlx::query_scalar("SELECT act_as($1)").bind(credential).fetch_one(db).await?;
-    Ok(person.map(PersonId))
+pub async fn act_as(db: &mut PgConnection, credential: &str) -> Result<Option<(PersonId, bool)>, StoreError> {
+    // The second function reads what the first one wrote.
+    let sql = "WITH a AS MATERIALIZED (SELECT act_as($1) AS person)
+               SELECT a.person, a.person IS NOT NULL AND acting_pending() FROM a";
+    let (person, pending): (Option<Uuid>, bool) = sqlx::query_as(sql).bind(credential).fetch_one(db).await?;
+    Ok(person.map(|person| (PersonId(person), pending)))
 }
 
 /// Notes a visit, unless somebody noted one within `note_every`.

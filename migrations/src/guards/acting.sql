@@ -3,6 +3,9 @@
 -- A connection of the server's role proves nothing about people. A transaction that acts for a person presents that person's session
 -- or token, which the database stores only as a hash. Nothing else writes the table `acting`, so a stolen database role cannot act for
 -- anyone whose session it does not have. Connections of the owner are not bound by this.
+--
+-- A session that lacks its second factor is recorded as pending. Such a transaction acts for nobody: it may only present or enrol a
+-- factor (second_factor.sql), or set the password of a link.
 
 -- Starts acting for the person of a session or API token; returns the person, or NULL if the credential is not valid. The session or
 -- token and the person stay as they are until the transaction ends. Lock the person first where a transaction also changes people.
@@ -12,12 +15,13 @@ DECLARE
   presented bytea := sha256(convert_to(credential, 'UTF8'));
   holder record;
 BEGIN
-  SELECT s.person_id, NULL::uuid AS token_id, s.id AS session_id, 'admin' = ANY (p.permissions) AS admin INTO holder
+  SELECT s.person_id, NULL::uuid AS token_id, s.id AS session_id, 'admin' = ANY (p.permissions) AS admin,
+    lacks_factor(s.person_id, s.factor_at) AS pending INTO holder
   FROM session s JOIN person p ON p.id = s.person_id
   WHERE s.token_hash = presented AND s.idle_expires_at > now() AND s.expires_at > now() AND NOT p.disabled
   FOR SHARE OF p, s;
   IF NOT FOUND THEN
-    SELECT t.person_id, t.id AS token_id, NULL::uuid AS session_id, false AS admin INTO holder
+    SELECT t.person_id, t.id AS token_id, NULL::uuid AS session_id, false AS admin, false AS pending INTO holder
     FROM token t JOIN person p ON p.id = t.person_id
     WHERE t.hash = presented AND t.kind = 'api' AND t.expires_at > now() AND t.revoked_at IS NULL AND NOT p.disabled
     FOR SHARE OF p, t;
@@ -31,10 +35,10 @@ BEGIN
     DELETE FROM acting a WHERE a.xid IN (
       SELECT o.xid FROM acting o WHERE o.xid <> pg_current_xact_id() LIMIT 100 FOR UPDATE SKIP LOCKED);
   END IF;
-  INSERT INTO acting (xid, person_id, token_id, session_id, admin)
-  VALUES (pg_current_xact_id(), holder.person_id, holder.token_id, holder.session_id, holder.admin)
+  INSERT INTO acting (xid, person_id, token_id, session_id, admin, pending)
+  VALUES (pg_current_xact_id(), holder.person_id, holder.token_id, holder.session_id, holder.admin, holder.pending)
   ON CONFLICT (xid) DO UPDATE SET person_id = excluded.person_id, token_id = excluded.token_id,
-    session_id = excluded.session_id, admin = excluded.admin;
+    session_id = excluded.session_id, admin = excluded.admin, pending = excluded.pending;
   RETURN holder.person_id;
 END $$;
 
@@ -44,26 +48,34 @@ DELETE FROM acting;
 -- The person that this transaction acts for; NULL: none, so Gantry itself.
 CREATE OR REPLACE FUNCTION acting_person() RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT a.person_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND NOT a.pending
+$$;
+
+-- The person whose credential was presented, even if the session lacks its factor: for the audit.
+CREATE OR REPLACE FUNCTION acting_holder() RETURNS uuid
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT a.person_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned()
 $$;
 
 -- Whether that person presented a session, not a token.
 CREATE OR REPLACE FUNCTION acting_in_session() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.session_id IS NOT NULL)
+  SELECT EXISTS (SELECT FROM acting a
+                 WHERE a.xid = pg_current_xact_id_if_assigned() AND a.session_id IS NOT NULL AND NOT a.pending)
 $$;
 
 -- Whether that person presented a session, or a token with the scope operator.
 CREATE OR REPLACE FUNCTION acting_as_operator() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM acting a LEFT JOIN token t ON t.id = a.token_id
-                 WHERE a.xid = pg_current_xact_id_if_assigned() AND (a.session_id IS NOT NULL OR 'operator' = ANY (t.scopes)))
+                 WHERE a.xid = pg_current_xact_id_if_assigned() AND NOT a.pending
+                   AND (a.session_id IS NOT NULL OR 'operator' = ANY (t.scopes)))
 $$;
 
 -- Whether that person is an admin and presented a session. An admin who gives the permission up in this transaction finishes it as one.
 CREATE OR REPLACE FUNCTION acting_admin() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.admin)
+  SELECT EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.admin AND NOT a.pending)
 $$;
 
 -- Whether this connection is the owner's, or runs in a function of the owner's.
@@ -75,20 +87,28 @@ $$;
 -- What is written in a person's name ------------------------------------------------------------------------------------
 -- These triggers sort after the others of their table, whose refusals say more.
 
--- Arguments: the column that names the person, and what they have to present: 'session', or 'operator' (a session or such a token).
+-- Arguments: the column that names the person, and what they have to present: 'session', 'operator' (a session or such a token), or
+-- 'enrol' (a session, also one that lacks its second factor if the person has none).
 CREATE OR REPLACE FUNCTION guard_with_credential() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF is_owner() THEN
     RETURN NEW;
   END IF;
+  IF TG_ARGV[1] = 'enrol' AND (to_jsonb(NEW) ->> TG_ARGV[0])::uuid = acting_pending_person() THEN
+    RETURN NEW;
+  END IF;
+  IF acting_pending() THEN
+    RAISE EXCEPTION 'cannot write %.%: the session lacks its second factor', TG_TABLE_NAME, TG_ARGV[0]
+      USING ERRCODE = 'GY070', HINT = 'Enter a code of the authenticator app, or use a passkey.';
+  END IF;
   IF (to_jsonb(NEW) ->> TG_ARGV[0])::uuid IS DISTINCT FROM acting_person() THEN
     RAISE EXCEPTION 'cannot write %.%: the transaction does not act for that person', TG_TABLE_NAME, TG_ARGV[0]
       USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
   END IF;
-  IF (CASE TG_ARGV[1] WHEN 'session' THEN NOT acting_in_session() ELSE NOT acting_as_operator() END) THEN
+  IF (CASE TG_ARGV[1] WHEN 'operator' THEN NOT acting_as_operator() ELSE NOT acting_in_session() END) THEN
     RAISE EXCEPTION 'cannot write %.% with this token', TG_TABLE_NAME, TG_ARGV[0]
-      USING ERRCODE = 'GY036', HINT = CASE TG_ARGV[1] WHEN 'session' THEN 'Sign in with a browser.'
-                                      ELSE 'Use a token with the scope operator.' END;
+      USING ERRCODE = 'GY036', HINT = CASE TG_ARGV[1] WHEN 'operator' THEN 'Use a token with the scope operator.'
+                                      ELSE 'Sign in with a browser.' END;
   END IF;
   RETURN NEW;
 END $$;
@@ -285,8 +305,12 @@ BEGIN
   IF (SELECT x.password_hash FROM account x WHERE x.person_id = a.person_id) IS DISTINCT FROM before THEN
     RETURN false;
   END IF;
-  IF NOT EXISTS (SELECT FROM session s WHERE s.id = a.session_id AND s.by_link AND s.fresh_at > now() - interval '1 hour')
-     AND NOT proves_password(a.person_id, old_proof) THEN
+  IF EXISTS (SELECT FROM session s WHERE s.id = a.session_id AND s.by_link AND s.fresh_at > now() - interval '1 hour') THEN
+    -- The link proves as much as the old password.
+  ELSIF a.pending THEN
+    RAISE EXCEPTION 'cannot set the password: the session lacks its second factor'
+      USING ERRCODE = 'GY070', HINT = 'Enter a code of the authenticator app, or use a passkey.';
+  ELSIF NOT proves_password(a.person_id, old_proof) THEN
     RAISE EXCEPTION 'cannot set the password: the old one is not proven'
       USING ERRCODE = 'GY037', HINT = 'Ask an admin for a new link.';
   END IF;

@@ -10,7 +10,7 @@
 -- A transaction that acts for a person writes rows of that person or of Gantry only.
 CREATE OR REPLACE FUNCTION guard_audit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-DECLARE person uuid := acting_person();
+DECLARE person uuid := acting_holder();
 BEGIN
   IF person IS NOT NULL AND NEW.actor <> person THEN
     RAISE EXCEPTION 'the audit row names % as its actor, and the transaction acts for %', NEW.actor, person
@@ -62,12 +62,13 @@ SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT jsonb_strip_nulls(coalesce(
     (SELECT jsonb_object_agg(c.name, r -> c.name) FROM unnest(CASE of_table
        WHEN 'account' THEN ARRAY['person_id', 'changed_at']
-       WHEN 'session' THEN ARRAY['id', 'person_id', 'created_at', 'fresh_at', 'expires_at', 'by_link', 'address']
+       WHEN 'session' THEN ARRAY['id', 'person_id', 'created_at', 'fresh_at', 'expires_at', 'by_link', 'address', 'factor_at']
        WHEN 'token' THEN ARRAY['id', 'kind', 'name', 'person_id', 'node_id', 'deployment_id', 'scopes', 'created_by', 'created_at',
                                'expires_at', 'used_at', 'revoked_at']
        WHEN 'node' THEN ARRAY['id', 'fqdn', 'removed_in', 'transport', 'address', 'connection', 'hints', 'description', 'macs',
                               'serial', 'available', 'unavailable_by', 'unavailable_reason']
        WHEN 'deployment' THEN ARRAY['id', 'name', 'held_by', 'held_at', 'held_reason', 'priority']
+       WHEN 'totp' THEN ARRAY['person_id', 'created_at', 'confirmed_at']
        WHEN 'passkey' THEN ARRAY['id', 'person_id', 'name', 'rp_id', 'origin', 'credential', 'created_at', 'revoked_at', 'revoked_by']
        END) c (name)),
     CASE of_table
@@ -88,7 +89,7 @@ BEGIN
     RETURN NULL;
   END IF;
   INSERT INTO audit (actor, action, subject, detail, source)
-  VALUES (coalesce(acting_person(), (r ->> TG_ARGV[1])::uuid), TG_TABLE_NAME || '.' || lower(TG_OP),
+  VALUES (coalesce(acting_holder(), (r ->> TG_ARGV[1])::uuid), TG_TABLE_NAME || '.' || lower(TG_OP),
           (SELECT string_agg(r ->> k.name, ' ' ORDER BY k.place)
            FROM unnest(string_to_array(TG_ARGV[0], ' ')) WITH ORDINALITY k (name, place)),
           image, 'database');
@@ -103,6 +104,7 @@ CREATE TRIGGER guard_audit AFTER INSERT ON verdict_signature
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('verdict_id', '');
 CREATE TRIGGER guard_audit AFTER INSERT ON passkey FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'person_id');
 CREATE TRIGGER guard_audit_change AFTER UPDATE OF revoked_at ON passkey FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'revoked_by');
+CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON totp FOR EACH ROW EXECUTE FUNCTION guard_audit_row('person_id', '');
 CREATE TRIGGER guard_audit AFTER INSERT ON passkey_confirmation
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('passkey_id', '');
 CREATE TRIGGER guard_audit AFTER INSERT ON proposal FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'created_by');
@@ -117,7 +119,7 @@ CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON scoped_grant
 CREATE TRIGGER guard_audit AFTER INSERT OR DELETE OR UPDATE OF password_hash, changed_at ON account
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('person_id', 'person_id');
 CREATE TRIGGER guard_audit AFTER INSERT ON session FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'person_id');
-CREATE TRIGGER guard_audit_change AFTER DELETE OR UPDATE OF person_id, token_hash, fresh_at, expires_at, by_link ON session
+CREATE TRIGGER guard_audit_change AFTER DELETE OR UPDATE OF person_id, token_hash, fresh_at, expires_at, by_link, factor_at ON session
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
 CREATE TRIGGER guard_audit AFTER INSERT ON token FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'created_by');
 CREATE TRIGGER guard_audit_change AFTER DELETE

@@ -13,7 +13,8 @@ BEGIN
       RAISE EXCEPTION 'passkey % stays revoked, and its counter only rises', NEW.id USING ERRCODE = 'GY016';
     END IF;
     IF NEW.revoked_at IS NOT NULL AND OLD.revoked_at IS NULL AND NOT is_owner()
-       AND (NEW.revoked_by IS DISTINCT FROM acting_person() OR (NEW.person_id <> acting_person() AND NOT acting_admin())) THEN
+       AND (acting_person() IS NULL OR NEW.revoked_by IS DISTINCT FROM acting_person() OR NOT acting_in_session()
+            OR (NEW.person_id <> acting_person() AND NOT acting_admin())) THEN
       RAISE EXCEPTION 'cannot revoke the passkey of another person'
         USING ERRCODE = 'GY037', HINT = 'Sign in as that person or as an admin.';
     END IF;
@@ -30,7 +31,7 @@ BEGIN
   RETURN NEW;
 END $$;
 CREATE TRIGGER guard_passkey BEFORE INSERT OR UPDATE ON passkey FOR EACH ROW EXECUTE FUNCTION guard_passkey();
-CREATE TRIGGER guard_with_credential BEFORE INSERT ON passkey FOR EACH ROW EXECUTE FUNCTION guard_with_credential('person_id', 'session');
+CREATE TRIGGER guard_with_credential BEFORE INSERT ON passkey FOR EACH ROW EXECUTE FUNCTION guard_with_credential('person_id', 'enrol');
 CREATE TRIGGER guard_append_only BEFORE DELETE OR UPDATE OF id, person_id, name, rp_id, origin, credential_id, credential, created_at
   ON passkey FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{ROOT, Version};
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
-use crate::session::SignedIn;
+use crate::session::{Client, SignedIn};
 use crate::state::AppState;
 
 /// The two forms of every type: as it is read, and as it is written.
@@ -127,6 +127,10 @@ impl Asks for State<AppState> {
 }
 
 impl Asks for HeaderMap {
+    fn ask(_: &mut Sketch<'_>) {}
+}
+
+impl Asks for Client {
     fn ask(_: &mut Sketch<'_>) {}
 }
 

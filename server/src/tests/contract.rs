@@ -126,8 +126,17 @@ fn the_document_is_whole() {
 }
 
 /// Operations that make what has no address of its own: a verdict and a word of the discussion stand in their review, several nodes each at
-/// their own, what an import brought in the catalog, and a link is shown once.
-const NOWHERE: [&str; 6] = ["giveVerdict", "openThread", "replyToThread", "addNodes", "importBarclamps", "makeLink"];
+/// their own, what an import brought in the catalog, passkeys in the account, and a link or the secret of an app is shown once.
+const NOWHERE: [&str; 8] = [
+    "giveVerdict",
+    "openThread",
+    "replyToThread",
+    "addNodes",
+    "importBarclamps",
+    "makeLink",
+    "registerPasskey",
+    "startTotp",
+];
 
 #[test]
 fn what_makes_something_says_where_it_is() {

@@ -270,6 +270,20 @@ fn of_people() -> Vec<Row> {
         ),
         post("/api/v1/people/{id}/confirm", AdminsInPerson, &["victim"], Value::Null),
         row(delete.clone(), "/api/v1/me/notices", InPerson, &[], Value::Null),
+        row(delete.clone(), "/api/v1/people/{id}/second-factor", AdminsInPerson, &["victim"], Value::Null),
+        row(delete.clone(), "/api/v1/passkeys/{id}", InPerson, &["victim_session"], Value::Null),
+        post("/api/v1/passkeys/{id}/confirm", InPerson, &["victim_session"], json!({"nonce": "0", "answer": {}})),
+        post("/api/v1/passkeys/{id}/confirm/options", InPerson, &["victim_session"], Value::Null),
+        post("/api/v1/me/passkeys", InPerson, &[], json!({"name": "x", "answer": {}})),
+        post("/api/v1/me/passkeys/options", InPerson, &[], Value::Null),
+        post("/api/v1/submissions/{id}/verdicts/options", LookInPerson, &["submission"], json!({"kind": "approve"})),
+        get("/api/v1/me/second-factor", SignedIn, &[]),
+        post("/api/v1/me/second-factor", InPerson, &[], json!({"code": "123456"})),
+        post("/api/v1/me/second-factor/options", InPerson, &[], Value::Null),
+        post("/api/v1/me/totp", InPerson, &[], Value::Null),
+        post("/api/v1/me/totp/confirm", InPerson, &[], json!({"code": "12345"})),
+        row(delete.clone(), "/api/v1/me/totp", InPerson, &[], Value::Null),
+        post("/second-factor", InPerson, &[], Value::Null),
         post("/api/v1/people/{id}/link", AdminsInPerson, &["victim"], Value::Null),
         post("/api/v1/people/{id}/disable", AdminsInPerson, &["victim"], Value::Null),
         post("/api/v1/people/{id}/enable", AdminsInPerson, &["victim"], Value::Null),
@@ -290,13 +304,23 @@ fn of_people() -> Vec<Row> {
 }
 
 /// What nobody gets done here, and why not.
-const NEVER: [(&str, &str); 7] = [
+const NEVER: [(&str, &str); 17] = [
     ("GET /api/v1/watch", "it would not end: `streaming` follows it"),
     ("GET /events", "it would not end: `streaming` follows it"),
     ("GET /api/v1/scripts/{hash}", "no role here has a script"),
     ("POST /api/v1/noderoles/{id}/retry", "no step here is in ERROR"),
     ("POST /api/v1/runs/{id}/cancel", "the run has ended"),
     ("DELETE /api/v1/me/sessions/{id}", "it is another's: `each_ends_what_is_their_own` ends one's own"),
+    ("POST /api/v1/me/second-factor", "nobody here has a factor: `second_factor` presents one"),
+    ("POST /api/v1/me/second-factor/options", "nobody here has a passkey"),
+    ("POST /api/v1/me/totp/confirm", "it takes the code of an app: `second_factor` sends one"),
+    ("DELETE /api/v1/passkeys/{id}", "nobody here has a passkey"),
+    ("POST /api/v1/passkeys/{id}/confirm", "nobody here has a passkey"),
+    ("POST /api/v1/passkeys/{id}/confirm/options", "nobody here has a passkey"),
+    ("POST /api/v1/me/passkeys", "passkeys need a host name: `second_factor` registers one"),
+    ("POST /api/v1/me/passkeys/options", "passkeys need a host name"),
+    ("POST /api/v1/submissions/{id}/verdicts/options", "nobody here has a passkey"),
+    ("POST /second-factor", "it takes a form: `second_factor` sends some"),
     (
         "PUT /api/v1/me/password",
         "the session would have another cookie from then on: `coming_in` and `people` set some",
@@ -750,6 +774,7 @@ fn is_page(path: &str) -> bool {
     let pages = [
         "",
         "sign-in",
+        "second-factor",
         "deployments",
         "nodes",
         "graph",

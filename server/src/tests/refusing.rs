@@ -461,6 +461,9 @@ fn limits_are_documented_as_they_are() {
         format!("| {}; {} | 409 |", store::api_tokens::MOST_TOKENS, store::node_tokens::MOST_TOKENS),
         format!("| failing sign-ins from an address (an IPv6 /64) | {failing} | 429 |"),
         format!("| wrong passwords for a name, known or not | {failing} | 429 |"),
+        format!("with failing sign-ins | {failing} | 429 |"),
+        format!("until it is confirmed | {} minutes |", api::limits::TOTP_SETUP_MINUTES),
+        format!("| a passkey's answer to its options | {} minutes, once |", api::limits::PASSKEY_SECONDS / 60),
         format!("| requests by one token | {} a minute | 429 |", control::people::TOKEN_REQUESTS),
         format!("| {} a minute | 429 |", control::people::SESSION_REQUESTS),
         format!(

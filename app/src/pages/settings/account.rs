@@ -13,6 +13,7 @@ use crate::calls::people::{self, DismissNotices, EndOtherSessions, EndSession, S
 use crate::clock::Moment;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, anew, icon, load};
+use crate::places;
 
 type Own = (MyAccount, Vec<TokenView>);
 
@@ -55,6 +56,7 @@ fn Shown(first: Own, asked: bool) -> impl IntoView {
             </div>
         </section>
         <PasswordCard feed asked/>
+        <FactorCard feed/>
         <Sessions feed/>
         <Tokens tokens person=None admin=is_admin makes=true changed=Callback::new(move |()| feed.now())/>
     }
@@ -156,6 +158,46 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
                         <button class="button primary" type="submit" disabled=move || set.pending().get()>"Set the password"</button>
                     </div>
                 </ActionForm>
+            </div>
+        </section>
+    }
+    .into_any()
+}
+
+/// The second factor: its state, and the authenticator app. The forms are plain ones, as on the page of the second factor.
+#[component]
+fn FactorCard(feed: Feed<Own>) -> impl IntoView {
+    let own = feed.value();
+    let state = Memo::new(move |_| own.read().0.second_factor);
+    let app = move || {
+        let (act, label, class) = match state.get().totp {
+            true => ("remove", "Remove the authenticator app", "button danger"),
+            false => ("start", "Set up an authenticator app", "button"),
+        };
+        view! {
+            <form method="post" action=places::SECOND_FACTOR>
+                <input type="hidden" name="act" value=act/>
+                <input type="hidden" name="next" value=places::ACCOUNT/>
+                <div class="buttons"><button class=class type="submit">{label}</button></div>
+            </form>
+        }
+    };
+    let hint = move || match (state.get().any(), state.get().demanded) {
+        (true, _) => "Gantry asks for it each time you sign in.",
+        (false, true) => "The policy demands a second factor of everyone.",
+        (false, false) => "Protects your account if someone learns your password.",
+    };
+    view! {
+        <section class="card" aria-label="Second factor" id="second-factor">
+            <header><h2>"Second factor"</h2></header>
+            <div class="inside">
+                <dl class="facts">
+                    <dt>"Authenticator app"</dt>
+                    <dd>{move || if state.get().totp { "set up" } else { "none" }}</dd>
+                </dl>
+                <p class="muted">{hint}</p>
+                {app}
+                <Same of=move |_: Typed| state.get().totp.then(api::calls::remove_totp).into_iter().collect()/>
             </div>
         </section>
     }

@@ -10,7 +10,7 @@ use leptos_router::hooks::use_params_map;
 
 use super::tokens::Tokens;
 use super::{GrantFields, MAY, Sections, granted, in_words, may_nothing};
-use crate::calls::people::{self, ChangeGrants, ConfirmPerson, NewLink, SetDisabled};
+use crate::calls::people::{self, ChangeGrants, ConfirmPerson, NewLink, ResetFactor, SetDisabled};
 use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
 use crate::parts::act::{last_of, problem_of, when_done};
@@ -104,7 +104,9 @@ fn Shown(first: Found) -> impl IntoView {
 fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>) -> impl IntoView {
     let disable = ServerAction::<SetDisabled>::new();
     let link = ServerAction::<NewLink>::new();
+    let reset = ServerAction::<ResetFactor>::new();
     when_done(disable, move |()| feed.now());
+    when_done(reset, move |()| feed.now());
     let last = last_of(link);
     let made = move || last.get().map(|made| link_notice(made.link, made.minutes));
     let word = move || if person.read().disabled { "Let them in again" } else { "Disable" };
@@ -121,17 +123,25 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
                     <input type="hidden" name="person" value=id.to_string()/>
                     <button class="button" type="submit" disabled=move || link.pending().get()>"New one-time link"</button>
                 </ActionForm>
+                <ActionForm action=reset>
+                    <input type="hidden" name="person" value=id.to_string()/>
+                    <button class="button" type="submit" disabled=move || reset.pending().get()>"Reset second factor"</button>
+                </ActionForm>
             })}
         </div>
+        {(!service).then(|| view! {
+            <p class="muted">"A reset removes the authenticator app, revokes all passkeys and ends all sessions."</p>
+        })}
         {(!service).then(|| view! {
             <p class="no-scripts muted">"Without scripts a new link can’t be shown here, so none is made: ask POST /api/v1/people/ID/link."</p>
         })}
         <ProblemNotice problem=problem_of(disable)/>
         <ProblemNotice problem=problem_of(link)/>
+        <ProblemNotice problem=problem_of(reset)/>
         <Same of=move |_: Typed| {
             let switch = if person.read().disabled { api::calls::enable_person(id) } else { api::calls::disable_person(id) };
-            let link = (!service).then(|| api::calls::make_link(id));
-            [switch].into_iter().chain(link).collect::<Vec<_>>()
+            let more = if service { Vec::new() } else { vec![api::calls::make_link(id), api::calls::reset_factor(id)] };
+            [switch].into_iter().chain(more).collect::<Vec<_>>()
         }/>
         {made}
     }
@@ -206,6 +216,7 @@ fn changed(change: &AccessChangeView) -> String {
         ("enabled", _) => "account enabled".to_owned(),
         ("link", _) => "sign-in link made".to_owned(),
         ("reset", _) => "password set with a sign-in link".to_owned(),
+        ("factor_removed", _) => "second factor removed".to_owned(),
         (other, _) => other.to_owned(),
     }
 }

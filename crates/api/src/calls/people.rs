@@ -58,6 +58,19 @@ pub fn dismiss_notices() -> Call {
     Call::new(Method::Delete, "/me/notices").in_person().words(["session", "dismiss-notices"])
 }
 
+/// Removes one's own authenticator app.
+pub fn remove_totp() -> Call {
+    Call::new(Method::Delete, "/me/totp").in_person().words(["session", "remove-totp"])
+}
+
+/// Resets the second factor of another person.
+pub fn reset_factor(id: PersonId) -> Call {
+    Call::new(Method::Delete, format!("/people/{id}/second-factor"))
+        .in_person()
+        .words(["person", "reset-second-factor"])
+        .word(id.to_string())
+}
+
 /// Makes a link by which somebody comes in once.
 pub fn make_link(id: PersonId) -> Call {
     Call::post(format!("/people/{id}/link")).in_person().words(["person", "link"]).word(id.to_string())

@@ -126,6 +126,8 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         dismiss_notices(),
         make_link(person),
         set_password(),
+        remove_totp(),
+        reset_factor(person),
         end_session(token),
         end_other_sessions(),
         make_token("ci", &["viewer", "operator"], Some("web"), Some(30), Some(person)),

@@ -135,6 +135,7 @@ impl People {
             sessions: self.sessions(actor).await?,
             notices: self.notices_of(actor).await?,
             password_needed: actor.needs_password(),
+            second_factor: self.second_factor(actor).await?,
             person,
         })
     }
@@ -404,6 +405,9 @@ impl People {
     /// When the old one is wrong or missing, the new one is none, or the actor came by a token.
     pub async fn set_password(&self, actor: &Actor, wish: &PasswordWish) -> Result<Token, Problem> {
         actor.require_human()?;
+        if !sets_by_link(actor) {
+            actor.require_factor()?;
+        }
         passwords::check(&wish.new, &actor.name)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let kept = accounts::password(&mut connection, actor.person).await.map_err(failed)?;

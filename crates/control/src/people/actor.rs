@@ -98,6 +98,22 @@ pub struct Session {
     pub by_link: bool,
     /// The admin whose link began it, until a password is set: it may do nothing else before.
     pub link_by: Option<PersonId>,
+    /// Whether its second factor is still to be presented or set up: it may do nothing else before.
+    pub lacks_factor: bool,
+}
+
+impl Session {
+    pub(super) fn of(row: &people::SessionRow, hash: TokenHash, credential: Token) -> Self {
+        Self {
+            hash,
+            credential,
+            id: row.id,
+            fresh_for: row.fresh_for,
+            by_link: row.by_link,
+            link_by: row.link_by,
+            lacks_factor: row.lacks_factor,
+        }
+    }
 }
 
 impl fmt::Debug for Session {
@@ -146,6 +162,19 @@ fn password_needed() -> Problem {
     }
 }
 
+/// The code of a refusal because the session lacks its second factor.
+pub const FACTOR_NEEDED: &str = "second_factor_needed";
+
+pub(super) fn factor_needed() -> Problem {
+    Problem {
+        code: FACTOR_NEEDED.into(),
+        ..Problem::forbidden(
+            "This session lacks its second factor. Enter a code of your authenticator app or use a passkey at /second-factor, or send it \
+             with POST /api/v1/me/second-factor. If you have none, set one up there first.",
+        )
+    }
+}
+
 fn known(words: &[String]) -> BTreeSet<Permission> {
     words.iter().filter_map(|word| word.parse().ok()).collect()
 }
@@ -161,8 +190,9 @@ impl Actor {
             session,
             token: None,
         };
-        // The admin who made the link may have used it: nothing is permitted before there is a password that only the person knows.
-        if actor.needs_password() {
+        // The admin who made the link may have used it: nothing is permitted before there is a password that only the person knows. A
+        // person with a stolen password lacks the second factor.
+        if actor.needs_password() || actor.needs_factor() {
             actor.permissions.clear();
             actor.inside.clear();
         }
@@ -181,6 +211,22 @@ impl Actor {
     pub fn require_password(&self) -> Result<(), Problem> {
         match self.needs_password() {
             true => Err(password_needed()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether this session may do nothing but present or set up a second factor.
+    pub fn needs_factor(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.lacks_factor)
+    }
+
+    /// Refuses a session that lacks its second factor.
+    ///
+    /// # Errors
+    /// `second_factor_needed` (403).
+    pub fn require_factor(&self) -> Result<(), Problem> {
+        match self.needs_factor() {
+            true => Err(factor_needed()),
             false => Ok(()),
         }
     }
@@ -266,10 +312,9 @@ impl Actor {
             (Some(session), None) => &session.credential,
             (None, None) => return Err(Problem::signed_out()),
         };
-        if people::act_as(on, credential.reveal()).await.map_err(failed)? != Some(self.person) {
-            return Err(Problem::signed_out());
-        }
-        let now = Self::of(row, self.session.clone());
+        let acting = people::act_as(on, credential.reveal()).await.map_err(failed)?;
+        let (_, lacks_factor) = acting.filter(|(person, _)| *person == self.person).ok_or_else(Problem::signed_out)?;
+        let now = Self::of(row, self.session.clone().map(|session| Session { lacks_factor, ..session }));
         Ok(match &self.token {
             Some(token) => now.bound_by(token.clone()),
             None => now,
@@ -277,8 +322,8 @@ impl Actor {
     }
 
     fn missing(&self, permission: Permission, place: &str) -> Problem {
-        if self.needs_password() {
-            return password_needed();
+        if let Err(problem) = self.require_password().and_then(|()| self.require_factor()) {
+            return problem;
         }
         let who = if self.token.is_some() { format!("This token of {}", self.name) } else { self.name.clone() };
         Problem::permission_missing(format!(
@@ -357,8 +402,8 @@ impl Actor {
     }
 
     fn has_none_of(&self, permissions: &[Permission]) -> Problem {
-        if self.needs_password() {
-            return password_needed();
+        if let Err(problem) = self.require_password().and_then(|()| self.require_factor()) {
+            return problem;
         }
         let words: Vec<&str> = permissions.iter().map(|permission| permission.as_str()).collect();
         let place = match permissions.iter().any(|permission| self.may_somewhere(*permission)) {
@@ -377,6 +422,16 @@ impl Actor {
     /// # Errors
     /// Forbidden.
     pub fn require_in_person(&self) -> Result<(), Problem> {
+        self.require_password()?;
+        self.require_factor()?;
+        self.require_human()
+    }
+
+    /// The same, also for a session that lacks its second factor.
+    ///
+    /// # Errors
+    /// Forbidden.
+    pub fn require_to_enrol(&self) -> Result<(), Problem> {
         self.require_password()?;
         self.require_human()
     }

@@ -12,9 +12,11 @@ use passkeys::{PasskeyError, Site};
 use rand::TryRngCore as _;
 use serde_json::json;
 use sqlx::PgConnection;
+use store::accounts::lock_to_change;
 use store::passkeys::{self as rows, NewPasskey, PasskeyRow};
 use store::people::append_audit;
 
+use super::second_factor::{first_if_pending, to_enrol};
 use super::{Actor, People, Permission, Session, failed};
 use crate::words;
 use crate::words::at;
@@ -28,8 +30,11 @@ impl People {
     /// # Errors
     /// If the actor came with a token, or the site has no host name.
     pub async fn passkey_options(&self, actor: &Actor, site: &Site) -> Result<PasskeyOptions, Problem> {
-        let session = in_session(actor)?;
+        let session = to_enrol(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = &actor.still(&mut transaction).await?;
+        first_if_pending(&mut transaction, actor).await?;
         let registered = rows::of_person(&mut transaction, actor.person).await.map_err(failed)?;
         let registered: Vec<Vec<u8>> = registered.into_iter().map(|row| row.credential_id).collect();
         let begun = passkeys::registration(site, actor.person, &actor.name, &registered);
@@ -50,13 +55,15 @@ impl People {
         site: &Site,
         wish: &PasskeyWish,
     ) -> Result<PasskeyView, Problem> {
-        let session = in_session(actor)?;
+        let session = to_enrol(actor)?;
         let name = words::plain(&wish.name)?;
         if name.is_empty() || name.chars().count() > NAME {
             return Err(Problem::invalid(format!("A passkey has a name of 1 to {NAME} characters.")));
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
+        first_if_pending(&mut transaction, actor).await?;
         let state = rows::take_ceremony(&mut transaction, session.id).await.map_err(failed)?;
         let state = state.as_ref().and_then(|state| state.get("registration")).ok_or_else(not_begun)?;
         let made = passkeys::register(site, state, &wish.answer).map_err(|error| rejected(&error))?;

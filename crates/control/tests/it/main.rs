@@ -29,6 +29,7 @@ mod removal;
 mod replanning;
 mod restoring;
 mod scopes;
+mod second_factor;
 mod secrets;
 mod settling;
 mod shut_out;

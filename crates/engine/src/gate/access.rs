@@ -27,11 +27,14 @@ pub enum AccessKind {
     Link,
     /// A password was set with a sign-in link.
     Reset,
+    /// Removed a second factor.
+    FactorRemoved,
 }
 
 impl AccessKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Created, Self::Granted, Self::Enabled, Self::Link, Self::Reset];
+    pub const ALL: [Self; 6] =
+        [Self::Created, Self::Granted, Self::Enabled, Self::Link, Self::Reset, Self::FactorRemoved];
 
     /// The word in the database.
     pub fn as_str(self) -> &'static str {
@@ -41,6 +44,7 @@ impl AccessKind {
             Self::Enabled => "enabled",
             Self::Link => "link",
             Self::Reset => "reset",
+            Self::FactorRemoved => "factor_removed",
         }
     }
 
@@ -51,6 +55,7 @@ impl AccessKind {
             Self::Enabled => format!("{by} enabled the account of {to}"),
             Self::Link => format!("{by} made a sign-in link for {to}"),
             Self::Reset => format!("{to} set a password with a sign-in link of {by}"),
+            Self::FactorRemoved => format!("{by} removed the second factor of {to}"),
         }
     }
 }

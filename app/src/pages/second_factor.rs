@@ -1,0 +1,175 @@
+//! The second factor of a session: presenting one, and setting up an authenticator app.
+//!
+//! The forms are plain ones that the server owns, so the page works without scripts, except for passkeys.
+
+use api::second_factor::{FactorPage, TotpMade};
+use leptos::prelude::*;
+use leptos::task::spawn_local;
+use leptos_meta::Title;
+use leptos_router::hooks::use_query_map;
+
+use crate::calls::people;
+use crate::parts::icon::drawn;
+use crate::parts::{Icon, icon, load};
+use crate::places;
+
+/// The page.
+#[component]
+pub fn SecondFactorPage() -> impl IntoView {
+    let page = Resource::new(|| (), |()| people::second_factor());
+    view! {
+        <Title text="Second factor"/>
+        <main class="sign-in" id="main">
+            <div class="brand-line">{drawn(Icon::Gantry, "icon large")} <b>"Gantry"</b></div>
+            <h1>"Second factor"</h1>
+            <Refused/>
+            {load(page, shown)}
+        </main>
+    }
+    .into_any()
+}
+
+/// The problem of the form that was posted.
+#[component]
+fn Refused() -> impl IntoView {
+    let word = use_query_map().read_untracked().get("problem")?;
+    #[cfg(feature = "ssr")]
+    crate::respond::status(403);
+    let (what, then) = explained(&word);
+    Some(view! {
+        <div class="notice" data-state="error" role="alert">
+            {icon(Icon::Error)}
+            <div><b>{what}</b><p>{then}</p></div>
+        </div>
+    })
+}
+
+fn explained(word: &str) -> (&'static str, &'static str) {
+    match word {
+        "wrong" => ("Wrong code", "Enter the code that the app shows now, and check the clock of its device."),
+        "used" => ("This code was used already", "Each code works once. Wait for the next one."),
+        "slow" => ("Too many attempts", "Wait ten minutes, then try again."),
+        "stale" => ("The set-up has expired", "Start it again."),
+        "set" => ("An authenticator app is set up already", "Remove it in My account before you set up another one."),
+        "busy" => ("Gantry is busy", "Try again in a few seconds."),
+        _ => ("Not possible now", "Reload this page and try again."),
+    }
+}
+
+fn shown(page: FactorPage) -> AnyView {
+    let next = use_query_map().read_untracked().get("next").filter(|next| super::sign_in::is_ours(next));
+    let next = next.unwrap_or_else(|| "/".to_owned());
+    let FactorPage { person, state, set_up } = page;
+    let body = match set_up {
+        _ if state.needed && state.any() => presents(state.totp, state.passkeys > 0, next).into_any(),
+        Some(made) => confirms(made, next).into_any(),
+        None if state.totp => {
+            view! { <p>"Your authenticator app is set up. " <a href=places::ACCOUNT>"My account"</a></p> }.into_any()
+        }
+        None => starts(state.needed, next).into_any(),
+    };
+    view! {
+        <p class="muted">"Signed in as " <b>{person}</b> "."</p>
+        {body}
+        {state.needed.then(|| view! {
+            <form method="post" action="/sign-out"><button class="button wide" type="submit">"Sign out"</button></form>
+        })}
+    }
+    .into_any()
+}
+
+fn presents(totp: bool, passkey: bool, next: String) -> impl IntoView {
+    view! {
+        {totp.then(|| code_form("present", "Continue", next.clone()))}
+        {passkey.then(|| view! { <UsePasskey next/> })}
+        <p class="muted">"Did you lose your device? An admin can reset your second factor."</p>
+    }
+}
+
+fn starts(needed: bool, next: String) -> impl IntoView {
+    view! {
+        <p>
+            {needed.then_some("The policy demands a second factor. Set one up to continue. ")}
+            "You need an authenticator app on your phone or computer."
+        </p>
+        <form class="form" method="post" action=places::SECOND_FACTOR>
+            <input type="hidden" name="act" value="start"/>
+            <input type="hidden" name="next" value=next/>
+            <button class="button primary wide" type="submit">"Set up an authenticator app"</button>
+        </form>
+    }
+}
+
+fn confirms(made: TotpMade, next: String) -> impl IntoView {
+    let TotpMade { secret, uri } = made;
+    view! {
+        <p>"Enter this key in your authenticator app, or " <a href=uri>"open it in the app"</a> ". Then enter the code that the app shows."</p>
+        <p aria-label="Key" role="group"><code>{in_groups(&secret)}</code></p>
+        {code_form("confirm", "Confirm", next)}
+    }
+}
+
+fn code_form(act: &'static str, button: &'static str, next: String) -> impl IntoView {
+    view! {
+        <form class="form" method="post" action=places::SECOND_FACTOR>
+            <input type="hidden" name="act" value=act/>
+            <input type="hidden" name="next" value=next/>
+            <div class="field">
+                <label for="code">"Code"</label>
+                <input class="input mono" id="code" name="code" required autofocus autocomplete="one-time-code" inputmode="numeric" pattern="[0-9 ]*" maxlength="16" aria-describedby="code-hint"/>
+                <span class="hint" id="code-hint">"The six digits that your authenticator app shows."</span>
+            </div>
+            <button class="button primary wide" type="submit">{button}</button>
+        </form>
+    }
+}
+
+/// Presents a passkey; the browser asks which one.
+#[component]
+fn UsePasskey(next: String) -> impl IntoView {
+    let (problem, set_problem) = signal(None::<String>);
+    let (busy, set_busy) = signal(false);
+    let ask = move |_| {
+        let next = next.clone();
+        set_busy.set(true);
+        set_problem.set(None);
+        spawn_local(async move {
+            match presented().await {
+                Ok(()) => drop(window().location().set_href(&next)),
+                Err(problem) => {
+                    set_problem.set(Some(problem));
+                    set_busy.set(false);
+                }
+            }
+        });
+    };
+    view! {
+        <button class="button wide" type="button" on:click=ask disabled=move || busy.get()>"Use a passkey"</button>
+        <noscript><p class="muted">"Passkeys need JavaScript."</p></noscript>
+        <div role="alert">{move || problem.get().map(|problem| view! {
+            <div class="notice" data-state="error">{icon(Icon::Error)} <div><p>{problem}</p></div></div>
+        })}</div>
+    }
+}
+
+async fn presented() -> Result<(), String> {
+    let request = people::factor_options().await.map_err(|failure| failure.0.detail)?;
+    let answer = crate::passkey::get(request.options).await?;
+    people::present_passkey(answer).await.map_err(|failure| failure.0.detail)
+}
+
+/// A secret in groups of four, as people read it.
+fn in_groups(secret: &str) -> String {
+    let letters: Vec<char> = secret.chars().collect();
+    letters.chunks(4).map(|group| group.iter().collect::<String>()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_is_shown_in_groups_of_four() {
+        assert_eq!(in_groups("ABCDEFGHIJ"), "ABCD EFGH IJ");
+    }
+}

@@ -1,0 +1,138 @@
+//! The second factor at sign-in: an authenticator app (TOTP) or a passkey.
+
+use std::fmt;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+/// A code of an authenticator app. It is never written to logs.
+#[derive(Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(transparent)]
+pub struct Code(String);
+
+impl<'de> Deserialize<'de> for Code {
+    /// The error does not quote the value.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self).map_err(|_| D::Error::custom("a code is a string"))
+    }
+}
+
+impl Code {
+    /// A code that somebody entered.
+    pub fn entered(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Its six digits, without spaces; None: it has another form.
+    pub fn digits(&self) -> Option<String> {
+        if self.0.len() > 32 {
+            return None;
+        }
+        let digits: String = self.0.chars().filter(|c| !c.is_whitespace()).collect();
+        (digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(digits)
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Code(…)")
+    }
+}
+
+/// The second factor of the person who asks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SecondFactor {
+    /// Whether an authenticator app is set up.
+    pub totp: bool,
+    /// The number of passkeys that are not revoked.
+    pub passkeys: u32,
+    /// Whether the policy in force demands a second factor of everyone.
+    pub demanded: bool,
+    /// Whether this session must present a factor, or set up the first one, before it can do anything else.
+    pub needed: bool,
+}
+
+impl SecondFactor {
+    /// Whether any factor is set up.
+    pub fn any(&self) -> bool {
+        self.totp || self.passkeys > 0
+    }
+}
+
+/// A second factor to present: a code or the answer of a passkey.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FactorWish {
+    /// The code that the authenticator app shows: six digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// The browser's answer to the options: `PublicKeyCredential.toJSON()` of `navigator.credentials.get`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
+}
+
+/// A code that confirms an authenticator app.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CodeWish {
+    /// The code that the authenticator app shows: six digits.
+    pub code: Code,
+}
+
+/// Options for the browser to sign in with a passkey.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FactorOptions {
+    /// For `PublicKeyCredential.parseRequestOptionsFromJSON`.
+    pub options: Value,
+}
+
+/// The secret of an authenticator app that is being set up.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TotpMade {
+    /// The secret in base32, to enter by hand.
+    pub secret: String,
+    /// The same as an `otpauth://` URI, which authenticator apps open.
+    pub uri: String,
+}
+
+impl fmt::Debug for TotpMade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TotpMade(…)")
+    }
+}
+
+/// What the page of the second factor shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FactorPage {
+    /// The person's name.
+    pub person: String,
+    /// What is set up and needed.
+    pub state: SecondFactor,
+    /// The authenticator app that this session is setting up.
+    pub set_up: Option<TotpMade>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_has_six_digits() {
+        for (text, digits) in
+            [("123456", Some("123456")), (" 123 456\n", Some("123456")), ("12345", None), ("12345a", None)]
+        {
+            assert_eq!(Code::entered(text).digits().as_deref(), digits, "{text}");
+        }
+        assert_eq!(Code::entered(" ".repeat(40) + "123456").digits(), None);
+        assert!(!format!("{:?}", Code::entered("123456")).contains("123"));
+        let refused = serde_json::from_str::<CodeWish>(r#"{"code": 123456}"#).expect_err("a refusal");
+        assert!(!refused.to_string().contains("123456"), "{refused}");
+    }
+}

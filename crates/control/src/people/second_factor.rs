@@ -1,0 +1,450 @@
+//! The second factor at sign-in: an authenticator app (TOTP, RFC 6238) or a passkey.
+//!
+//! A person with a factor presents it in each session, and the policy can demand one of everyone. Until then the session is *pending*: it
+//! may only present a factor, or set up the first one. The database enforces both (`guards/second_factor.sql`) and accepts each code
+//! once. Codes and signatures are verified here. A wrong one counts like a wrong password: for the address, and codes for the name too.
+//! Passkeys do not wait for the name, so that a person with a stolen password keeps nobody out.
+
+use api::Problem;
+use api::limits::PASSKEY_SECONDS;
+use api::second_factor::{Code, FactorOptions, FactorPage, FactorWish, SecondFactor, TotpMade};
+use engine::Hash;
+use engine::ids::PersonId;
+use passkeys::{PasskeyError, Site};
+use rand::TryRngCore as _;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use store::accounts::lock_to_change;
+use store::people::append_audit;
+use store::second_factor::{self as rows, SECRET, Totp};
+use time::OffsetDateTime;
+use totp_rs::{Builder, Secret};
+
+use super::actor::factor_needed;
+use super::{Actor, People, Session, Visitor, failed, nobody, people, throttle};
+
+/// Seconds of a time step.
+const STEP: u64 = 30;
+/// Steps before and after the current one that are accepted.
+const SKEW: u16 = 1;
+/// Longest answer of a passkey, in bytes of JSON.
+const ANSWER: usize = 32 * 1024;
+
+impl People {
+    /// The actor's second factor: what is set up, and whether it is needed now.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn second_factor(&self, actor: &Actor) -> Result<SecondFactor, Problem> {
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        let found = rows::factors(&mut connection, actor.person).await.map_err(failed)?;
+        Ok(SecondFactor {
+            totp: found.totp,
+            passkeys: u32::try_from(found.passkeys).unwrap_or(u32::MAX),
+            demanded: found.demanded,
+            needed: actor.needs_factor(),
+        })
+    }
+
+    /// The same with the authenticator app that this session is setting up, for the page.
+    ///
+    /// # Errors
+    /// If the actor came with a token, or the database does not answer.
+    pub async fn factor_page(&self, actor: &Actor) -> Result<FactorPage, Problem> {
+        let session = to_enrol(actor)?;
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        let begun = rows::set_up(&mut connection, actor.person, session.id).await.map_err(failed)?;
+        drop(connection);
+        let set_up = begun.map(|begun| made(&begun.secret, &actor.name));
+        Ok(FactorPage { person: actor.name.clone(), state: self.second_factor(actor).await?, set_up })
+    }
+
+    /// Presents a second factor. The session can do everything from then on.
+    ///
+    /// # Errors
+    /// `code_wrong`, `code_used` or `passkey_rejected` (403), `too_many_attempts` (429), and if the actor came with a token or has no
+    /// such factor.
+    pub async fn present_factor(
+        &self,
+        actor: &Actor,
+        site: Option<&Site>,
+        wish: &FactorWish,
+        visitor: &Visitor,
+    ) -> Result<(), Problem> {
+        to_enrol(actor)?;
+        match (&wish.code, &wish.answer) {
+            (Some(code), None) => self.counted(actor, visitor, true, self.present_code(actor, code)).await,
+            (None, Some(answer)) => {
+                self.counted(actor, visitor, false, self.present_passkey(actor, site, answer)).await
+            }
+            _ => Err(Problem::invalid(
+                "Send either code, the six digits of your authenticator app, or answer, of a passkey.",
+            )),
+        }
+    }
+
+    /// Counts a wrong code or signature like a wrong password.
+    async fn counted<T>(
+        &self,
+        actor: &Actor,
+        visitor: &Visitor,
+        by_name: bool,
+        work: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
+        let network = throttle::network(visitor.address);
+        // No account has a space in its name. A correct password does not reset this count.
+        let name = format!("{} code", actor.name);
+        self.attempts.take(network).map_err(super::too_many_from_there)?;
+        if by_name && let Err(wait) = self.names.take(name.clone()) {
+            self.attempts.give_back(&network);
+            return Err(too_many_codes(wait));
+        }
+        let done = work.await;
+        let is_guess =
+            |problem: &Problem| matches!(problem.code.as_str(), "code_wrong" | "code_used" | "passkey_rejected");
+        match &done {
+            Err(problem) if is_guess(problem) => {
+                tracing::warn!(address = ?visitor.address, code = problem.code, "a second factor was refused");
+            }
+            Ok(_) => {
+                self.attempts.give_back(&network);
+                self.names.forget(&name);
+            }
+            Err(_) => {
+                self.attempts.give_back(&network);
+                if by_name {
+                    self.names.give_back(&name);
+                }
+            }
+        }
+        done
+    }
+
+    async fn present_code(&self, actor: &Actor, code: &Code) -> Result<(), Problem> {
+        let digits = digits(code)?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        // Of two at once in a session, the second one waits here.
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        let totp = rows::totp(&mut transaction, actor.person).await.map_err(failed)?.ok_or_else(no_totp)?;
+        let step = step_of(&totp, &digits)?;
+        if !rows::present_totp(&mut transaction, step).await.map_err(failed)? {
+            return Err(no_totp());
+        }
+        noted(&mut transaction, &actor, "factor.present", json!({ "by": "totp" })).await?;
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// The options for the browser to present one of the actor's passkeys.
+    ///
+    /// # Errors
+    /// If the actor came with a token, or has no passkey for this site.
+    pub async fn factor_options(&self, actor: &Actor, site: &Site) -> Result<FactorOptions, Problem> {
+        let session = to_enrol(actor)?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        let registered = store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
+        let here = registered.into_iter().filter(|row| row.passkey.rp_id == site.rp_id);
+        let ids: Vec<Vec<u8>> = here.map(|row| row.credential_id).collect();
+        if ids.is_empty() {
+            return Err(Problem::conflict(
+                "no_passkey",
+                format!(
+                    "You have no passkey for {}. Use your authenticator app, or ask an admin to reset your second factor.",
+                    site.rp_id
+                ),
+            ));
+        }
+        let mut random = [0; 32];
+        fill(&mut random)?;
+        let challenge = Hash::from_bytes(&random).ok_or_else(Problem::internal)?;
+        let state =
+            json!({ "second_factor": { "challenge": challenge, "at": OffsetDateTime::now_utc().unix_timestamp() } });
+        store::passkeys::begin_ceremony(&mut transaction, session.id, &state).await.map_err(failed)?;
+        transaction.commit().await.map_err(failed)?;
+        Ok(FactorOptions { options: passkeys::request(site, challenge, &ids) })
+    }
+
+    async fn present_passkey(&self, actor: &Actor, site: Option<&Site>, answer: &Value) -> Result<(), Problem> {
+        let session = to_enrol(actor)?;
+        if answer.to_string().len() > ANSWER {
+            return Err(Problem::invalid(format!("answer: at most {ANSWER} bytes of JSON.")));
+        }
+        let (credential, assertion) = passkeys::assertion(answer).map_err(|error| rejected(&error))?;
+        // Taken for good, whether or not the answer is right.
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        let state = store::passkeys::take_ceremony(&mut connection, session.id).await.map_err(failed)?;
+        drop(connection);
+        let challenge = state.as_ref().and_then(challenge_of).ok_or_else(|| {
+            Problem::conflict(
+                "no_passkey_request",
+                format!(
+                    "This session has no passkey request, or it is older than {} minutes. Try again.",
+                    PASSKEY_SECONDS / 60
+                ),
+            )
+        })?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        // Of two at once in a session, the second one waits here.
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        let registered = store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
+        let row = registered.into_iter().find(|row| row.credential_id == credential);
+        let row = row.filter(|row| site.is_none_or(|site| row.passkey.rp_id == site.rp_id)).ok_or_else(not_yours)?;
+        let counter = passkeys::verified(&row.passkey, challenge, &assertion).map_err(|error| rejected(&error))?;
+        if !store::passkeys::note_use(&mut transaction, row.passkey.id, counter).await.map_err(failed)? {
+            return Err(Problem {
+                code: "passkey_rejected".into(),
+                ..Problem::forbidden(
+                    "The passkey was rejected: its counter is lower than at its last use, so it may have been copied. Sign in with another \
+                     factor and revoke it.",
+                )
+            });
+        }
+        if !rows::present_passkey(&mut transaction, row.passkey.id).await.map_err(failed)? {
+            return Err(not_yours());
+        }
+        noted(&mut transaction, &actor, "factor.present", json!({ "by": "passkey", "passkey": row.passkey.id }))
+            .await?;
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// Begins the set-up of an authenticator app. Its secret is returned here, and to the page of this session until it is confirmed.
+    ///
+    /// # Errors
+    /// If the person has one, the session lacks another factor, or the actor came with a token.
+    pub async fn start_totp(&self, actor: &Actor) -> Result<TotpMade, Problem> {
+        to_enrol(actor)?;
+        let mut secret = [0; SECRET];
+        fill(&mut secret)?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        first_if_pending(&mut transaction, &actor).await?;
+        if !rows::begin_totp(&mut transaction, actor.person, &secret).await.map_err(failed)? {
+            return Err(Problem::conflict(
+                "totp_set",
+                "You have an authenticator app already. Remove it in My account before you set up another one.",
+            ));
+        }
+        transaction.commit().await.map_err(failed)?;
+        Ok(made(&secret, &actor.name))
+    }
+
+    /// Confirms the authenticator app that this session set up. It counts as presented in this session.
+    ///
+    /// # Errors
+    /// As [`People::present_factor`], and `no_totp` (409) if this session set up none within the last minutes.
+    pub async fn confirm_totp(&self, actor: &Actor, code: &Code, visitor: &Visitor) -> Result<(), Problem> {
+        to_enrol(actor)?;
+        self.counted(actor, visitor, true, self.confirm_code(actor, code)).await
+    }
+
+    async fn confirm_code(&self, actor: &Actor, code: &Code) -> Result<(), Problem> {
+        let session = to_enrol(actor)?;
+        let digits = digits(code)?;
+        let not_begun = || {
+            Problem::conflict(
+                "no_totp",
+                format!(
+                    "This session set up no authenticator app in the last {} minutes. Start the set-up again.",
+                    api::limits::TOTP_SETUP_MINUTES
+                ),
+            )
+        };
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        first_if_pending(&mut transaction, &actor).await?;
+        let begun = rows::set_up(&mut transaction, actor.person, session.id).await.map_err(failed)?;
+        let step = step_of(&begun.ok_or_else(not_begun)?, &digits)?;
+        if !rows::confirm_totp(&mut transaction, step).await.map_err(failed)? {
+            return Err(not_begun());
+        }
+        noted(&mut transaction, &actor, "totp.confirm", json!({})).await?;
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// Removes the actor's authenticator app. If the policy demands a second factor and this was the last one, the session needs a new
+    /// one at once.
+    ///
+    /// # Errors
+    /// If the session lacks its second factor, or the actor came with a token.
+    pub async fn remove_totp(&self, actor: &Actor) -> Result<(), Problem> {
+        actor.require_in_person()?;
+        let mut transaction = self.store.pool().begin().await.map_err(failed)?;
+        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        actor.require_in_person()?;
+        if rows::remove_totp(&mut transaction, actor.person).await.map_err(failed)? {
+            noted(&mut transaction, &actor, "totp.remove", json!({})).await?;
+        }
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// Removes the authenticator app of a person who lost it, revokes their passkeys and ends their sessions. `by`: None for the owner of
+    /// the database.
+    ///
+    /// # Errors
+    /// If there is no such person, it is the actor, or the actor is no admin.
+    pub async fn reset_factor(&self, by: Option<&Actor>, id: PersonId) -> Result<(), Problem> {
+        let (mut transaction, name) = match by {
+            Some(actor) => {
+                let (transaction, actor, row) = self.to_change(actor, id.into()).await?;
+                if actor.person == id {
+                    return Err(Problem::conflict(
+                        "own_account",
+                        "Remove your own authenticator app and passkeys in My account, or ask another admin.",
+                    ));
+                }
+                (transaction, row.name)
+            }
+            None => {
+                let row = people::person(self.store.pool(), id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+                let mut transaction = self.begin_for(None).await?;
+                lock_to_change(&mut transaction, &[id]).await.map_err(failed)?;
+                (transaction, row.name)
+            }
+        };
+        let totp = rows::remove_totp(&mut transaction, id).await.map_err(failed)?;
+        let by = super::id_of(by);
+        let passkeys = rows::revoke_passkeys(&mut transaction, id, by).await.map_err(failed)?;
+        let sessions = people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?;
+        let detail = json!({ "name": name, "totp": totp, "passkeys": passkeys, "sessions": sessions });
+        append_audit(&mut transaction, by, "person.reset_factor", &id.to_string(), &detail).await.map_err(failed)?;
+        transaction.commit().await.map_err(failed)
+    }
+}
+
+pub(super) fn to_enrol(actor: &Actor) -> Result<&Session, Problem> {
+    actor.require_to_enrol()?;
+    actor.session.as_ref().ok_or_else(Problem::signed_out)
+}
+
+/// Refuses a session that lacks its factor, unless its person has none yet.
+pub(super) async fn first_if_pending(on: &mut PgConnection, actor: &Actor) -> Result<(), Problem> {
+    let found = rows::factors(on, actor.person).await.map_err(failed)?;
+    match actor.needs_factor() && (found.totp || found.passkeys > 0) {
+        true => Err(factor_needed()),
+        false => Ok(()),
+    }
+}
+
+async fn noted(on: &mut PgConnection, actor: &Actor, action: &str, detail: Value) -> Result<(), Problem> {
+    append_audit(on, Some(actor.person), action, &actor.person.to_string(), &detail).await.map_err(failed)
+}
+
+fn digits(code: &Code) -> Result<String, Problem> {
+    code.digits().ok_or_else(|| Problem::invalid("code: enter the six digits that your authenticator app shows."))
+}
+
+/// The time step of a code.
+fn step_of(totp: &Totp, digits: &str) -> Result<i64, Problem> {
+    let app =
+        Builder::new().with_secret(Secret::new_stack(totp.secret)).with_skew(SKEW).with_step_duration(STEP).build();
+    let app = app.map_err(|_| Problem::internal())?;
+    let step = app.check(digits, totp.now).and_then(|step| i64::try_from(step).ok());
+    step.ok_or_else(|| Problem {
+        code: "code_wrong".into(),
+        ..Problem::forbidden(
+            "The code is wrong or too old. Enter the code that your authenticator app shows now, and check the clock of its device.",
+        )
+    })
+}
+
+fn made(secret: &[u8; SECRET], name: &str) -> TotpMade {
+    let secret = Secret::new_stack(*secret).to_base32();
+    // Names have lower case letters, digits, '.', '_', '@' and '-'.
+    let label = name.replace('@', "%40");
+    let uri =
+        format!("otpauth://totp/Gantry:{label}?secret={secret}&issuer=Gantry&algorithm=SHA1&digits=6&period={STEP}");
+    TotpMade { secret, uri }
+}
+
+fn fill(bytes: &mut [u8]) -> Result<(), Problem> {
+    rand::rngs::OsRng.try_fill_bytes(bytes).map_err(|reason| {
+        tracing::error!(%reason, "the system gives no random numbers");
+        Problem::internal()
+    })
+}
+
+/// The challenge of a passkey request that is not too old.
+fn challenge_of(state: &Value) -> Option<Hash> {
+    let request = state.get("second_factor")?;
+    let age = OffsetDateTime::now_utc().unix_timestamp() - request.get("at")?.as_i64()?;
+    let in_time = u64::try_from(age.max(0)).is_ok_and(|age| age <= PASSKEY_SECONDS);
+    in_time.then(|| serde_json::from_value(request.get("challenge")?.clone()).ok()).flatten()
+}
+
+fn rejected(error: &PasskeyError) -> Problem {
+    match error {
+        PasskeyError::Malformed(_) => Problem::invalid(format!("answer: {error}.")),
+        PasskeyError::Corrupt(_) => {
+            tracing::error!(%error, "a passkey cannot be verified");
+            Problem::internal()
+        }
+        _ => Problem {
+            code: "passkey_rejected".into(),
+            ..Problem::forbidden(format!("{error}. Try again, or use your authenticator app."))
+        },
+    }
+}
+
+fn not_yours() -> Problem {
+    Problem {
+        code: "passkey_rejected".into(),
+        ..Problem::forbidden(
+            "This passkey is not registered for you here, or is revoked. Use another one, or your authenticator app.",
+        )
+    }
+}
+
+fn no_totp() -> Problem {
+    Problem::conflict(
+        "no_totp",
+        "You have no authenticator app. Use a passkey, or set up an authenticator app at /second-factor.",
+    )
+}
+
+fn too_many_codes(wait: std::time::Duration) -> Problem {
+    let detail =
+        format!("Too many wrong codes for this account. Try again in {}, or use a passkey.", super::minutes(wait));
+    super::too_many_attempts(detail, wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_neighbouring_steps_is_accepted() {
+        // RFC 6238, appendix B.
+        let totp = |now| Totp { secret: *b"12345678901234567890", now };
+        assert_eq!(step_of(&totp(59), "287082"), Ok(1));
+        assert_eq!(step_of(&totp(1_111_111_109), "081804"), Ok(37_037_036));
+        for (now, is_right) in [(0, true), (89, true), (90, false)] {
+            assert_eq!(step_of(&totp(now), "287082").is_ok(), is_right, "{now}");
+        }
+        assert_eq!(step_of(&totp(59), "287083").expect_err("a refusal").code, "code_wrong");
+        assert!(!format!("{:?}", totp(1)).contains("49"), "no secret in logs");
+    }
+
+    #[test]
+    fn set_up_has_the_secret_and_the_uri() {
+        let made = made(b"12345678901234567890", "ada@example.com");
+        assert_eq!(made.secret, "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ");
+        let uri = "otpauth://totp/Gantry:ada%40example.com?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ&issuer=Gantry&algorithm=SHA1&digits=6&period=30";
+        assert_eq!(made.uri, uri);
+        assert!(!format!("{made:?}").contains("GEZ"));
+    }
+
+    #[test]
+    fn passkey_request_expires() {
+        let now = OffsetDateTime::now_utc().unix_timestamp();
+        let request = |at: i64| json!({ "second_factor": { "challenge": Hash::of_bytes(b"x"), "at": at } });
+        assert_eq!(challenge_of(&request(now)), Some(Hash::of_bytes(b"x")));
+        assert_eq!(challenge_of(&request(now - 302)), None);
+        assert_eq!(challenge_of(&json!({ "registration": {} })), None);
+    }
+}

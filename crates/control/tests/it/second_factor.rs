@@ -1,0 +1,258 @@
+//! The second factor of people: presenting, setting up, removing and resetting it.
+
+use api::Problem;
+use api::people::{Password, PasswordWish};
+use api::second_factor::{Code, FactorWish};
+use control::people::{Actor, People, Permission, Visitor};
+use engine::gate::{Policy, VerdictKind};
+use passkeys::authenticator::Authenticator;
+use passkeys::{Site, register, registration};
+use serde_json::{Value, json};
+use store::passkeys::NewPasskey;
+use totp_rs::{Builder, Secret};
+
+use crate::house::House;
+
+const ORIGIN: &str = "http://localhost:7780";
+const PASSWORD: &str = "vague otter lamp";
+
+fn code_of(problem: Result<impl std::fmt::Debug, Problem>) -> String {
+    problem.expect_err("a refusal").code
+}
+
+fn wish(code: &str) -> FactorWish {
+    FactorWish { code: Some(Code::entered(code)), answer: None }
+}
+
+fn answer(answer: Value) -> FactorWish {
+    FactorWish { code: None, answer: Some(answer) }
+}
+
+/// The code of a secret, some steps from now.
+fn code(secret: &str, steps: i64) -> String {
+    let app = Builder::new().with_secret(Secret::try_from_base32(secret).unwrap()).build().unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    app.generate(now.saturating_add_signed(30 * steps)).to_string()
+}
+
+impl House {
+    async fn give_password(&self, actor: &Actor) {
+        let link = self.people.first_link(actor.person, std::time::Duration::from_secs(60)).await.unwrap();
+        let begun = self.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();
+        let first = self.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap();
+        self.people.set_password(&first, &PasswordWish { old: None, new: Password::typed(PASSWORD) }).await.unwrap();
+    }
+
+    /// A session by password, with its token.
+    async fn by_password(&self, name: &str) -> (Actor, String) {
+        let password = Password::typed(PASSWORD);
+        let begun = self.people.sign_in_by_password(name, password, &Visitor::default(), None).await.unwrap();
+        let token = begun.session.reveal().to_owned();
+        (self.now(&token).await, token)
+    }
+
+    async fn now(&self, session: &str) -> Actor {
+        self.people.actor_of_session(session).await.unwrap().unwrap()
+    }
+
+    async fn set_up(&self, actor: &Actor) -> String {
+        let secret = self.people.start_totp(actor).await.unwrap().secret;
+        self.people.confirm_totp(actor, &Code::entered(code(&secret, -1)), &Visitor::default()).await.unwrap();
+        secret
+    }
+
+    async fn passkey(&self, actor: &Actor) -> Authenticator {
+        let (authenticator, site) = (Authenticator::new(), Site::of(ORIGIN).unwrap());
+        let (options, state) = registration(&site, actor.person, "bo", &[]).unwrap();
+        let made = register(&site, &state, &authenticator.create(ORIGIN, &options)).unwrap();
+        let new = NewPasskey {
+            person: actor.person,
+            name: "key".into(),
+            rp_id: site.rp_id,
+            origin: site.origin,
+            credential_id: made.credential_id,
+            credential: made.credential,
+            counter: made.counter,
+        };
+        let mut owner = self.database.owner().acquire().await.unwrap();
+        store::passkeys::insert(&mut owner, &new).await.unwrap().unwrap();
+        authenticator
+    }
+
+    async fn present(&self, actor: &Actor, wish: &FactorWish) -> Result<(), Problem> {
+        let site = Site::of(ORIGIN).unwrap();
+        self.people.present_factor(actor, Some(&site), wish, &Visitor::default()).await
+    }
+}
+
+#[tokio::test]
+async fn session_by_password_needs_the_code() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    house.give_password(&house.bo).await;
+    let (bo, session) = house.by_password("bo").await;
+    assert!(!bo.needs_factor(), "none is set up and the policy demands none");
+    let secret = house.set_up(&bo).await;
+    assert!(!house.now(&session).await.needs_factor(), "it set the app up");
+
+    let (bo, session) = house.by_password("bo").await;
+    assert!(bo.needs_factor() && bo.permissions.is_empty());
+    assert_eq!(
+        code_of(house.control.judge(&bo, id, VerdictKind::Approve, String::new()).await),
+        "second_factor_needed"
+    );
+    assert_eq!(code_of(house.control.review(&bo, id).await), "second_factor_needed");
+    assert_eq!(code_of(house.people.end_other_sessions(&bo).await), "second_factor_needed");
+    assert_eq!(code_of(house.people.start_totp(&bo).await), "second_factor_needed", "another app");
+    assert_eq!(code_of(house.people.remove_totp(&bo).await), "second_factor_needed");
+    let password = PasswordWish { old: Some(Password::typed(PASSWORD)), new: Password::typed("purple anvil rain") };
+    assert_eq!(code_of(house.people.set_password(&bo, &password).await), "second_factor_needed");
+    assert!(!house.people.still_looks(&bo).await.unwrap());
+    let state = house.people.second_factor(&bo).await.unwrap();
+    assert!(state.totp && state.needed && !state.demanded && state.passkeys == 0);
+
+    assert_eq!(code_of(house.present(&bo, &wish("12345")).await), "invalid");
+    assert_eq!(code_of(house.present(&bo, &FactorWish::default()).await), "invalid");
+    assert_eq!(code_of(house.present(&bo, &wish(&code(&secret, -1))).await), "code_used", "it confirmed the app");
+    house.present(&bo, &wish(&code(&secret, 0))).await.unwrap();
+    let now = house.now(&session).await;
+    assert!(!now.needs_factor() && now.may(Permission::Reviewer));
+    house.approve(&now, id).await;
+
+    house.people.remove_totp(&now).await.unwrap();
+    assert!(!house.by_password("bo").await.0.needs_factor());
+    let sql = "SELECT action FROM audit WHERE source = 'application' AND action ~ 'factor|totp' ORDER BY id";
+    let actions: Vec<String> = sqlx::query_scalar(sql).fetch_all(house.database.owner()).await.unwrap();
+    assert_eq!(actions, ["totp.confirm", "factor.present", "totp.remove"]);
+    let all = "SELECT string_agg(a::text, ' ') FROM audit a";
+    let all: String = sqlx::query_scalar(all).fetch_one(house.database.owner()).await.unwrap();
+    let bytes = Secret::try_from_base32(&secret).unwrap();
+    let hex: String = bytes.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(!all.contains(&secret) && !all.contains(&hex));
+}
+
+#[tokio::test]
+async fn passkey_is_presented_once_per_request() {
+    let house = House::new().await;
+    house.give_password(&house.bo).await;
+    let (site, key) = (Site::of(ORIGIN).unwrap(), house.passkey(&house.bo).await);
+    let (bo, session) = house.by_password("bo").await;
+    assert!(bo.needs_factor());
+    let none = Site::of("https://gantry.example.com").unwrap();
+    assert_eq!(code_of(house.people.factor_options(&bo, &none).await), "no_passkey");
+    let options = house.people.factor_options(&bo, &site).await.unwrap().options;
+    let signed = key.get(ORIGIN, &options);
+    let foreign = house.passkey(&house.cy).await;
+    let of_cy = foreign.get(ORIGIN, &options);
+    assert_eq!(code_of(house.present(&bo, &answer(of_cy)).await), "passkey_rejected");
+    assert_eq!(code_of(house.present(&bo, &answer(signed)).await), "no_passkey_request", "it is consumed");
+    let options = house.people.factor_options(&bo, &site).await.unwrap().options;
+    let old = "UPDATE session SET ceremony = jsonb_set(ceremony, '{second_factor,at}', '1')";
+    sqlx::query(old).execute(house.database.owner()).await.unwrap();
+    assert_eq!(code_of(house.present(&bo, &answer(key.get(ORIGIN, &options))).await), "no_passkey_request", "too old");
+    assert_eq!(code_of(house.present(&bo, &answer(json!({ "id": "x" }))).await), "invalid");
+    let options = house.people.factor_options(&bo, &site).await.unwrap().options;
+    house.present(&bo, &answer(key.get(ORIGIN, &options))).await.unwrap();
+    assert!(!house.now(&session).await.needs_factor());
+}
+
+#[tokio::test]
+async fn copied_passkey_is_rejected() {
+    let house = House::new().await;
+    house.give_password(&house.bo).await;
+    let (site, key) = (Site::of(ORIGIN).unwrap(), house.passkey(&house.bo).await);
+    sqlx::query("UPDATE passkey SET counter = 7").execute(house.database.owner()).await.unwrap();
+    let (bo, session) = house.by_password("bo").await;
+    let options = house.people.factor_options(&bo, &site).await.unwrap().options;
+    assert_eq!(code_of(house.present(&bo, &answer(key.get(ORIGIN, &options))).await), "passkey_rejected");
+    assert!(house.now(&session).await.needs_factor());
+}
+
+#[tokio::test]
+async fn policy_makes_people_set_one_up() {
+    let house = House::under(Policy { second_factor: true, ..Policy::default() }).await;
+    house.give_password(&house.bo).await;
+    let (bo, session) = house.by_password("bo").await;
+    assert!(bo.needs_factor());
+    let (thief, _) = house.by_password("bo").await;
+    let state = house.people.second_factor(&bo).await.unwrap();
+    assert!(state.demanded && state.needed && !state.any());
+    let page = house.people.factor_page(&bo).await.unwrap();
+    assert_eq!((page.person.as_str(), page.set_up), ("bo", None));
+    let made = house.people.start_totp(&bo).await.unwrap();
+    assert_eq!(house.people.factor_page(&bo).await.unwrap().set_up, Some(made.clone()), "for the page without scripts");
+    assert_eq!(house.people.factor_page(&thief).await.unwrap().set_up, None, "another session does not see it");
+    let confirm = async |actor: &Actor, steps| {
+        house.people.confirm_totp(actor, &Code::entered(code(&made.secret, steps)), &Visitor::default()).await
+    };
+    assert_eq!(code_of(confirm(&thief, 0).await), "no_totp");
+    assert_eq!(code_of(confirm(&bo, 5).await), "code_wrong");
+    confirm(&bo, 0).await.unwrap();
+    let bo = house.now(&session).await;
+    assert!(!bo.needs_factor());
+    assert_eq!(house.people.factor_page(&bo).await.unwrap().set_up, None, "it is shown no more");
+    assert_eq!(code_of(house.people.start_totp(&bo).await), "totp_set");
+    assert_eq!(code_of(house.people.start_totp(&thief).await), "second_factor_needed");
+    house.people.remove_totp(&bo).await.unwrap();
+    assert!(house.now(&session).await.needs_factor(), "the policy demands another one");
+}
+
+#[tokio::test]
+async fn wrong_codes_are_counted() {
+    let house = House::new().await;
+    house.give_password(&house.bo).await;
+    let (bo, _) = house.by_password("bo").await;
+    let secret = house.set_up(&bo).await;
+    // A server whose counts are its own.
+    let people = People::over(store::Store::over(house.database.app().clone()));
+    let (bo, session) = house.by_password("bo").await;
+    let from = |n: u8| Visitor { address: Some([192, 0, 2, n].into()), user_agent: String::new() };
+    let present = async |n: u8, code: &str| people.present_factor(&bo, None, &wish(code), &from(n)).await;
+    let right = code(&secret, 0);
+    let wrong = if right == "000000" { "000001" } else { "000000" };
+    for n in 0..10 {
+        assert_eq!(code_of(present(n, wrong).await), "code_wrong");
+        let password = Password::typed(PASSWORD);
+        people.sign_in_by_password("bo", password, &from(99), None).await.expect("the password resets nothing");
+    }
+    let refused = present(20, &right).await.expect_err("a refusal");
+    assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_attempts"));
+    assert!(house.now(&session).await.needs_factor());
+    let cy = house.cy.clone();
+    for _ in 0..10 {
+        let _ = people.present_factor(&cy, None, &wish("000000"), &from(30)).await;
+    }
+    assert_eq!(code_of(people.present_factor(&cy, None, &wish("000000"), &from(31)).await), "no_totp", "no guess");
+}
+
+#[tokio::test]
+async fn admin_resets_the_factor_of_another_person() {
+    let house = House::new().await;
+    house.give_password(&house.bo).await;
+    let (bo, session) = house.by_password("bo").await;
+    house.set_up(&bo).await;
+    house.passkey(&house.bo).await;
+    assert_eq!(house.people.reset_factor(Some(&house.ada), bo.person).await.expect_err("no admin").status, 403);
+    let sql = "UPDATE person SET permissions = permissions || '{admin}' WHERE name = 'ada'";
+    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    let ada = house.people.sign_in_as_owner("ada").await.unwrap();
+    assert_eq!(code_of(house.people.reset_factor(Some(&ada), ada.person).await), "own_account");
+    house.people.reset_factor(Some(&ada), bo.person).await.unwrap();
+    assert_eq!(house.people.actor_of_session(&session).await.unwrap(), None, "sessions end");
+    assert!(!house.by_password("bo").await.0.needs_factor());
+    let details = house.people.details(&ada, bo.person).await.unwrap();
+    assert_eq!(details.access_changes[0].kind, "factor_removed");
+    assert_eq!(details.approvals_limited[0].admin, "ada", "who may know the password");
+
+    let (bo, _) = house.by_password("bo").await;
+    house.set_up(&bo).await;
+    house.people.reset_factor(None, bo.person).await.unwrap();
+    assert!(!house.by_password("bo").await.0.needs_factor());
+    let passkeys = "SELECT count(*) FROM passkey WHERE revoked_at IS NULL";
+    let passkeys: i64 = sqlx::query_scalar(passkeys).fetch_one(house.database.owner()).await.unwrap();
+    assert_eq!(passkeys, 0);
+    let detail = "SELECT detail FROM audit WHERE action = 'person.reset_factor' ORDER BY id LIMIT 1";
+    let detail: Value = sqlx::query_scalar(detail).fetch_one(house.database.owner()).await.unwrap();
+    assert_eq!(detail, json!({ "name": "bo", "totp": true, "passkeys": 1, "sessions": detail["sessions"] }));
+}

@@ -1,0 +1,193 @@
+-- Second factors: an authenticator app (TOTP) or a passkey.
+--
+-- A session that lacks its factor acts for nobody (act_as). Its transaction may present a factor, or enrol the first one if its person
+-- has none. So a stolen password alone neither acts nor replaces a factor. The database cannot verify a code or a signature: the server
+-- does, and then calls the functions below. They accept each code once.
+
+-- Whether a person has a second factor.
+CREATE OR REPLACE FUNCTION has_factor(who uuid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM totp t WHERE t.person_id = who AND t.confirmed_at IS NOT NULL)
+      OR EXISTS (SELECT FROM passkey k WHERE k.person_id = who AND k.revoked_at IS NULL)
+$$;
+
+-- Whether the policy in force demands a second factor of everyone.
+CREATE OR REPLACE FUNCTION policy_demands_factor() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (
+    SELECT FROM head h JOIN policy y ON y.number = h.policy_number JOIN object o ON o.hash = y.hash AND o.kind = 'policy'
+    WHERE convert_from(o.body, 'UTF8')::jsonb -> 'second_factor' = 'true')
+$$;
+
+-- Whether a session of that person still has to present a second factor.
+CREATE OR REPLACE FUNCTION lacks_factor(who uuid, presented timestamptz) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT presented IS NULL AND (has_factor(who) OR policy_demands_factor())
+$$;
+
+-- Whether this transaction presented a session that lacks its factor. VOLATILE: it also sees what the calling statement wrote.
+CREATE OR REPLACE FUNCTION acting_pending() RETURNS boolean
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.pending)
+$$;
+
+-- The person of such a session who may enrol a first factor; NULL: there is none, or they have one.
+CREATE OR REPLACE FUNCTION acting_pending_person() RETURNS uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT a.person_id FROM acting a JOIN session s ON s.id = a.session_id
+  WHERE a.xid = pg_current_xact_id_if_assigned() AND a.pending AND s.link_by IS NULL AND NOT has_factor(a.person_id)
+$$;
+
+-- The session that this transaction presented.
+CREATE OR REPLACE FUNCTION acting_session() RETURNS uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT a.session_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned()
+$$;
+
+-- Sets the factor of the session that this transaction acts with; the transaction acts for its person from here on.
+CREATE OR REPLACE FUNCTION mark_factor_presented() RETURNS void LANGUAGE sql SET search_path = pg_catalog, public, pg_temp AS $$
+  UPDATE session s SET factor_at = now() FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND s.id = a.session_id;
+  UPDATE acting a SET pending = false WHERE a.xid = pg_current_xact_id_if_assigned()
+$$;
+
+-- The person whose session this transaction presented. An admin's link needs a password first.
+CREATE OR REPLACE FUNCTION factor_person() RETURNS uuid LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  found_session record;
+BEGIN
+  SELECT a.person_id, s.link_by INTO found_session FROM acting a JOIN session s ON s.id = a.session_id
+  WHERE a.xid = pg_current_xact_id_if_assigned();
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'cannot present a second factor without a session' USING ERRCODE = 'GY036', HINT = 'Sign in with a browser.';
+  END IF;
+  IF found_session.link_by IS NOT NULL THEN
+    RAISE EXCEPTION 'this session began with a link of an admin and has no password yet'
+      USING ERRCODE = 'GY042', HINT = 'Set a password first.';
+  END IF;
+  RETURN found_session.person_id;
+END $$;
+
+-- Refuses the time step of a code that is not of this time.
+CREATE OR REPLACE FUNCTION check_step(step bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF (abs(step - floor(extract(epoch FROM clock_timestamp()) / 30)) <= 2) IS NOT TRUE THEN
+    RAISE EXCEPTION 'the code is not of this time' USING ERRCODE = 'GY071', HINT = 'Check the clock of the device, and enter a new code.';
+  END IF;
+END $$;
+
+-- For how long an authenticator app can be confirmed after its set-up began.
+CREATE OR REPLACE FUNCTION totp_setup_time() RETURNS interval LANGUAGE sql IMMUTABLE AS $$ SELECT interval '15 minutes' $$;
+
+-- Confirms the authenticator app that this session set up, with the time step of a code that the server verified. False: there is none.
+CREATE OR REPLACE FUNCTION confirm_totp(step bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  who uuid := factor_person();
+BEGIN
+  PERFORM check_step(step);
+  PERFORM FROM person WHERE id = who FOR NO KEY UPDATE;
+  IF acting_pending() AND has_factor(who) THEN
+    RAISE EXCEPTION 'this session lacks its second factor'
+      USING ERRCODE = 'GY070', HINT = 'Enter a code of the authenticator app, or use a passkey.';
+  END IF;
+  UPDATE totp t SET confirmed_at = now(), last_step = step
+  WHERE t.person_id = who AND t.confirmed_at IS NULL AND t.created_at > now() - totp_setup_time()
+    AND t.session_id = (SELECT a.session_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned());
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM mark_factor_presented();
+  RETURN true;
+END $$;
+
+-- Presents a code of the authenticator app, by the time step that the server verified. False: the person has no such app.
+CREATE OR REPLACE FUNCTION present_totp(step bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  who uuid := factor_person();
+  last bigint;
+BEGIN
+  PERFORM check_step(step);
+  SELECT t.last_step INTO last FROM totp t WHERE t.person_id = who AND t.confirmed_at IS NOT NULL FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  IF step <= last THEN
+    RAISE EXCEPTION 'this code was used already' USING ERRCODE = 'GY071', HINT = 'Wait for the next code.';
+  END IF;
+  UPDATE totp SET last_step = step WHERE person_id = who;
+  PERFORM mark_factor_presented();
+  RETURN true;
+END $$;
+
+-- Presents a passkey whose signature the server verified. False: it is not one of the person, or it is revoked.
+CREATE OR REPLACE FUNCTION present_passkey(passkey uuid) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  who uuid := factor_person();
+BEGIN
+  PERFORM FROM passkey k WHERE k.id = present_passkey.passkey AND k.person_id = who AND k.revoked_at IS NULL FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM mark_factor_presented();
+  RETURN true;
+END $$;
+
+-- A session of the person sets up an authenticator app, one that lacks its factor only the first one. The person or an admin removes it.
+CREATE OR REPLACE FUNCTION guard_totp() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  who uuid := coalesce(NEW.person_id, OLD.person_id);
+  is_own boolean;
+BEGIN
+  IF is_owner() THEN
+    RETURN coalesce(NEW, OLD);
+  END IF;
+  -- Two sessions cannot both enrol the first factor.
+  PERFORM FROM person p WHERE p.id = who AND p.kind = 'human' AND NOT p.disabled FOR NO KEY UPDATE;
+  is_own := FOUND AND (who = acting_person() AND acting_in_session() OR who = acting_pending_person());
+  IF TG_OP = 'DELETE' AND (is_own OR acting_admin()) IS TRUE THEN
+    RETURN OLD;
+  END IF;
+  IF is_own IS NOT TRUE THEN
+    IF acting_pending() THEN
+      RAISE EXCEPTION 'this session lacks its second factor'
+        USING ERRCODE = 'GY070', HINT = 'Enter a code of the authenticator app, or use a passkey.';
+    END IF;
+    RAISE EXCEPTION 'cannot change the authenticator app of another person'
+      USING ERRCODE = 'GY037', HINT = 'Sign in as that person or as an admin.';
+  END IF;
+  IF NEW.confirmed_at IS NOT NULL OR NEW.last_step <> 0 THEN
+    RAISE EXCEPTION 'an authenticator app counts once a code confirms it' USING ERRCODE = 'GY070', HINT = 'Enter a code.';
+  END IF;
+  NEW.session_id := acting_session();
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_totp BEFORE INSERT OR UPDATE OR DELETE ON totp FOR EACH ROW EXECUTE FUNCTION guard_totp();
+
+-- A session that registers a passkey has presented it.
+CREATE OR REPLACE FUNCTION guard_factor_enrolled() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.person_id = NEW.person_id) THEN
+    PERFORM mark_factor_presented();
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_factor_enrolled AFTER INSERT ON passkey FOR EACH ROW EXECUTE FUNCTION guard_factor_enrolled();
+
+-- When the last factor of a person is removed, no session has presented one any more. An admin who removes another person's factor could
+-- use their account, so that is recorded as access that the admin gave.
+CREATE OR REPLACE FUNCTION guard_factor_removed() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT has_factor(OLD.person_id) THEN
+    UPDATE session SET factor_at = NULL WHERE person_id = OLD.person_id AND factor_at IS NOT NULL;
+  END IF;
+  INSERT INTO access_change (person_id, kind, by) SELECT OLD.person_id, 'factor_removed', acting_person() WHERE acting_person() <> OLD.person_id;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_factor_removed AFTER DELETE ON totp FOR EACH ROW
+  WHEN (OLD.confirmed_at IS NOT NULL) EXECUTE FUNCTION guard_factor_removed();
+CREATE TRIGGER guard_factor_removed AFTER UPDATE OF revoked_at ON passkey FOR EACH ROW
+  WHEN (NEW.revoked_at IS NOT NULL AND OLD.revoked_at IS NULL) EXECUTE FUNCTION guard_factor_removed();
+
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON totp FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();

@@ -1,0 +1,185 @@
+//! The second factor: its operations, and the form of its page, which works without scripts.
+
+use axum::Json;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{Form, FromRequest, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
+
+use api::Problem;
+use api::second_factor::{Code, CodeWish, FactorOptions, FactorWish, SecondFactor, TotpMade};
+use app::places;
+use engine::ids::PersonId;
+
+use crate::contract::{Operations, op};
+use crate::refusal::{Given, Place, Refusal, wants_page};
+use crate::rest::{Answer, Done, Made};
+use crate::session::{Client, SignedIn};
+use crate::sign_in::own_place;
+use crate::state::AppState;
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    all.get("/me/second-factor", state, op("getSecondFactor", "Get your second factor and whether it is needed now"))
+        .post(
+            "/me/second-factor",
+            present,
+            op("presentSecondFactor", "Present a second factor").about(
+                "Send the code of your authenticator app, or the answer of a passkey to the options. Until then the session can do \
+                 nothing else. Each code works once. Wrong codes count like wrong passwords.",
+            ),
+        )
+        .post(
+            "/me/second-factor/options",
+            options,
+            op("getSecondFactorOptions", "Get the WebAuthn request options for your passkeys")
+                .about("The browser answers with navigator.credentials.get within five minutes. The options work once."),
+        )
+        .post(
+            "/me/totp",
+            start,
+            op("startTotp", "Set up an authenticator app; the secret is shown once")
+                .about("The app counts once you confirm it with a code, within 15 minutes and in the same session.")
+                .secret(),
+        )
+        .post("/me/totp/confirm", confirm, op("confirmTotp", "Confirm the authenticator app with a code"))
+        .delete(
+            "/me/totp",
+            remove,
+            op("removeTotp", "Remove your authenticator app").about(
+                "If the policy demands a second factor and you have no passkey, the session can do nothing else until you set up another.",
+            ),
+        )
+        .delete(
+            "/people/{id}/second-factor",
+            reset,
+            op("resetSecondFactor", "Reset the second factor of a person who lost it").about(
+                "Removes the authenticator app, revokes all passkeys and ends all sessions. Approvals by the person then do not count on \
+                 your own changes until the policy's cooling period is over or another admin confirms the access.",
+            ),
+        )
+}
+
+async fn state(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<SecondFactor> {
+    Ok(Json(state.people.second_factor(&actor).await?))
+}
+
+async fn present(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Client(visitor): Client,
+    headers: HeaderMap,
+    Given(wish): Given<FactorWish>,
+) -> Answer<Done> {
+    let site = state.address.site(&headers).ok();
+    state.people.present_factor(&actor, site.as_ref(), &wish, &visitor).await?;
+    Ok(Json(Done {}))
+}
+
+async fn options(state: State<AppState>, SignedIn(actor): SignedIn, headers: HeaderMap) -> Answer<FactorOptions> {
+    actor.require_to_enrol()?;
+    Ok(Json(state.people.factor_options(&actor, &state.address.site(&headers)?).await?))
+}
+
+async fn start(state: State<AppState>, SignedIn(actor): SignedIn) -> Made<TotpMade> {
+    Ok((StatusCode::CREATED, Json(state.people.start_totp(&actor).await?)))
+}
+
+async fn confirm(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Client(visitor): Client,
+    Given(wish): Given<CodeWish>,
+) -> Answer<Done> {
+    state.people.confirm_totp(&actor, &wish.code, &visitor).await?;
+    Ok(Json(Done {}))
+}
+
+async fn remove(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Done> {
+    state.people.remove_totp(&actor).await?;
+    Ok(Json(Done {}))
+}
+
+async fn reset(state: State<AppState>, SignedIn(actor): SignedIn, Place(person): Place<PersonId>) -> Answer<Done> {
+    state.people.reset_factor(Some(&actor), person).await?;
+    Ok(Json(Done {}))
+}
+
+/// What a button of the page does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Act {
+    /// Presents a code.
+    Present,
+    /// Sets up an authenticator app.
+    Start,
+    /// Confirms it with a code.
+    Confirm,
+    /// Removes it.
+    Remove,
+}
+
+/// What the page posts.
+#[derive(Debug, Deserialize)]
+struct Posted {
+    act: Act,
+    #[serde(default)]
+    code: Code,
+    /// Where the person was going.
+    #[serde(default)]
+    next: String,
+}
+
+/// `POST /second-factor`: presents a code, or sets up, confirms or removes an authenticator app. A browser that is refused returns to the
+/// page, with a word for the problem in the address.
+pub(crate) async fn post(
+    State(state): State<AppState>,
+    SignedIn(actor): SignedIn,
+    Client(visitor): Client,
+    request: Request,
+) -> Response {
+    if let Err(problem) = actor.require_to_enrol() {
+        return Refusal(problem).into_response();
+    }
+    let browser = wants_page(&request);
+    let form: Result<Form<Posted>, FormRejection> = Form::from_request(request, &state).await;
+    let Form(Posted { act, code, next }) = match form {
+        Ok(form) => form,
+        Err(rejection) => return Refusal::from(rejection).into_response(),
+    };
+    let next = own_place(&next);
+    let here = places::second_factor_for(next);
+    let done = match act {
+        Act::Present => {
+            let wish = FactorWish { code: Some(code), answer: None };
+            state.people.present_factor(&actor, None, &wish, &visitor).await
+        }
+        Act::Start => state.people.start_totp(&actor).await.map(drop),
+        Act::Confirm => state.people.confirm_totp(&actor, &code, &visitor).await,
+        Act::Remove => state.people.remove_totp(&actor).await,
+    };
+    match done {
+        Ok(()) => Redirect::to(match act {
+            Act::Start => &here,
+            Act::Present | Act::Confirm | Act::Remove => next,
+        })
+        .into_response(),
+        Err(problem) if browser => {
+            let sign = if here.contains('?') { '&' } else { '?' };
+            Redirect::to(&format!("{here}{sign}problem={}", word(&problem))).into_response()
+        }
+        Err(problem) => Refusal(problem).into_response(),
+    }
+}
+
+fn word(problem: &Problem) -> &'static str {
+    match problem.code.as_str() {
+        "code_wrong" | "invalid" => "wrong",
+        "code_used" => "used",
+        "too_many_attempts" => "slow",
+        "no_totp" => "stale",
+        "totp_set" => "set",
+        "unavailable" => "busy",
+        _ => "other",
+    }
+}
