@@ -1,8 +1,10 @@
-//! `gantry admin`: the first admin of a database, a new link for one, or the reset of a second factor. It takes the database's owner: the server's role makes no people.
+//! `gantry admin`: the first admin of a database, a new link for one, the reset of a second factor, or the confirmation of a passkey.
+//! It takes the database's owner: the server's role makes no people and confirms no passkey by itself.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use api::people::PasskeyView;
 use control::people::{NewPerson, People, Permission};
 use serde_json::json;
 
@@ -21,6 +23,12 @@ pub struct Arguments {
     /// Remove the authenticator app and passkeys of a person who lost them, and end their sessions; makes no link
     #[arg(long, conflicts_with = "minutes")]
     reset_second_factor: bool,
+    /// List the passkeys of a person; makes no link
+    #[arg(long, conflicts_with_all = ["minutes", "reset_second_factor"])]
+    passkeys: bool,
+    /// Confirm the passkey of a person with this fingerprint, so that it counts for signed verdicts; makes no link
+    #[arg(long, value_name = "FINGERPRINT", conflicts_with_all = ["minutes", "reset_second_factor", "passkeys"])]
+    confirm_passkey: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -41,6 +49,21 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         }
         return Ok(());
     }
+    if arguments.passkeys {
+        let person = people.actor_by_name(name).await.context("the passkeys cannot be listed")?;
+        let passkeys = people.passkeys_of(person.person).await.context("the passkeys cannot be listed")?;
+        return list(name, &passkeys, arguments.json);
+    }
+    if let Some(fingerprint) = &arguments.confirm_passkey {
+        let person = people.actor_by_name(name).await.context("the passkey cannot be confirmed")?;
+        let done = people.confirm_passkey_as_owner(person.person, fingerprint).await;
+        let passkey = done.context("the passkey cannot be confirmed")?;
+        match arguments.json {
+            true => println!("{}", serde_json::to_string(&passkey)?),
+            false => println!("The passkey {} of {name} ({}) is confirmed.", passkey.name, passkey.fingerprint),
+        }
+        return Ok(());
+    }
     if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
         let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);
         people.create_person(None, &new).await.context("the admin can't be added")?;
@@ -58,5 +81,24 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     }
     println!("{name} comes in once by this address, behind the one that people reach the server under:\n\n  {path}\n");
     println!("It holds for {} minutes and asks to set a password.", arguments.minutes);
+    Ok(())
+}
+
+fn list(name: &str, passkeys: &[PasskeyView], json: bool) -> Result<()> {
+    if json {
+        println!("{}", serde_json::to_string(passkeys)?);
+        return Ok(());
+    }
+    if passkeys.is_empty() {
+        println!("{name} has no passkeys. People register them in My account.");
+    }
+    for passkey in passkeys {
+        let state = match (&passkey.confirmed_by, passkey.confirmed) {
+            (Some(by), _) => format!("confirmed by {by}"),
+            (None, true) => "confirmed by the owner".to_owned(),
+            (None, false) => "not confirmed".to_owned(),
+        };
+        println!("{}  {}  {}  {state}", passkey.fingerprint, passkey.name, passkey.host);
+    }
     Ok(())
 }

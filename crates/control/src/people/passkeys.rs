@@ -162,6 +162,46 @@ impl People {
     }
 }
 
+impl People {
+    /// The passkeys of a person that are not revoked, for the owner of the database.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn passkeys_of(&self, person: PersonId) -> Result<Vec<PasskeyView>, Problem> {
+        let mut connection = self.store.pool().acquire().await.map_err(failed)?;
+        views(&mut connection, person).await
+    }
+
+    /// Confirms the passkey of a person with a fingerprint, with a connection of the database's owner.
+    ///
+    /// # Errors
+    /// If the person has no such passkey, or it is confirmed already.
+    pub async fn confirm_passkey_as_owner(&self, person: PersonId, text: &str) -> Result<PasskeyView, Problem> {
+        let mut transaction = self.begin_for(None).await?;
+        let all = rows::of_person(&mut transaction, person).await.map_err(failed)?;
+        let wanted = text.trim().to_lowercase();
+        let mut found = None;
+        for row in all {
+            if fingerprint(rows::digest(&row).map_err(failed)?) == wanted {
+                found = Some(row);
+            }
+        }
+        let row = found.ok_or_else(|| {
+            Problem::not_found(format!(
+                "This person has no passkey with the fingerprint {text:?}. List them with --passkeys."
+            ))
+        })?;
+        unconfirmed(&row)?;
+        let id = row.passkey.id;
+        rows::confirm_as_owner(&mut transaction, id).await.map_err(failed)?;
+        let detail = json!({ "name": row.name, "person": person, "by": "owner" });
+        append_audit(&mut transaction, None, "passkey.confirm", &id.to_string(), &detail).await.map_err(failed)?;
+        let row = rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        transaction.commit().await.map_err(failed)?;
+        view(row)
+    }
+}
+
 /// A person's passkeys that are not revoked.
 pub(super) async fn views(on: &mut PgConnection, person: PersonId) -> Result<Vec<PasskeyView>, Problem> {
     rows::of_person(on, person).await.map_err(failed)?.into_iter().map(view).collect()
