@@ -15,15 +15,19 @@ use engine::cluster::{
     Blueprint, Connection, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
     RootDoc,
 };
-use engine::gate::{Policy, Risk, VerdictKind};
+use engine::gate::signature::{Nonce, Statement};
+use engine::gate::{Policy, Risk, SignedRule, VerdictKind};
 use engine::ids::{
-    ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PersonId, PolicyNo, RoleName, RunId, StepId,
-    TargetNo,
+    ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PasskeyId, PersonId, PolicyNo, RoleName, RunId,
+    StepId, SubmissionId, TargetNo,
 };
 use engine::plan::base::written;
+use passkeys::Site;
+use passkeys::authenticator::Authenticator;
 use serde_json::{Value, json};
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use store::intent::{self, NewNode, NewSubmission, NewTarget};
+use store::passkeys::NewPasskey;
 use tempfile::TempDir;
 use testdb::TestDatabase;
 use tokio::time::{Instant, sleep};
@@ -72,8 +76,20 @@ pub struct Cluster {
     roles: BTreeMap<String, (Hash, Arc<Role>)>,
     author: PersonId,
     reviewer: PersonId,
+    /// Signs the next approvals, if there is one.
+    pub signer: Option<Signer>,
     folder: TempDir,
 }
+
+/// A reviewer's passkey.
+pub struct Signer {
+    id: PasskeyId,
+    authenticator: Authenticator,
+    /// Whether the next signatures are invented.
+    pub forges: bool,
+}
+
+const ORIGIN: &str = "http://localhost:7780";
 
 /// A role, everything at its default.
 pub fn role(name: &str, class: JigClass) -> Role {
@@ -95,6 +111,33 @@ pub const FOR_SYSTEM: &str = "kind = \"data\"\ndeployments = [\"system\"]\n";
 impl Cluster {
     /// A cluster with that many nodes (folders of this machine), all alive, and no noderole.
     pub async fn of(nodes: usize) -> Self {
+        Self::under(Policy::default(), nodes).await
+    }
+
+    /// The same under a policy that demands signed approvals, with a confirmed passkey of the reviewer.
+    pub async fn signed(nodes: usize) -> Self {
+        let policy = Policy { signed: [SignedRule::default()].into(), ..Policy::default() };
+        let mut cluster = Self::under(policy, nodes).await;
+        let (site, authenticator) = (Site::of(ORIGIN).expect("a site"), Authenticator::new());
+        let (options, state) = passkeys::registration(&site, cluster.reviewer, "bo", &[]).expect("options");
+        let made = passkeys::register(&site, &state, &authenticator.create(ORIGIN, &options)).expect("a passkey");
+        let new = NewPasskey {
+            person: cluster.reviewer,
+            name: "key".into(),
+            rp_id: site.rp_id,
+            origin: site.origin,
+            credential_id: made.credential_id,
+            credential: made.credential,
+            counter: made.counter,
+        };
+        let mut connection = cluster.db.owner().acquire().await.expect("a connection");
+        let id = store::passkeys::insert(&mut connection, &new).await.expect("a row").expect("a new passkey");
+        store::passkeys::confirm_as_owner(&mut connection, id).await.expect("a row");
+        cluster.signer = Some(Signer { id, authenticator, forges: false });
+        cluster
+    }
+
+    async fn under(policy: Policy, nodes: usize) -> Self {
         let db = TestDatabase::new().await;
         // The owner writes in people's names: these tests are about workers, not about sessions.
         let mut transaction = db.owner().begin().await.expect("a transaction");
@@ -127,7 +170,6 @@ impl Cluster {
         let (barclamps, roles) = (BTreeMap::new(), BTreeMap::new());
         let deployment =
             DeploymentDoc { id: system, name, parent: None, phantom, barclamps, roles, inactive_jigs: BTreeSet::new() };
-        let policy = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
         let policy = Object::of(ObjectKind::Policy, &policy).expect("a policy");
         let objects = [
             blueprint.put_node(node).expect("a document"),
@@ -165,6 +207,7 @@ impl Cluster {
             roles: BTreeMap::new(),
             author,
             reviewer,
+            signer: None,
             folder,
         };
         for _ in 0..nodes {
@@ -351,9 +394,9 @@ impl Cluster {
         transaction.commit().await.expect("a submission");
         let mut transaction = self.db.owner().begin().await.expect("a transaction");
         let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
-        intent::insert_verdict(&mut transaction, submission, self.reviewer, VerdictKind::Approve, "")
-            .await
-            .expect("a verdict");
+        let verdict =
+            intent::insert_verdict(&mut transaction, submission, self.reviewer, VerdictKind::Approve, "").await;
+        self.sign(&mut transaction, submission, verdict.expect("a verdict")).await;
         let target = NewTarget {
             head,
             submission: Some(submission),
@@ -371,6 +414,20 @@ impl Cluster {
         transaction.commit().await.expect("a commit");
         self.blueprint = new;
         number
+    }
+
+    async fn sign(&self, on: &mut PgConnection, submission: SubmissionId, verdict: i64) {
+        let Some(Signer { id, authenticator, forges }) = &self.signer else { return };
+        let reviewed = store::passkeys::reviewed(on, submission).await.expect("a row").expect("a submission");
+        let nonce = Nonce(*Uuid::new_v4().as_bytes());
+        let statement = Statement::Verdict { reviewed, verdict: VerdictKind::Approve, person: self.reviewer, nonce };
+        let challenge = match forges {
+            true => Hash::of_bytes(b"another statement"),
+            false => statement.challenge().expect("a challenge"),
+        };
+        let options = passkeys::request(&Site::of(ORIGIN).expect("a site"), challenge, &[]);
+        let (_, assertion) = passkeys::assertion(&authenticator.get(ORIGIN, &options)).expect("an assertion");
+        store::passkeys::insert_signature(on, verdict, *id, nonce, &assertion).await.expect("a signature");
     }
 
     pub fn noderole(&self, node: usize, role: &str) -> NoderoleId {

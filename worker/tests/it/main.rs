@@ -12,6 +12,7 @@ mod promises;
 mod queue;
 mod running;
 mod scripts;
+mod signatures;
 mod ssh;
 mod waiting;
 mod wrapper;
