@@ -1,9 +1,12 @@
 //! The audit export of a real history, proven without the database; and `gantry verify` on rows that were altered.
 
 use api::audit::ChainWanted;
+use api::people::{PasskeyWish, Signature};
 use engine::audit::Broken;
-use engine::audit::export::{End, Line, Proven, Totals, verify};
-use engine::gate::VerdictKind;
+use engine::audit::export::{Check, End, Line, Proven, Totals, verify};
+use engine::gate::{Policy, SignedRule, VerdictKind};
+use passkeys::Site;
+use passkeys::authenticator::Authenticator;
 use serde_json::json;
 use store::reading::Stage;
 
@@ -39,7 +42,9 @@ async fn export(house: &House) -> Vec<String> {
 }
 
 fn check(lines: &[String]) -> Result<Proven, Broken> {
-    verify(lines.iter().map(String::as_str))
+    let mut check = Check::default().with_signatures(passkeys::verify);
+    lines.iter().try_for_each(|line| check.line(line))?;
+    check.finish()
 }
 
 /// Two reviewed changes, a rejected one, an open one, and a run of each kind of end.
@@ -158,4 +163,66 @@ async fn verify_reports_a_target_without_approval() {
     let approvals = found.iter().find(|one| one.what == "approvals of target 2").unwrap();
     assert_eq!((&approvals.meant, &approvals.found), (&Some(json!(1)), &Some(json!(0))));
     assert!(found.iter().any(|one| one.what.starts_with("verdict 1")), "{found:?}");
+}
+
+const ORIGIN: &str = "http://localhost:7780";
+
+/// A change that was approved with a confirmed passkey, because the policy demands it.
+async fn signed_history() -> House {
+    let house = House::under(Policy { signed: [SignedRule::default()].into(), ..Policy::default() }).await;
+    let (site, authenticator) = (Site::of(ORIGIN).unwrap(), Authenticator::new());
+    let begun = house.people.passkey_options(&house.bo, &site).await.unwrap();
+    let wish = PasskeyWish { name: "key".into(), answer: authenticator.create(ORIGIN, &begun.options) };
+    let made = house.people.register_passkey(&house.bo, &site, &wish).await.unwrap();
+    house.people.confirm_passkey_as_owner(house.bo.person, &made.fingerprint).await.unwrap();
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    let request = house.control.verdict_options(&house.bo, &site, id, VerdictKind::Approve).await.unwrap();
+    let answer = authenticator.get(ORIGIN, &request.options);
+    let signature = Signature { nonce: request.nonce, answer };
+    house.control.judge_signed(&house.bo, id, VerdictKind::Approve, String::new(), Some(signature)).await.unwrap();
+    house.commit(&house.ada, id).await.unwrap();
+    house
+}
+
+#[tokio::test]
+async fn signed_history_is_proven_and_each_line_counts() {
+    let house = signed_history().await;
+    let lines = export(&house).await;
+    let proven = check(&lines).unwrap_or_else(|broken| panic!("{broken}"));
+    let totals = &proven.totals;
+    assert_eq!((totals.passkeys, totals.passkey_confirmations, totals.verdict_signatures), (1, 1, 1));
+    let unverified = verify(lines.iter().map(String::as_str)).unwrap_err();
+    assert!(unverified.to_string().contains("cannot verify signatures"), "{unverified}");
+    for removed in (0..lines.len()).filter(|n| lines[*n].contains("\"type\":\"row\"")) {
+        let rest: Vec<String> =
+            lines.iter().enumerate().filter(|(n, _)| *n != removed).map(|(_, line)| line.clone()).collect();
+        let broken = check(&rest).expect_err(&lines[removed]).to_string();
+        assert!(!broken.starts_with("the end"), "{broken}");
+        if lines[removed].contains("verdict_signature") {
+            assert!(
+                broken.contains("has 0 of the 1 signed approvals") && broken.contains("it is not signed"),
+                "{broken}"
+            );
+        }
+    }
+    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+}
+
+#[tokio::test]
+async fn signature_that_the_owner_alters_is_named() {
+    for (table, sql, name) in [
+        ("verdict_signature", "UPDATE verdict_signature SET nonce = substr(sha256(''), 1, 16)", "verdict_signature 1"),
+        ("verdict_signature", "DELETE FROM verdict_signature", "target 2"),
+        ("passkey_confirmation", "DELETE FROM passkey_confirmation", "target 2"),
+        ("passkey", "UPDATE passkey SET origin = 'https://elsewhere.example'", "passkey "),
+    ] {
+        let house = signed_history().await;
+        for sql in [&format!("ALTER TABLE {table} DISABLE TRIGGER USER"), sql] {
+            sqlx::query(sqlx::AssertSqlSafe(sql.to_owned())).execute(house.database.owner()).await.unwrap();
+        }
+        let broken = check(&export(&house).await).expect_err(sql);
+        assert!(broken.to_string().starts_with(name), "{sql}: {broken}");
+        assert!(!house.control.verify().await.unwrap().discrepancies.is_empty(), "gantry verify: {sql}");
+    }
 }

@@ -1,0 +1,193 @@
+//! Passkeys and signed verdicts, as the server's and the workers' roles see them.
+
+#![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
+
+mod world;
+
+use migrations::Refusal;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use world::{World, assert_refused, state};
+
+const DENIED: &str = "42501";
+
+fn registration(id: Uuid, person: Uuid) -> String {
+    format!(
+        "INSERT INTO passkey (id, person_id, name, rp_id, origin, credential_id, credential)
+         VALUES ('{id}', '{person}', 'key', 'localhost', 'http://localhost', sha256('{id}'), '{{}}')"
+    )
+}
+
+fn confirmation(id: Uuid, by: Uuid) -> String {
+    format!(
+        "INSERT INTO passkey_confirmation (passkey_id, by_passkey, nonce, client_data, authenticator_data, signature)
+         VALUES ('{id}', '{by}', substr(sha256('n'), 1, 16), 'c', 'a', 's')"
+    )
+}
+
+fn signature(verdict: i64, passkey: Uuid, message: &str) -> String {
+    format!(
+        "INSERT INTO verdict_signature (verdict_id, passkey_id, nonce, client_data, authenticator_data, signature)
+         VALUES ({verdict}, '{passkey}', substr(sha256('n'), 1, 16), '{message}', 'a', 's')"
+    )
+}
+
+impl World {
+    /// Puts another policy into force, as the owner.
+    async fn policy(&self, policy: Value) {
+        let hash = self.put("policy", policy).await;
+        for sql in ["ALTER TABLE policy DISABLE TRIGGER USER", "ALTER TABLE head DISABLE TRIGGER USER"] {
+            self.owner(sql).await.unwrap();
+        }
+        let sql = "INSERT INTO policy (number, hash, target) VALUES (2, $1, 1)";
+        sqlx::query(sql).bind(hash).execute(self.db.owner()).await.unwrap();
+        self.owner("UPDATE head SET policy_number = 2").await.unwrap();
+        for sql in ["ALTER TABLE policy ENABLE TRIGGER USER", "ALTER TABLE head ENABLE TRIGGER USER"] {
+            self.owner(sql).await.unwrap();
+        }
+    }
+
+    /// A submission of a change in *web* under policy 2.
+    async fn submitted(&self) -> i64 {
+        let planned = world::Submission { policy: 2, ..self.plan(self.web, self.ada).await };
+        self.submit(&planned).await.unwrap()
+    }
+
+    async fn is_demanded(&self, submission: i64) -> bool {
+        let sql = "SELECT EXISTS (SELECT FROM signature_demand WHERE submission_id = $1)";
+        sqlx::query_scalar(sql).bind(submission).fetch_one(self.db.app()).await.unwrap()
+    }
+
+    /// A passkey that the owner confirmed.
+    async fn passkey(&self, person: Uuid) -> Uuid {
+        let id = Uuid::new_v4();
+        self.app_as(person, &registration(id, person)).await.unwrap();
+        self.owner(&format!("INSERT INTO passkey_confirmation (passkey_id) VALUES ('{id}')")).await.unwrap();
+        id
+    }
+
+    async fn approval(&self, submission: i64, person: Uuid) -> i64 {
+        let mut tx = self.begin_as(person).await;
+        let sql = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve') RETURNING id";
+        let id = sqlx::query_scalar(sql).bind(submission).bind(person).fetch_one(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        id
+    }
+}
+
+#[tokio::test]
+async fn demand_follows_the_rules_of_the_policy() {
+    for (rules, demanded) in [
+        (json!([]), false),
+        (json!([{}]), true),
+        (json!([{"risk": "rerun"}]), true),
+        (json!([{"risk": "destructive"}]), false),
+    ] {
+        let world = World::new().await;
+        world.policy(json!({"approvals": 1, "by_risk": {}, "signed": rules})).await;
+        let submission = world.submitted().await;
+        assert_eq!(world.is_demanded(submission).await, demanded, "{rules}");
+    }
+    for (place, risk, demanded) in
+        [("web", None, true), ("system", None, true), ("storage", None, false), ("web", Some("removal"), false)]
+    {
+        let world = World::new().await;
+        let id = match place {
+            "web" => world.web,
+            "system" => world.system,
+            _ => world.storage,
+        };
+        let rule = match risk {
+            Some(risk) => json!({"deployment": id, "risk": risk}),
+            None => json!({"deployment": id}),
+        };
+        world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [rule]})).await;
+        let submission = world.submitted().await;
+        assert_eq!(world.is_demanded(submission).await, demanded, "{place} {risk:?}");
+    }
+}
+
+#[tokio::test]
+async fn change_of_the_policy_is_signed_if_there_is_any_rule() {
+    let world = World::new().await;
+    world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{"deployment": world.storage}]})).await;
+    let weaker = world.put("policy", json!({"approvals": 1, "by_risk": {}})).await;
+    let planned = world::Submission { policy: 2, new_policy: Some(weaker), ..world.plan(world.web, world.ada).await };
+    let submission = world.submit(&planned).await.unwrap();
+    assert!(world.is_demanded(submission).await);
+}
+
+#[tokio::test]
+async fn unsigned_approval_does_not_commit() {
+    let world = World::new().await;
+    world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{}]})).await;
+    let planned = world::Submission { policy: 2, ..world.plan(world.web, world.ada).await };
+    let submission = world.submit(&planned).await.unwrap();
+    let passkey = world.passkey(world.bo).await;
+    world.approval(submission, world.bo).await;
+    assert_refused("unsigned", world.commit(&planned, submission).await, Refusal::NotSigned);
+    let signed = world.approval(submission, world.bo).await;
+    world.app_as(world.bo, &signature(signed, passkey, "first")).await.unwrap();
+    // The same message once more is the same signature.
+    let again = world.approval(submission, world.bo).await;
+    assert_eq!(state(world.app_as(world.bo, &signature(again, passkey, "first")).await), "23505");
+    assert_refused("the last verdict", world.commit(&planned, submission).await, Refusal::NotSigned);
+    world.app_as(world.bo, &signature(again, passkey, "second")).await.unwrap();
+    let revoke = format!("UPDATE passkey SET revoked_at = now(), revoked_by = '{}' WHERE id = '{passkey}'", world.bo);
+    world.app_as(world.bo, &revoke).await.unwrap();
+    assert_refused("revoked", world.commit(&planned, submission).await, Refusal::NotSigned);
+    let other = world.passkey(world.bo).await;
+    let last = world.approval(submission, world.bo).await;
+    world.app_as(world.bo, &signature(last, other, "third")).await.unwrap();
+    world.commit(&planned, submission).await.unwrap();
+}
+
+#[tokio::test]
+async fn passkeys_and_signatures_take_their_person() {
+    let world = World::new().await;
+    world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{}]})).await;
+    let submission = world.submitted().await;
+    let (of_bo, fresh) = (world.passkey(world.bo).await, Uuid::new_v4());
+    let verdict = world.approval(submission, world.bo).await;
+    let other = world.app_as(world.cy, &registration(Uuid::new_v4(), world.bo)).await;
+    assert_refused("registered for another person", other, Refusal::NotThatPerson);
+    assert_refused(
+        "signed by another person",
+        world.app_as(world.cy, &signature(verdict, of_bo, "m")).await,
+        Refusal::ForeignSignature,
+    );
+    let of_cy = world.passkey(world.cy).await;
+    let foreign = world.app_as(world.bo, &signature(verdict, of_cy, "m")).await;
+    assert_refused("another person's passkey", foreign, Refusal::ForeignSignature);
+    world.app_as(world.cy, &registration(fresh, world.cy)).await.unwrap();
+    let by_bo = world.app_as(world.bo, &confirmation(fresh, of_bo)).await;
+    assert_refused("confirmed by a reviewer", by_bo, Refusal::PasskeyNotConfirmed);
+    let stolen = world.app_as(world.bo, &confirmation(fresh, of_cy)).await;
+    assert_refused("confirmed with another person's passkey", stolen, Refusal::PasskeyNotConfirmed);
+    let owner = format!("INSERT INTO passkey_confirmation (passkey_id) VALUES ('{fresh}')");
+    assert_refused("as the owner", world.app_as(world.cy, &owner).await, Refusal::PasskeyNotConfirmed);
+    world.app_as(world.cy, &confirmation(fresh, of_cy)).await.unwrap();
+}
+
+#[tokio::test]
+async fn roles_rewrite_no_passkey_and_no_demand() {
+    let world = World::new().await;
+    let id = world.passkey(world.bo).await;
+    for sql in [
+        "UPDATE passkey SET credential = '{\"other\": 1}'",
+        "UPDATE passkey SET person_id = (SELECT id FROM person WHERE name = 'cy')",
+        "DELETE FROM passkey",
+        "UPDATE passkey_confirmation SET by_passkey = NULL",
+        "DELETE FROM passkey_confirmation",
+        "DELETE FROM verdict_signature",
+        "INSERT INTO signature_demand VALUES (1)",
+        "DELETE FROM signature_demand",
+    ] {
+        assert_eq!(state(world.app_as(world.bo, sql).await), DENIED, "server: {sql}");
+        assert_eq!(state(world.worker(sql).await), DENIED, "worker: {sql}");
+    }
+    let insert = registration(Uuid::new_v4(), world.bo);
+    for sql in [insert.as_str(), &confirmation(id, Uuid::new_v4()), "UPDATE passkey SET revoked_at = now()"] {
+        assert_eq!(state(world.worker(sql).await), DENIED, "worker: {sql}");
+    }
+}
