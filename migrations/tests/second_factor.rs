@@ -139,6 +139,8 @@ async fn stolen_password_cannot_enrol_a_factor() {
         world.bo
     );
     world.owner(&password).await.unwrap();
+    // It did not begin with a link.
+    world.owner("UPDATE session SET by_link = false").await.unwrap();
     let set = "set_password((SELECT password_hash FROM account), 'x', sha256('output'), sha256('next'))";
     assert_refused("another password", world.calls(world.bo, set).await, Refusal::FactorNeeded);
 

@@ -74,6 +74,7 @@ impl Accounts for Fake {
         };
         let limited = AccessLimitView { admin: "root".into(), until: At(1_795_335_302_000) };
         let details = PersonDetails {
+            passkeys: Vec::new(),
             person,
             access_changes: vec![change("reset", Some("root")), change("created", None)],
             approvals_limited: if id == PersonId(Uuid::from_u128(1)) { vec![limited] } else { Vec::new() },

@@ -677,6 +677,8 @@ fn secret_change() -> SecretChange {
 
 fn review() -> ReviewView {
     ReviewView {
+        signature_needed: false,
+        may_sign: false,
         submission: SubmissionId(128),
         proposal: ProposalId(7),
         version: 3,
@@ -725,6 +727,7 @@ fn review() -> ReviewView {
         gate: gate(1, 2),
         verdicts: vec![
             VerdictView {
+                signed: None,
                 person: "cy".into(),
                 kind: VerdictKind::Approve,
                 reason: "Looked at the network with the site.".into(),
@@ -733,6 +736,7 @@ fn review() -> ReviewView {
                 yours: false,
             },
             VerdictView {
+                signed: None,
                 person: "cy".into(),
                 kind: VerdictKind::RequestChanges,
                 reason: "Which network?".into(),
