@@ -36,6 +36,7 @@ pub mod live;
 pub mod oversight;
 pub mod pages;
 pub mod parts;
+pub mod passkey;
 pub mod places;
 pub mod reader;
 #[cfg(feature = "ssr")]

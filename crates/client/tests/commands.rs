@@ -9,7 +9,7 @@ use serde_json::Value;
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// By which commands each operation of the interface is asked.
-const COMMANDS: [(&str, &[&str]); 95] = [
+const COMMANDS: [(&str, &[&str]); 96] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
     ("addPerson", &["person add", "service add"]),
@@ -36,7 +36,7 @@ const COMMANDS: [(&str, &[&str]); 95] = [
     ("getDeploymentWay", &["wait deployment", "converge"]),
     ("getDiscussion", &["review discussion"]),
     ("getDraftedNoderole", &["proposal noderole"]),
-    ("getMe", &["me"]),
+    ("getMe", &["me", "passkey list"]),
     ("getNode", &["node show", "node token list"]),
     ("getNoderole", &["noderole show"]),
     ("getNoderoleData", &["noderole data"]),
@@ -96,6 +96,7 @@ const COMMANDS: [(&str, &[&str]); 95] = [
     ("restoreDeployment", &["deployment restore"]),
     ("retryNoderole", &["noderole retry"]),
     ("revokeNodeToken", &["node token revoke"]),
+    ("revokePasskey", &["passkey revoke"]),
     ("revokeToken", &["token revoke"]),
     ("search", &["search"]),
     ("searchRunLog", &["logs"]),
@@ -108,9 +109,14 @@ const COMMANDS: [(&str, &[&str]); 95] = [
 ];
 
 /// Operations without a command, and why.
-const NO_COMMAND: [(&str, &str); 6] = [
+const NO_COMMAND: [(&str, &str); 11] = [
     ("getDocument", "a description for programs: gantry api GET /openapi.json prints it"),
     ("watch", "what is watched and waited for listens to it: --watch, wait, converge, logs --follow"),
+    ("getPasskeyOptions", "only a browser makes a passkey"),
+    ("registerPasskey", "only a browser makes a passkey"),
+    ("getConfirmationOptions", "only a browser signs with a passkey"),
+    ("confirmPasskey", "only a browser signs with a passkey"),
+    ("getVerdictOptions", "only a browser signs with a passkey"),
     ("reportBootenv", "a node's word of itself, by a token of its own"),
     ("reportFacts", "a node's word of itself, by a token of its own"),
     ("reportShutdown", "a node's word of itself, by a token of its own"),

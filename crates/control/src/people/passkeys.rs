@@ -5,6 +5,7 @@
 //! [`engine::gate::signature`].
 
 use api::Problem;
+use api::limits::PASSKEY_NAME;
 use api::people::{PasskeyOptions, PasskeyView, PasskeyWish, Signature, SignatureRequest};
 use engine::gate::signature::{Nonce, Statement, check_confirmed, fingerprint};
 use engine::ids::{PasskeyId, PersonId};
@@ -18,9 +19,6 @@ use store::people::append_audit;
 use super::{Actor, People, Permission, Session, failed};
 use crate::words;
 use crate::words::at;
-
-/// Longest name of a passkey, in characters.
-const NAME: usize = 64;
 
 impl People {
     /// The options for the browser to make a passkey.
@@ -52,8 +50,8 @@ impl People {
     ) -> Result<PasskeyView, Problem> {
         let session = in_session(actor)?;
         let name = words::plain(&wish.name)?;
-        if name.is_empty() || name.chars().count() > NAME {
-            return Err(Problem::invalid(format!("A passkey has a name of 1 to {NAME} characters.")));
+        if name.is_empty() || name.chars().count() > PASSKEY_NAME {
+            return Err(Problem::invalid(format!("A passkey has a name of 1 to {PASSKEY_NAME} characters.")));
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
