@@ -1,55 +1,96 @@
-//! Passkeys in the browser (WebAuthn). Options and answers are the JSON forms that the server reads and writes.
+//! Passkeys in the browser: the two calls of WebAuthn, with their options and answers as JSON.
+//!
+//! Format: [WebAuthn Level 3](https://www.w3.org/TR/webauthn-3/), sections 5.1.8 to 5.1.10. The browser decodes the options and encodes
+//! the answer. The server checks everything.
 
 use js_sys::{Function, JSON, Object, Promise, Reflect};
 use leptos::prelude::window;
 use serde_json::Value;
-use wasm_bindgen::{JsCast as _, JsValue};
+use wasm_bindgen::{JsCast, JsValue};
 
-/// Asks the browser for a signature with a passkey; returns `PublicKeyCredential.toJSON()`.
+/// Makes a passkey (`navigator.credentials.create`) and returns the browser's answer.
 ///
 /// # Errors
-/// If the browser has no passkeys, the person cancels, or no passkey fits. The message says what to do.
+/// If the page or the browser cannot use passkeys, or the person cancels.
+pub async fn create(options: Value) -> Result<Value, String> {
+    ask("create", "parseCreationOptionsFromJSON", options).await
+}
+
+/// Signs with a passkey (`navigator.credentials.get`) and returns the browser's answer.
+///
+/// # Errors
+/// As [`create`].
 pub async fn get(options: Value) -> Result<Value, String> {
-    requested("parseRequestOptionsFromJSON", "get", &options).await
+    ask("get", "parseRequestOptionsFromJSON", options).await
 }
 
-async fn requested(parse: &str, ask: &str, options: &Value) -> Result<Value, String> {
-    let unsupported =
-        |_| "This browser has no passkeys here. Use a current browser over HTTPS, or another factor.".to_owned();
-    let text = options.to_string();
-    let promise = promised(parse, ask, &text).map_err(unsupported)?;
-    let credential = promise.await.map_err(|error| {
-        let name = property(&error, "name").ok().and_then(|name| name.as_string()).unwrap_or_default();
-        match name.as_str() {
-            "NotAllowedError" => {
-                "The passkey was not used: the request was cancelled or timed out. Try again.".to_owned()
-            }
-            "InvalidStateError" => "This device has a passkey for your account already.".to_owned(),
-            _ => format!("The browser could not use a passkey ({name}). Try again, or use another factor."),
-        }
-    })?;
-    let answer =
-        called(&credential, "toJSON", None).and_then(|answer| JSON::stringify(&answer)).map_err(unsupported)?;
-    let answer = answer.as_string().unwrap_or_default();
-    serde_json::from_str(&answer).map_err(|error| format!("The browser's answer is invalid: {error}."))
+async fn ask(method: &str, parser: &str, options: Value) -> Result<Value, String> {
+    let (host, port) = (window().location().hostname(), window().location().port());
+    if let Some(why) = no_host_name(&host.unwrap_or_default(), &port.unwrap_or_default()) {
+        return Err(why);
+    }
+    let promise = begun(method, parser, &options).map_err(|error| explained(&error))?;
+    let credential = promise.ok_or(NO_SUPPORT)?.await.map_err(|error| explained(&error))?;
+    // `JSON.stringify` calls `toJSON` of the credential.
+    let text = JSON::stringify(&credential).map_err(|error| explained(&error))?;
+    serde_json::from_str(&String::from(text)).map_err(|error| format!("The browser's answer is not JSON: {error}."))
 }
 
-fn promised(parse: &str, ask: &str, options: &str) -> Result<Promise, JsValue> {
-    let public_key = called(&property(&window(), "PublicKeyCredential")?, parse, Some(&JSON::parse(options)?))?;
+const NO_SUPPORT: &str =
+    "Passkeys do not work here: open Gantry over HTTPS or at http://localhost, in a current browser.";
+
+/// None: the browser has no such function, or shows none to this page.
+fn begun(method: &str, parser: &str, options: &Value) -> Result<Option<Promise>, JsValue> {
+    let class = Reflect::get(&window(), &"PublicKeyCredential".into())?;
+    let credentials = Reflect::get(&window().navigator(), &"credentials".into())?;
+    if !class.is_function() || !credentials.is_object() {
+        return Ok(None);
+    }
+    let Ok(parse) = Reflect::get(&class, &parser.into())?.dyn_into::<Function>() else { return Ok(None) };
+    let Ok(call) = Reflect::get(&credentials, &method.into())?.dyn_into::<Function>() else { return Ok(None) };
+    let options = parse.call1(&class, &JSON::parse(&options.to_string())?)?;
     let wish = Object::new();
-    Reflect::set(&wish, &JsValue::from_str("publicKey"), &public_key)?;
-    let credentials = property(&window().navigator(), "credentials")?;
-    called(&credentials, ask, Some(&wish))?.dyn_into()
+    Reflect::set(&wish, &"publicKey".into(), &options)?;
+    Ok(call.call1(&credentials, &wish)?.dyn_into::<Promise>().ok())
 }
 
-fn property(of: &JsValue, name: &str) -> Result<JsValue, JsValue> {
-    Reflect::get(of, &JsValue::from_str(name))
+fn explained(error: &JsValue) -> String {
+    let text = |field: &str| Reflect::get(error, &field.into()).ok().and_then(|text| text.as_string());
+    match text("name").as_deref() {
+        Some("NotAllowedError") => {
+            "The passkey was not used: you cancelled, or the time ran out. Try again.".to_owned()
+        }
+        Some("InvalidStateError") => {
+            "This device has a passkey of yours already. Use that one, or another device.".to_owned()
+        }
+        Some("SecurityError") => "Passkeys do not work at this address. Open Gantry at its public address.".to_owned(),
+        _ => format!("The browser refused: {}.", text("message").unwrap_or_default().trim_end_matches('.')),
+    }
 }
 
-fn called(of: &JsValue, name: &str, argument: Option<&JsValue>) -> Result<JsValue, JsValue> {
-    let function: Function = property(of, name)?.dyn_into()?;
-    match argument {
-        Some(argument) => function.call1(of, argument),
-        None => function.call0(of),
+/// Passkeys belong to a host name, so a page that was opened by an IP address has none.
+fn no_host_name(host: &str, port: &str) -> Option<String> {
+    // The last label of a host name never ends with a digit, and only IPv6 addresses have brackets.
+    let is_address = host.ends_with(|c: char| c.is_ascii_digit() || c == ']');
+    let at = if port.is_empty() { String::new() } else { format!(":{port}") };
+    is_address.then(|| match host {
+        "127.0.0.1" | "[::1]" => format!("Passkeys need a host name. Open Gantry at http://localhost{at}."),
+        _ => format!("Passkeys need a host name, and {host} is an IP address. Open Gantry at its host name."),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ip_address_is_refused_with_the_host_name() {
+        let localhost = "Passkeys need a host name. Open Gantry at http://localhost:8080.";
+        assert_eq!(no_host_name("127.0.0.1", "8080").as_deref(), Some(localhost));
+        assert_eq!(no_host_name("[::1]", "8080").as_deref(), Some(localhost));
+        assert!(no_host_name("192.0.2.7", "").is_some_and(|why| why.contains("192.0.2.7 is an IP address")));
+        for host in ["localhost", "gantry.example", "n1.example"] {
+            assert_eq!(no_host_name(host, ""), None, "{host}");
+        }
     }
 }

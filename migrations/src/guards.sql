@@ -468,6 +468,11 @@ BEGIN
   PERFORM FROM person WHERE id IN (SELECT person_id FROM verdict WHERE submission_id = s.id) ORDER BY id FOR SHARE;
   places := places_of(s.id);
   demanded := EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id);
+  -- A deployment may be nested in another one by now.
+  IF NOT demanded AND asks_signature(s.id) THEN
+    RAISE EXCEPTION 'the approvals of submission % must be signed by now, and it was made before that', s.id
+      USING ERRCODE = 'GY060', HINT = 'Submit it again.';
+  END IF;
   WITH last AS (
     SELECT DISTINCT ON (v.person_id) v.id, v.person_id, v.kind, v.at FROM verdict v JOIN person w ON w.id = v.person_id
     WHERE v.submission_id = s.id AND v.id > w.verdicts_void_to ORDER BY v.person_id, v.id DESC),

@@ -6,6 +6,7 @@ mod world;
 
 use migrations::Refusal;
 use serde_json::{Value, json};
+use sqlx::Executor as _;
 use uuid::Uuid;
 use world::{World, assert_refused, state};
 
@@ -115,6 +116,26 @@ async fn change_of_the_policy_is_signed_if_there_is_any_rule() {
     let planned = world::Submission { policy: 2, new_policy: Some(weaker), ..world.plan(world.web, world.ada).await };
     let submission = world.submit(&planned).await.unwrap();
     assert!(world.is_demanded(submission).await);
+}
+
+#[tokio::test]
+async fn early_check_of_constraints_leaves_no_demand_out() {
+    let world = World::new().await;
+    world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{"deployment": world.web}]})).await;
+    // The documents come after the database was told to decide.
+    let proposal = world.propose(world.storage, world.ada).await;
+    let mut planned = world.plan_for(proposal, world.storage, world.ada).await;
+    let other = world.plan(world.web, world.ada).await;
+    let (_, id, old, new) = other.documents[0].clone();
+    planned.documents.clear();
+    planned.policy = 2;
+    let mut tx = world.begin_as(world.ada).await;
+    let submission = world.insert_submission(&mut tx, &planned).await.unwrap();
+    tx.execute("SET CONSTRAINTS ALL IMMEDIATE").await.unwrap();
+    let late =
+        "INSERT INTO submission_document (submission_id, kind, id, old_hash, new_hash) VALUES ($1, 'node', $2, $3, $4)";
+    let late = sqlx::query(late).bind(submission).bind(id).bind(old).bind(new).execute(&mut *tx).await;
+    assert_refused("a document after the decision", late, Refusal::SubmissionSealed);
 }
 
 #[tokio::test]

@@ -41,6 +41,22 @@ pub fn factor() -> FactorPage {
     FactorPage { person: "ada".into(), state: SecondFactor::default(), set_up: None }
 }
 
+/// One that is confirmed, if `confirmed`, and one that is not.
+fn passkeys(confirmed: bool) -> Vec<PasskeyView> {
+    let passkey = |n: u128, name: &str, confirmed: bool| PasskeyView {
+        id: PasskeyId(Uuid::from_u128(n)),
+        name: name.into(),
+        host: "gantry.example".into(),
+        fingerprint: format!("000{n} 1111 2222 3333 4444"),
+        confirmed,
+        confirmed_by: confirmed.then(|| "root".to_owned()),
+        created: At(1_795_248_902_000),
+        used: None,
+    };
+    let first = confirmed.then(|| passkey(1, "Laptop", true));
+    first.into_iter().chain([passkey(2, "Phone", false)]).collect()
+}
+
 fn none() -> Problem {
     Problem::not_found("There is no such thing in this test.")
 }
@@ -48,7 +64,20 @@ fn none() -> Problem {
 #[async_trait]
 impl Accounts for Fake {
     async fn mine(&self) -> Result<(MyAccount, Vec<TokenView>), Problem> {
-        Err(none())
+        let person = self.read(|world| world.people.first().cloned())?.ok_or_else(none)?;
+        let permissions = self.read(|world| world.permissions.clone())?;
+        let mine = MyAccount {
+            passkeys: passkeys(person.password),
+            second_factor: SecondFactor::default(),
+            person,
+            permissions,
+            token: None,
+            asks_old: true,
+            sessions: Vec::new(),
+            notices: Vec::new(),
+            password_needed: false,
+        };
+        Ok((mine, Vec::new()))
     }
     async fn list(&self, wanted: PeopleWanted) -> Result<PersonPage, Problem> {
         self.read(|world| {
@@ -74,10 +103,10 @@ impl Accounts for Fake {
         };
         let limited = AccessLimitView { admin: "root".into(), until: At(1_795_335_302_000) };
         let details = PersonDetails {
-            passkeys: Vec::new(),
             person,
             access_changes: vec![change("reset", Some("root")), change("created", None)],
             approvals_limited: if id == PersonId(Uuid::from_u128(1)) { vec![limited] } else { Vec::new() },
+            passkeys: passkeys(id == PersonId(Uuid::from_u128(1))),
         };
         Ok((details, Vec::new()))
     }
@@ -238,4 +267,44 @@ async fn an_account_without_any_permission_says_so_and_where_some_are_given() {
     none.says(&said);
     none.says(&["id=\"may\"", "aria-label=\"What they may\""]);
     get(&fake, &page(2)).await.says_not(&said);
+}
+
+#[tokio::test]
+async fn account_lists_passkeys_with_their_actions() {
+    let fake = Fake::new(|_| {});
+    let page = get(&fake, "/settings/account").await;
+    page.says(&[
+        "Laptop",
+        "0001 1111 2222 3333 4444",
+        "by root",
+        "not confirmed",
+        "Confirm it with another passkey of yours.",
+        "aria-label=\"Confirm with another passkey: Phone\"",
+        "aria-label=\"Revoke passkey Laptop\"",
+        "action=\"/call/revoke-passkey\"",
+        "Register a passkey",
+        "Passkeys need scripts.",
+        "gantry passkey list",
+    ]);
+    page.says_not(&["Confirm with another passkey: Laptop"]);
+    let first = Fake::new(|world| world.people[0].password = false);
+    let page = get(&first, "/settings/account").await;
+    page.says(&["Read its fingerprint to an admin"]);
+    page.says_not(&["Confirm with another passkey"]);
+}
+
+#[tokio::test]
+async fn admin_compares_the_fingerprint_before_confirming() {
+    let fake = Fake::new(|_| {});
+    let person = app::places::person(PersonId(Uuid::from_u128(1)));
+    let page = get(&fake, &person).await;
+    page.says(&[
+        "Compare the fingerprint with the person",
+        "0002 1111 2222 3333 4444",
+        "aria-label=\"Confirm passkey: Phone\"",
+        "aria-label=\"Revoke passkey Phone\"",
+    ]);
+    page.says_not(&["Confirm passkey: Laptop", "Register a passkey"]);
+    let service = app::places::person(PersonId(Uuid::from_u128(3)));
+    get(&fake, &service).await.says_not(&["Compare the fingerprint"]);
 }

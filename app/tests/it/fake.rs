@@ -677,8 +677,6 @@ fn secret_change() -> SecretChange {
 
 fn review() -> ReviewView {
     ReviewView {
-        signature_needed: false,
-        may_sign: false,
         submission: SubmissionId(128),
         proposal: ProposalId(7),
         version: 3,
@@ -727,24 +725,26 @@ fn review() -> ReviewView {
         gate: gate(1, 2),
         verdicts: vec![
             VerdictView {
-                signed: None,
                 person: "cy".into(),
                 kind: VerdictKind::Approve,
                 reason: "Looked at the network with the site.".into(),
                 at: ago(60),
                 counts: true,
                 yours: false,
+                signed: None,
             },
             VerdictView {
-                signed: None,
                 person: "cy".into(),
                 kind: VerdictKind::RequestChanges,
                 reason: "Which network?".into(),
                 at: ago(200),
                 counts: false,
                 yours: false,
+                signed: None,
             },
         ],
+        signature_needed: false,
+        may_sign: false,
         may_judge: Err("you wrote part of this change, so somebody else has to review it".into()),
         may_commit: Err("1 of 2 approvals. Can act: bo, dee".into()),
         type_to_commit: Some("web".into()),

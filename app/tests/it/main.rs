@@ -934,3 +934,26 @@ async fn a_node_has_a_proposal_of_its_own() {
     let opened = post(&fake, "/call/propose_on_node", &format!("node={}", uuid::Uuid::from_u128(6))).await;
     assert_eq!(opened.location.as_deref(), Some("/proposals/9"));
 }
+
+#[tokio::test]
+async fn approval_is_signed_where_the_policy_demands_it() {
+    let page = async |needed: bool, able: bool| {
+        let fake = Fake::new(move |world| {
+            world.review.may_judge = Ok(());
+            world.review.state = ReviewState::Open;
+            (world.review.signature_needed, world.review.may_sign) = (needed, able);
+            world.review.verdicts[0].signed = Some("Laptop".into());
+        });
+        get(&fake, "/reviews/128").await
+    };
+    let unsigned = page(false, false).await;
+    unsigned.says(&["value=\"approve\"", "signed with ", "Laptop"]);
+    unsigned.says_not(&["Approve and sign", "must be signed"]);
+    page(false, true).await.says(&["value=\"approve\"", "Approve and sign"]);
+    let signed = page(true, true).await;
+    signed.says(&["Approve and sign", "value=\"reject\"", "must be signed with a passkey, which needs scripts"]);
+    signed.says_not(&["value=\"approve\""]);
+    let unable = page(true, false).await;
+    unable.says(&["you have no confirmed passkey", "href=\"/settings/account#passkeys\"", "value=\"reject\""]);
+    unable.says_not(&["Approve and sign"]);
+}

@@ -1,7 +1,9 @@
 //! The policy of the gate: the page.
 
 use api::Problem;
-use engine::gate::Risk;
+use engine::gate::{Risk, SignedRule};
+use engine::ids::DeploymentId;
+use uuid::Uuid;
 
 use crate::fake::Fake;
 use crate::serve::{get, post};
@@ -67,4 +69,21 @@ async fn who_may_not_look_or_a_server_that_can_not_answer_is_said() {
     let page = get(&fake, "/settings/policy").await;
     assert_eq!(page.status, 503);
     page.says(&["Not available at the moment"]);
+}
+
+#[tokio::test]
+async fn policy_shows_signature_rules_and_second_factor() {
+    get(&Fake::new(|_| {}), "/settings/policy").await.says(&[
+        "Approvals signed with a passkey",
+        "<b>none<",
+        "<b>nobody<",
+    ]);
+    let elsewhere = DeploymentId(Uuid::from_u128(77));
+    let fake = Fake::new(|world| {
+        let everywhere = SignedRule { deployment: None, risk: Some(Risk::Destructive) };
+        world.policy.policy.signed = [everywhere, SignedRule { deployment: Some(elsewhere), risk: None }].into();
+        world.policy.policy.second_factor = true;
+    });
+    let rules = format!("destructive, every change of deployment {elsewhere}");
+    get(&fake, "/settings/policy").await.says(&[&rules, "<b>everyone<"]);
 }

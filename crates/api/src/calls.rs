@@ -29,7 +29,8 @@ pub use machines::{
 };
 pub use people::{
     add_person, change_grants, confirm_person, disable_person, dismiss_notices, enable_person, end_other_sessions,
-    end_session, make_link, make_token, remove_totp, reset_factor, revoke_token, set_password,
+    end_session, list_passkeys, make_link, make_token, remove_totp, reset_factor, revoke_passkey, revoke_token,
+    set_password,
 };
 pub use samples::samples;
 pub use work::{

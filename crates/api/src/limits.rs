@@ -10,6 +10,8 @@ pub const COMMENT: usize = 10_000;
 pub const LOG_SEARCH: usize = 200;
 /// What people say of a machine.
 pub const DESCRIPTION: usize = 1_000;
+/// The name of a passkey.
+pub const PASSKEY_NAME: usize = 64;
 /// What a machine's token is called.
 pub const TOKEN_NAME: usize = 100;
 

@@ -115,6 +115,9 @@ pub enum Command {
     /// Tokens of programs
     #[command(subcommand)]
     Token(people::Token),
+    /// Passkeys: your own, for signed verdicts
+    #[command(subcommand)]
+    Passkey(people::Passkey),
     /// Your own sessions and your password
     #[command(subcommand)]
     Session(people::Session),
@@ -287,6 +290,7 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         Command::Person(command) => people::person(client, command),
         Command::Service(command) => people::service(client, command),
         Command::Token(command) => people::token(client, command),
+        Command::Passkey(command) => people::passkey(client, command),
         Command::Session(command) => people::session(client, context.as_deref(), command),
         Command::Policy(show) => overseeing::policy(client, show),
         Command::Execution(wanted) => overseeing::execution(client, wanted),

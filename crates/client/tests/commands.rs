@@ -9,7 +9,7 @@ use serde_json::Value;
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// By which commands each operation of the interface is asked.
-const COMMANDS: [(&str, &[&str]); 98] = [
+const COMMANDS: [(&str, &[&str]); 99] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
     ("addPerson", &["person add", "service add"]),
@@ -36,7 +36,7 @@ const COMMANDS: [(&str, &[&str]); 98] = [
     ("getDeploymentWay", &["wait deployment", "converge"]),
     ("getDiscussion", &["review discussion"]),
     ("getDraftedNoderole", &["proposal noderole"]),
-    ("getMe", &["me"]),
+    ("getMe", &["me", "passkey list"]),
     ("getNode", &["node show", "node token list"]),
     ("getNoderole", &["noderole show"]),
     ("getNoderoleData", &["noderole data"]),
@@ -99,6 +99,7 @@ const COMMANDS: [(&str, &[&str]); 98] = [
     ("restoreDeployment", &["deployment restore"]),
     ("retryNoderole", &["noderole retry"]),
     ("revokeNodeToken", &["node token revoke"]),
+    ("revokePasskey", &["passkey revoke"]),
     ("revokeToken", &["token revoke"]),
     ("search", &["search"]),
     ("searchRunLog", &["logs"]),
@@ -111,13 +112,18 @@ const COMMANDS: [(&str, &[&str]); 98] = [
 ];
 
 /// Operations without a command, and why.
-const NO_COMMAND: [(&str, &str); 10] = [
+const NO_COMMAND: [(&str, &str); 15] = [
     ("getDocument", "a description for programs: gantry api GET /openapi.json prints it"),
     ("watch", "what is watched and waited for listens to it: --watch, wait, converge, logs --follow"),
     ("confirmTotp", "an authenticator app is set up in a browser"),
     ("startTotp", "an authenticator app is set up in a browser"),
     ("getSecondFactor", "part of what me shows"),
     ("getSecondFactorOptions", "only a browser answers with a passkey"),
+    ("getPasskeyOptions", "only a browser makes a passkey"),
+    ("registerPasskey", "only a browser makes a passkey"),
+    ("getConfirmationOptions", "only a browser signs with a passkey"),
+    ("confirmPasskey", "only a browser signs with a passkey"),
+    ("getVerdictOptions", "only a browser signs with a passkey"),
     ("reportBootenv", "a node's word of itself, by a token of its own"),
     ("reportFacts", "a node's word of itself, by a token of its own"),
     ("reportShutdown", "a node's word of itself, by a token of its own"),

@@ -170,8 +170,10 @@ impl<'a> Names<'a> {
                     COOLING_HOURS => String::new(),
                     hours => format!(", with a cooling period of {}", count(hours as usize, "hour")),
                 };
+                let name = |id| self.deployment(id);
+                let demands: String = demands(policy, &name).iter().map(|demand| format!(", {demand}")).collect();
                 format!(
-                    "let the changes of every deployment need {}{by_risk}{cooling} from now on",
+                    "let the changes of every deployment need {}{by_risk}{cooling}{demands} from now on",
                     count(policy.approvals as usize, "approval")
                 )
             }
@@ -238,6 +240,14 @@ pub(crate) fn wait(n: usize) -> String {
     if n == 1 { "One noderole waits".into() } else { format!("{n} noderoles wait") }
 }
 
+/// What a policy demands of signatures and at sign-in.
+fn demands(policy: &Policy, name: &dyn Fn(DeploymentId) -> String) -> Vec<String> {
+    let signed: Vec<String> = policy.signed.iter().map(|rule| rule.text(name)).collect();
+    let signed = (!signed.is_empty()).then(|| format!("approvals signed with a passkey for {}", signed.join(", ")));
+    let factor = policy.second_factor.then(|| "a second factor at sign-in for everyone".to_owned());
+    signed.into_iter().chain(factor).collect()
+}
+
 /// What a policy asks for.
 pub(crate) fn policy(policy: &Policy) -> String {
     let mut asks = vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
@@ -245,6 +255,7 @@ pub(crate) fn policy(policy: &Policy) -> String {
     if policy.cooling_hours != COOLING_HOURS {
         asks.push(format!("a cooling period of {}", count(policy.cooling_hours as usize, "hour")));
     }
+    asks.extend(demands(policy, &|id| id.to_string()));
     format!("Sets the policy for all changes after this one, in every deployment: {}.", asks.join(", "))
 }
 

@@ -136,10 +136,12 @@ CREATE TRIGGER guard_audit AFTER UPDATE OF held_by, held_at, held_reason, priori
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'held_by');
 CREATE TRIGGER guard_audit AFTER UPDATE OF epoch ON head FOR EACH ROW EXECUTE FUNCTION guard_audit_row('epoch', '');
 
--- A submission is audited when all its parts are there.
+-- A submission is audited when all its parts are there. Whether its approvals must be signed is decided at the same moment: no part comes
+-- later (guard_audit_part), also if a transaction checks its constraints early.
 CREATE OR REPLACE FUNCTION guard_audit_submission() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
+  INSERT INTO signature_demand (submission_id) SELECT NEW.id WHERE asks_signature(NEW.id);
   INSERT INTO audit (actor, action, subject, detail, source)
   VALUES (coalesce(acting_person(), NEW.created_by), 'submission.insert', NEW.id::text, audit_submission(NEW), 'database');
   RETURN NULL;

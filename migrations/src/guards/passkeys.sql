@@ -128,16 +128,6 @@ BEGIN
       AND (r.deployment_id IS NULL OR r.deployment_id IN (SELECT a.id FROM above a)));
 END $$;
 
-CREATE OR REPLACE FUNCTION guard_asks_signature() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-BEGIN
-  INSERT INTO signature_demand (submission_id) SELECT NEW.id WHERE asks_signature(NEW.id);
-  RETURN NULL;
-END $$;
--- It fires when all parts of the submission are there, and before the audit records it.
-CREATE CONSTRAINT TRIGGER guard_asks_signature AFTER INSERT ON submission DEFERRABLE INITIALLY DEFERRED
-  FOR EACH ROW EXECUTE FUNCTION guard_asks_signature();
-
 -- Whether a verdict is signed by a confirmed passkey of its person.
 CREATE OR REPLACE FUNCTION is_signed(verdict bigint) RETURNS boolean LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp AS $$

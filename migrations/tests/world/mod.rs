@@ -423,6 +423,13 @@ impl World {
 
     pub async fn submit(&self, s: &Submission) -> Result<i64, sqlx::Error> {
         let mut tx = self.begin_as(s.by).await;
+        let id = self.insert_submission(&mut tx, s).await?;
+        tx.commit().await?;
+        Ok(id)
+    }
+
+    /// A submission with all its parts, in a transaction that acts for its person.
+    pub async fn insert_submission(&self, tx: &mut Tx<'_>, s: &Submission) -> Result<i64, sqlx::Error> {
         let id: i64 = sqlx::query_scalar(
             "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
                                      epoch, root_hash, risk, created_by, new_policy_hash)
@@ -437,21 +444,20 @@ impl World {
         .bind(&s.risk)
         .bind(s.by)
         .bind(&s.new_policy)
-        .fetch_one(&mut *tx)
+        .fetch_one(&mut **tx)
         .await?;
         for (deployment, head_no) in &s.base {
             let sql = "INSERT INTO submission_base VALUES ($1, $2, $3)";
-            sqlx::query(sql).bind(id).bind(deployment).bind(head_no).execute(&mut *tx).await?;
+            sqlx::query(sql).bind(id).bind(deployment).bind(head_no).execute(&mut **tx).await?;
         }
         for author in &s.authors {
             let sql = "INSERT INTO submission_author VALUES ($1, $2)";
-            sqlx::query(sql).bind(id).bind(author).execute(&mut *tx).await?;
+            sqlx::query(sql).bind(id).bind(author).execute(&mut **tx).await?;
         }
         for (kind, document, old, new) in &s.documents {
             let sql = "INSERT INTO submission_document VALUES ($1, $2, $3, $4, $5)";
-            sqlx::query(sql).bind(id).bind(kind).bind(document).bind(old).bind(new).execute(&mut *tx).await?;
+            sqlx::query(sql).bind(id).bind(kind).bind(document).bind(old).bind(new).execute(&mut **tx).await?;
         }
-        tx.commit().await?;
         Ok(id)
     }
 

@@ -1,11 +1,11 @@
 //! What a proposal says for all deployments: which jigs run, and how many approvals changes need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use api::console::JigView;
+use api::console::{Board, JigView};
 use engine::counting::many;
-use engine::gate::{COOLING_HOURS, MAX_APPROVALS, Policy, Risk};
-use engine::ids::JigName;
+use engine::gate::{COOLING_HOURS, MAX_APPROVALS, Policy, Risk, SignedRule};
+use engine::ids::{DeploymentId, JigName};
 use engine::plan::Edit;
 use leptos::prelude::*;
 
@@ -97,6 +97,18 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let of_risk = |risk: Risk| said(before.as_ref().and_then(|policy| policy.by_risk.get(&risk).copied()));
     let by_risk = RISKS.map(|(risk, words)| (risk, words, RwSignal::new(of_risk(risk))));
     let cooling = RwSignal::new(said(before.as_ref().map(|policy| policy.cooling_hours)));
+    let signed = before.as_ref().map(|policy| policy.signed.clone()).unwrap_or_default();
+    let ticked = |risk: Option<Risk>| signed.contains(&SignedRule { deployment: None, risk });
+    let signs = std::iter::once((None, "Every change"))
+        .chain(RISKS.map(|(risk, words)| (Some(risk), words)))
+        .map(|(risk, words)| (risk, words, RwSignal::new(ticked(risk))))
+        .collect::<Vec<_>>();
+    let places = Deployments::of(&desk.board().read_untracked());
+    let inside = RwSignal::new(places.lines(&signed));
+    let places = StoredValue::new(places);
+    let inside_rules = Memo::new(move |_| places.with_value(|places| places.rules(&inside.read())));
+    let factor = RwSignal::new(before.as_ref().is_some_and(|policy| policy.second_factor));
+    let boxes = StoredValue::new(signs.clone());
     let policy = move || {
         let approvals = read(&every.read()).ok().flatten()?;
         let mut asked = BTreeMap::new();
@@ -105,7 +117,12 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
             asked.extend(n.map(|n| (risk, n)));
         }
         let cooling_hours = read(&cooling.read()).ok()?.unwrap_or(COOLING_HOURS);
-        Some(Policy { approvals, by_risk: asked, cooling_hours, ..Policy::default() })
+        let mut signed = inside_rules.get().ok()?;
+        boxes.with_value(|boxes| {
+            let ticked = boxes.iter().filter(|(_, _, ticked)| ticked.get());
+            signed.extend(ticked.map(|(risk, _, _)| SignedRule { deployment: None, risk: *risk }));
+        });
+        Some(Policy { approvals, by_risk: asked, cooling_hours, signed, second_factor: factor.get() })
     };
     let wish = Wish::new(desk.pen(), move || {
         let policy = policy().filter(|policy| desk.board().read().policy.as_ref() != Some(policy));
@@ -130,12 +147,90 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 <Approvals id="policy-every" words="Every change" typed=every placeholder=""/>
                 {fields.collect_view()}
                 <Approvals id="policy-cooling" words="Cooling period after an admin gives a reviewer access, in hours" typed=cooling placeholder="24"/>
+                <fieldset class="field">
+                    <legend>"Approvals signed with a passkey"</legend>
+                    <ul class="choices">{signs.into_iter().map(|(_, words, ticked)| view! { <li><Tick words ticked/></li> }).collect_view()}</ul>
+                </fieldset>
+                <div class="field">
+                    <label for="policy-signed">"Signed approvals in single deployments"</label>
+                    <textarea
+                        class="area small"
+                        id="policy-signed"
+                        autocomplete="off"
+                        spellcheck="false"
+                        placeholder="web destructive"
+                        aria-invalid=move || inside_rules.read().is_err().then_some("true")
+                        aria-describedby="policy-signed-hint policy-signed-fault"
+                        prop:value=move || inside.get()
+                        on:input=move |event| inside.set(event_target_value(&event))
+                    ></textarea>
+                    <span class="hint" id="policy-signed-hint">"A line for each: a deployment, and a risk if only changes with that risk need it. Use the ID of a deployment that is not below this one."</span>
+                    <Fault id="policy-signed-fault".to_owned() of=Signal::derive(move || inside_rules.get().err())/>
+                </div>
+                <fieldset class="field">
+                    <legend>"Sign-in"</legend>
+                    <Tick words="Second factor at sign-in for everyone" ticked=factor/>
+                </fieldset>
                 <Outcome of=wish/>
             </div>
             <div class="foot"><PutIn of=wish/></div>
         </form>
     }
     .into_any()
+}
+
+#[component]
+fn Tick(words: &'static str, ticked: RwSignal<bool>) -> impl IntoView {
+    view! {
+        <label class="choice">
+            <input type="checkbox" prop:checked=move || ticked.get() on:change=move |event| ticked.set(event_target_checked(&event))/>
+            <span>{words}</span>
+        </label>
+    }
+    .into_any()
+}
+
+/// The deployments that the form knows by name.
+struct Deployments(Vec<(DeploymentId, String)>);
+
+impl Deployments {
+    fn of(board: &Board) -> Self {
+        let own = (board.id, board.name.to_string());
+        Self(std::iter::once(own).chain(board.places.iter().map(|place| (place.id, place.name.to_string()))).collect())
+    }
+
+    /// The rules on single deployments, as somebody would type them.
+    fn lines(&self, rules: &BTreeSet<SignedRule>) -> String {
+        let line = |rule: &SignedRule| {
+            let id = rule.deployment?;
+            let known = self.0.iter().find(|(known, _)| *known == id);
+            let name = known.map_or_else(|| id.to_string(), |(_, name)| name.clone());
+            Some(rule.risk.map_or_else(|| name.clone(), |risk| format!("{name} {}", risk.as_str())))
+        };
+        rules.iter().filter_map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn rules(&self, lines: &str) -> Result<BTreeSet<SignedRule>, String> {
+        lines.lines().filter(|line| !line.trim().is_empty()).map(|line| self.rule(line)).collect()
+    }
+
+    fn rule(&self, line: &str) -> Result<SignedRule, String> {
+        let mut words = line.split_whitespace();
+        let (name, risk, rest) = (words.next().unwrap_or_default(), words.next(), words.next());
+        let known = self.0.iter().find(|(_, known)| known == name).map(|(id, _)| *id);
+        let deployment = known.or_else(|| name.parse().ok()).ok_or_else(|| {
+            format!("No deployment {name} here or below. Use its ID, which the address /api/v1/deployments lists.")
+        })?;
+        if rest.is_some() {
+            return Err(format!("{}: write a deployment and at most one risk in each line.", line.trim()));
+        }
+        let of_word = |word: &str| RISKS.iter().map(|(risk, _)| *risk).find(|risk| risk.as_str() == word);
+        let risk = risk.map(|word| {
+            let all = RISKS.map(|(risk, _)| risk.as_str()).join(", ");
+            of_word(word).ok_or_else(|| format!("{word} is not a risk. Use one of {all}."))
+        });
+        Ok(SignedRule { deployment: Some(deployment), risk: risk.transpose()? })
+    }
 }
 
 #[component]
@@ -166,4 +261,27 @@ fn Approvals(
         </div>
     }
     .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn lines_name_deployments_and_risks() {
+        let (web, other) = (DeploymentId(Uuid::from_u128(7)), DeploymentId(Uuid::from_u128(8)));
+        let places = Deployments(vec![(web, "web".into())]);
+        let rule = |deployment, risk| SignedRule { deployment: Some(deployment), risk };
+        let expected: BTreeSet<_> = [rule(web, None), rule(web, Some(Risk::Destructive)), rule(other, None)].into();
+        let read = places.rules(&format!(" web\n\nweb  destructive \n{other}"));
+        assert_eq!(read, Ok(expected.clone()));
+        assert_eq!(places.rules(&places.lines(&expected)), Ok(expected));
+        for (line, fault) in
+            [("edge", "No deployment edge"), ("web x", "x is not a risk"), ("web move y", "at most one risk")]
+        {
+            assert!(places.rules(line).is_err_and(|said| said.contains(fault)), "{line}");
+        }
+    }
 }

@@ -223,6 +223,7 @@ fn Verdicts(verdicts: Memo<Vec<VerdictView>>) -> impl IntoView {
                 <span class="line">
                     <b>{verdict.person}</b>
                     <span class="pill" data-state=colour>{icon(shape)} {word}</span>
+                    {verdict.signed.clone().map(|name| view! { <span class="pill flat">"signed with " {name}</span> })}
                     {(!verdict.counts).then(|| view! { <span class="pill flat">"does not count"</span> })}
                     <span class="muted"><Moment at=verdict.at/></span>
                 </span>

@@ -1,16 +1,20 @@
 //! The gate as one person sees it: every rule, what they may do, and if not, why not and who can.
 
 use api::console::{ReviewState, ReviewView};
-use api::limits;
+use api::people::Signature;
+use api::{Problem, limits};
 use engine::gate::{Rule, RuleState, VerdictKind};
+use engine::ids::SubmissionId;
 use leptos::form::ActionForm;
-use leptos::prelude::*;
+use leptos::{html, prelude::*};
 
-use crate::calls::{Commit, Judge};
+use crate::calls::{Commit, Judge, sign_verdict, verdict_options};
 use crate::clock::Moment;
-use crate::parts::act::{problem_of, when_done};
+use crate::failure::Answer;
+use crate::pages::settings::passkeys::{PASSKEYS, refused};
+use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, Refused, Same, Typed, icon, in_area};
-use crate::places;
+use crate::{passkey, places};
 
 #[component]
 pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
@@ -189,7 +193,22 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
         feed.now();
     });
     let why_not = Memo::new(move |_| review.read().may_judge.clone().err());
-    let off = move || why_not.read().is_some() || judge.pending().get();
+    let (busy, problem) = (RwSignal::new(false), RwSignal::new(None::<Problem>));
+    let off = move || why_not.read().is_some() || judge.pending().get() || busy.get();
+    let needed = Memo::new(move |_| review.read().signature_needed);
+    let may_sign = Memo::new(move |_| review.read().may_sign);
+    let area = NodeRef::<html::Textarea>::new();
+    let sign = move |_| {
+        let reason = area.get_untracked().map(|area| area.value()).unwrap_or_default();
+        let id = review.read_untracked().submission;
+        act(busy, problem, approved(id, reason), move |()| {
+            begun.set(String::new());
+            if let Some(area) = area.try_get_untracked().flatten() {
+                area.set_value("");
+            }
+            feed.now();
+        });
+    };
     let mine =
         Memo::new(move |_| review.read().verdicts.iter().find(|verdict| verdict.counts && verdict.yours).cloned());
     let is_next = move || !off() && mine.read().is_none();
@@ -208,21 +227,48 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
             <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
             <div class="field">
                 <label for="verdict-reason">"Your verdict"</label>
-                <textarea class="area" id="verdict-reason" name="reason" required maxlength=limits::VERDICT disabled=off placeholder="Why; may be left out to approve" on:input=move |event| begun.set(event_target_value(&event))>
+                <textarea class="area" id="verdict-reason" name="reason" node_ref=area required maxlength=limits::VERDICT disabled=off placeholder="Why; may be left out to approve" on:input=move |event| begun.set(event_target_value(&event))>
                     {in_area(reason)}
                 </textarea>
             </div>
             {move || said()}
-            <button class="button wide" class:primary=is_next type="submit" name="kind" value="approve" formnovalidate disabled=off aria-describedby="why-not-judge">
-                {icon(Icon::Check)}
-                "Approve"
-            </button>
+            {move || {
+                let approve = move || view! {
+                    <button class="button wide" class:primary=move || is_next() && !needed.get() type="submit" name="kind" value="approve" formnovalidate disabled=move || off() || needed.get() aria-describedby="why-not-judge">
+                        {icon(Icon::Check)}
+                        "Approve"
+                    </button>
+                };
+                let signed = move || view! {
+                    <button class="button wide needs-scripts" class:primary=move || is_next() && needed.get() class:quiet=move || !needed.get() type="button" disabled=off aria-describedby="why-not-judge" on:click=sign>
+                        {icon(Icon::Check)}
+                        "Approve and sign"
+                    </button>
+                };
+                match (needed.get(), may_sign.get()) {
+                    (false, false) => approve().into_any(),
+                    (false, true) => view! { {approve()} {signed()} }.into_any(),
+                    (true, true) => view! {
+                        {signed()}
+                        <p class="no-scripts muted">"Approvals of this change must be signed with a passkey, which needs scripts."</p>
+                    }
+                    .into_any(),
+                    (true, false) => view! {
+                        {approve()}
+                        {why_not.read().is_none().then(|| view! {
+                            <p class="muted">"Approvals of this change must be signed, and you have no confirmed passkey. Register one in " <a href=format!("{}#{PASSKEYS}", places::ACCOUNT)>"My account"</a> "."</p>
+                        })}
+                    }
+                    .into_any(),
+                }
+            }}
             <div class="buttons even">
                 <button class="button" type="submit" name="kind" value="request_changes" disabled=off>"Request changes"</button>
                 <button class="button danger" type="submit" name="kind" value="reject" disabled=off>"Reject"</button>
             </div>
             <small class="muted" id="why-not-judge">{move || why_not.get().map(|why| sentence(&why))}</small>
             <ProblemNotice problem=problem_of(judge)/>
+            <ProblemNotice problem=problem/>
             <Same of=move |typed: Typed| {
                 let (id, reason) = (review.read().submission, typed.get("reason"));
                 let why = typed.or("reason", "WHY");
@@ -235,6 +281,14 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
         </ActionForm>
     }
     .into_any()
+}
+
+/// Approves with a signature of the reader's passkey.
+async fn approved(id: SubmissionId, reason: String) -> Answer<()> {
+    let request = verdict_options(id, VerdictKind::Approve).await?;
+    let answer = passkey::get(request.options).await.map_err(refused)?;
+    let signature = Signature { nonce: request.nonce, answer };
+    sign_verdict(id, VerdictKind::Approve, reason, signature).await
 }
 
 /// A reason as a sentence of its own.

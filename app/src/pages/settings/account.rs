@@ -7,6 +7,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
+use super::passkeys::{PASSKEYS, Passkeys, Register};
 use super::tokens::Tokens;
 use super::{ADMIN, Sections, in_words};
 use crate::calls::people::{self, DismissNotices, EndOtherSessions, EndSession, SetPassword};
@@ -57,6 +58,7 @@ fn Shown(first: Own, asked: bool) -> impl IntoView {
         </section>
         <PasswordCard feed asked/>
         <FactorCard feed/>
+        <PasskeysCard feed/>
         <Sessions feed/>
         <Tokens tokens person=None admin=is_admin makes=true changed=Callback::new(move |()| feed.now())/>
     }
@@ -199,6 +201,21 @@ fn FactorCard(feed: Feed<Own>) -> impl IntoView {
                 {app}
                 <Same of=move |_: Typed| state.get().totp.then(api::calls::remove_totp).into_iter().collect()/>
             </div>
+        </section>
+    }
+    .into_any()
+}
+
+#[component]
+fn PasskeysCard(feed: Feed<Own>) -> impl IntoView {
+    let own = feed.value();
+    let passkeys = Signal::derive(move || own.read().0.passkeys.clone());
+    let changed = Callback::new(move |()| feed.now());
+    view! {
+        <section class="card" aria-label="Passkeys" id=PASSKEYS>
+            <header><h2>"Passkeys"</h2></header>
+            <Passkeys passkeys own=true changed/>
+            <div class="inside"><Register changed/></div>
         </section>
     }
     .into_any()

@@ -1,6 +1,7 @@
 //! Settings: one's own account, for admins everybody's, and the gate's policy.
 
 pub mod account;
+pub(crate) mod passkeys;
 pub mod people;
 pub mod person;
 pub mod policy;

@@ -8,6 +8,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
+use super::passkeys::Passkeys;
 use super::tokens::Tokens;
 use super::{GrantFields, MAY, Sections, granted, in_words, may_nothing};
 use crate::calls::people::{self, ChangeGrants, ConfirmPerson, NewLink, ResetFactor, SetDisabled};
@@ -70,6 +71,7 @@ fn Shown(first: Found) -> impl IntoView {
     let found = feed.value();
     let person = Memo::new(move |_| found.read().0.person.clone());
     let tokens = Signal::derive(move || found.read().1.clone());
+    let passkeys = Signal::derive(move || found.read().0.passkeys.clone());
     let state = move || match person.read().disabled {
         true => view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }.into_any(),
         false => view! { <span class="pill" data-state="active">{icon(Icon::Active)} "may come in"</span> }.into_any(),
@@ -92,7 +94,13 @@ fn Shown(first: Found) -> impl IntoView {
                 <Ways id service person feed/>
             </div>
         </section>
-        {(!service).then(|| view! { <Access id feed/> })}
+        {(!service).then(|| view! {
+            <Access id feed/>
+            <section class="card" aria-label="Passkeys">
+                <header><h2>"Passkeys"</h2></header>
+                <Passkeys passkeys own=false changed=Callback::new(move |()| feed.now())/>
+            </section>
+        })}
         <Grants id service person feed/>
         <Tokens tokens person=Some(id) admin=false makes=service changed=Callback::new(move |()| feed.now())/>
     }

@@ -10,7 +10,7 @@ use api::live::Topic;
 use api::overview::PolicyView;
 use engine::counting::many;
 use engine::gate::Policy;
-use engine::ids::{DeploymentName, by_whom};
+use engine::ids::{DeploymentId, DeploymentName, by_whom};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -79,6 +79,15 @@ fn Shown(first: Both, may_propose: bool) -> impl IntoView {
                 </thead>
                 <tbody>{move || lines(&view.read().policy)}</tbody>
             </table>
+            <table class="table">
+                <thead>
+                    <tr>
+                        <th scope="col">"Passkeys and sign-in"</th>
+                        <th scope="col">"Which"</th>
+                    </tr>
+                </thead>
+                <tbody>{move || found.with(|(view, page)| demands(&view.policy, page))}</tbody>
+            </table>
             <div class="inside">
                 <p>"Where several of these are so, the highest number counts. Approvals are those of reviewers who wrote nothing of the change; a new version of it needs them anew."</p>
                 <p class="muted">{origin}</p>
@@ -104,6 +113,24 @@ fn lines(policy: &Policy) -> impl IntoView + use<> {
     });
     let cooling = view! { <tr><td>"Cooling period after an admin gives a reviewer access"</td> <td class="number"><b>{many(policy.cooling_hours, "hour")}</b></td></tr> };
     view! { {every} {of_risk.collect_view()} {cooling} }
+}
+
+/// The rules on signatures and on the second factor.
+fn demands(policy: &Policy, page: &DeploymentPage) -> impl IntoView + use<> {
+    let name = |id: DeploymentId| {
+        let known = page.deployments.iter().find(|deployment| deployment.id == id);
+        known.map_or_else(|| id.to_string(), |deployment| deployment.name.to_string())
+    };
+    let rules: Vec<String> = policy.signed.iter().map(|rule| rule.text(name)).collect();
+    let signed = match rules.as_slice() {
+        [] => "none".to_owned(),
+        rules => rules.join(", "),
+    };
+    let factor = if policy.second_factor { "everyone" } else { "nobody" };
+    view! {
+        <tr><td>"Approvals signed with a passkey"</td> <td><b>{signed}</b></td></tr>
+        <tr><td>"Second factor at sign-in"</td> <td><b>{factor}</b></td></tr>
+    }
 }
 
 /// What another policy takes, and the way to it.

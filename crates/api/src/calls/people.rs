@@ -1,6 +1,6 @@
 //! Accounts, and how they come in. What decides about people takes an admin who is signed in: no token does it.
 
-use engine::ids::PersonId;
+use engine::ids::{PasskeyId, PersonId};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -126,4 +126,14 @@ pub fn make_token(
 /// Takes a token back.
 pub fn revoke_token(id: Uuid) -> Call {
     Call::new(Method::Delete, format!("/tokens/{id}")).in_person().words(["token", "revoke"]).word(id.to_string())
+}
+
+/// Lists one's own passkeys.
+pub fn list_passkeys() -> Call {
+    Call::new(Method::Get, "/people/me").words(["passkey", "list"])
+}
+
+/// Revokes a passkey.
+pub fn revoke_passkey(id: PasskeyId) -> Call {
+    Call::new(Method::Delete, format!("/passkeys/{id}")).in_person().words(["passkey", "revoke"]).word(id.to_string())
 }

@@ -124,6 +124,8 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         enable_person(person),
         confirm_person(person),
         dismiss_notices(),
+        list_passkeys(),
+        revoke_passkey(engine::ids::PasskeyId(token)),
         make_link(person),
         set_password(),
         remove_totp(),

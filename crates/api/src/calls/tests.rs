@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Operations that change something and that no page offers by itself.
-const NOT_SHOWN: [(&str, &str); 11] = [
+const NOT_SHOWN: [(&str, &str); 16] = [
     ("POST /api/v1/proposals/{id}/foresee", "changes nothing: what a form would come to"),
     ("POST /api/v1/submissions/{id}/look", "notes that a page was looked at"),
     ("POST /api/v1/submissions/{id}/opened", "notes which changes of a page were opened"),
@@ -13,6 +13,11 @@ const NOT_SHOWN: [(&str, &str); 11] = [
     ("POST /api/v1/me/second-factor/options", "only a browser answers with a passkey"),
     ("POST /api/v1/me/totp", "the secret belongs in an app, not in a terminal"),
     ("POST /api/v1/me/totp/confirm", "a code works once and for half a minute"),
+    ("POST /api/v1/me/passkeys/options", "only a browser makes a passkey"),
+    ("POST /api/v1/me/passkeys", "only a browser makes a passkey"),
+    ("POST /api/v1/passkeys/{id}/confirm/options", "only a browser signs with a passkey"),
+    ("POST /api/v1/passkeys/{id}/confirm", "only a browser signs with a passkey"),
+    ("POST /api/v1/submissions/{id}/verdicts/options", "only a browser signs with a passkey"),
     ("POST /api/v1/self/bootenv", "a node's word of itself"),
     ("PUT /api/v1/self/facts", "a node's word of itself"),
     ("POST /api/v1/self/shutdown", "a node's word of itself"),

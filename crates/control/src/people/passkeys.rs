@@ -5,6 +5,7 @@
 //! [`engine::gate::signature`].
 
 use api::Problem;
+use api::limits::PASSKEY_NAME;
 use api::people::{PasskeyOptions, PasskeyView, PasskeyWish, Signature, SignatureRequest};
 use engine::gate::signature::{Nonce, Statement, check_confirmed, fingerprint};
 use engine::ids::{PasskeyId, PersonId};
@@ -20,9 +21,6 @@ use super::second_factor::{first_if_pending, to_enrol};
 use super::{Actor, People, Permission, Session, failed};
 use crate::words;
 use crate::words::at;
-
-/// Longest name of a passkey, in characters.
-const NAME: usize = 64;
 
 impl People {
     /// The options for the browser to make a passkey.
@@ -57,8 +55,8 @@ impl People {
     ) -> Result<PasskeyView, Problem> {
         let session = to_enrol(actor)?;
         let name = words::plain(&wish.name)?;
-        if name.is_empty() || name.chars().count() > NAME {
-            return Err(Problem::invalid(format!("A passkey has a name of 1 to {NAME} characters.")));
+        if name.is_empty() || name.chars().count() > PASSKEY_NAME {
+            return Err(Problem::invalid(format!("A passkey has a name of 1 to {PASSKEY_NAME} characters.")));
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;

@@ -135,14 +135,21 @@ pub struct SignedRule {
     pub risk: Option<Risk>,
 }
 
+impl SignedRule {
+    /// The rule in words. `name`: of a deployment.
+    pub fn text(&self, name: impl Fn(DeploymentId) -> String) -> String {
+        match (self.deployment, self.risk) {
+            (None, None) => "every change".to_owned(),
+            (None, Some(risk)) => risk.as_str().to_owned(),
+            (Some(deployment), None) => format!("every change of deployment {}", name(deployment)),
+            (Some(deployment), Some(risk)) => format!("{} of deployment {}", risk.as_str(), name(deployment)),
+        }
+    }
+}
+
 impl fmt::Display for SignedRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.deployment, self.risk) {
-            (None, None) => f.write_str("every change"),
-            (None, Some(risk)) => f.write_str(risk.as_str()),
-            (Some(deployment), None) => write!(f, "every change of deployment {deployment}"),
-            (Some(deployment), Some(risk)) => write!(f, "{} of deployment {deployment}", risk.as_str()),
-        }
+        f.write_str(&self.text(|deployment| deployment.to_string()))
     }
 }
 

@@ -1,0 +1,181 @@
+//! Passkeys of a person: on My account, and on the page that admins see.
+
+use api::people::{PasskeyView, PasskeyWish, Signature};
+use api::{Problem, limits};
+use engine::ids::PasskeyId;
+use leptos::form::ActionForm;
+use leptos::{html, prelude::*};
+
+use crate::calls::people::{self, RevokePasskey};
+use crate::clock::Moment;
+use crate::failure::{Answer, Failure};
+use crate::parts::act::{act, problem_of, when_done};
+use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
+use crate::passkey;
+
+/// Where the card is on My account.
+pub(crate) const PASSKEYS: &str = "passkeys";
+
+/// The list, with the actions on each.
+#[component]
+pub(super) fn Passkeys(
+    passkeys: Signal<Vec<PasskeyView>>,
+    /// Whether they are the reader's own.
+    own: bool,
+    changed: Callback<()>,
+) -> impl IntoView {
+    let revoke = ServerAction::<RevokePasskey>::new();
+    when_done(revoke, move |()| changed.run(()));
+    let (busy, problem) = (RwSignal::new(false), RwSignal::new(None::<Problem>));
+    let may_confirm = Memo::new(move |_| !own || passkeys.read().iter().any(|passkey| passkey.confirmed));
+    let one = move |passkey: PasskeyView| {
+        let id = passkey.id;
+        let confirm = (!passkey.confirmed && may_confirm.get()).then(|| {
+            let word = if own { "Confirm with another passkey" } else { "Confirm passkey" };
+            let label = format!("{word}: {}", passkey.name);
+            let click = move |_| act(busy, problem, confirmed(id), move |_| changed.run(()));
+            view! {
+                <button class="button small needs-scripts" type="button" aria-label=label disabled=move || busy.get() on:click=click>{word}</button>
+            }
+        });
+        let label = format!("Revoke passkey {}", passkey.name);
+        view! {
+            <tr>
+                <td><b>{passkey.name.clone()}</b></td>
+                <td data-label="Host">{passkey.host.clone()}</td>
+                <td data-label="Fingerprint"><code>{passkey.fingerprint.clone()}</code></td>
+                <td data-label="Created"><Moment at=passkey.created/></td>
+                <td data-label="Last used">{match passkey.used {
+                    Some(at) => view! { <Moment at/> }.into_any(),
+                    None => view! { <span class="muted">"never"</span> }.into_any(),
+                }}</td>
+                <td data-label="State">{state(&passkey)}</td>
+                <td data-label="Actions">
+                    <div class="buttons">
+                        {confirm}
+                        <ActionForm action=revoke>
+                            <input type="hidden" name="passkey" value=id.to_string()/>
+                            <button class="button quiet small" type="submit" aria-label=label.clone() title=label disabled=move || revoke.pending().get()>{icon(Icon::Cross)} "Revoke"</button>
+                        </ActionForm>
+                    </div>
+                </td>
+            </tr>
+        }
+    };
+    let table = move || {
+        let passkeys = passkeys.get();
+        if passkeys.is_empty() {
+            return view! { <p class="inside muted">"No passkeys yet."</p> }.into_any();
+        }
+        view! {
+            <table class="table folds">
+                <thead>
+                    <tr>
+                        <th scope="col">"Name"</th>
+                        <th scope="col">"Host"</th>
+                        <th scope="col">"Fingerprint"</th>
+                        <th scope="col">"Created"</th>
+                        <th scope="col">"Last used"</th>
+                        <th scope="col">"State"</th>
+                        <th scope="col">"Actions"</th>
+                    </tr>
+                </thead>
+                <tbody>{passkeys.into_iter().map(one).collect_view()}</tbody>
+            </table>
+        }
+        .into_any()
+    };
+    let hint = move || {
+        let waiting = passkeys.read().iter().any(|passkey| !passkey.confirmed);
+        waiting.then_some(match (own, may_confirm.get()) {
+            (true, true) => "A passkey that is not confirmed does not count for signed verdicts. Confirm it with another passkey of yours.",
+            (true, false) => "A passkey that is not confirmed does not count for signed verdicts. Read its fingerprint to an admin, who confirms it.",
+            (false, _) => "Compare the fingerprint with the person before you confirm a passkey. You sign the confirmation with your own passkey.",
+        })
+    };
+    view! {
+        {table}
+        <div class="inside">
+            {move || hint().map(|hint| view! { <p class="muted">{hint}</p> })}
+            <ProblemNotice problem=problem_of(revoke)/>
+            <ProblemNotice problem=problem/>
+            <Same of=move |_: Typed| {
+                let list = own.then(api::calls::list_passkeys);
+                let revoke = passkeys.read().first().map(|passkey| api::calls::revoke_passkey(passkey.id));
+                list.into_iter().chain(revoke).collect::<Vec<_>>()
+            }/>
+        </div>
+    }
+    .into_any()
+}
+
+fn state(passkey: &PasskeyView) -> impl IntoView + use<> {
+    if !passkey.confirmed {
+        return view! { <span class="pill" data-state="warn">{icon(Icon::Todo)} "not confirmed"</span> }.into_any();
+    }
+    let by = passkey.confirmed_by.clone().map(|by| format!(" by {by}"));
+    view! { <span class="pill" data-state="active">{icon(Icon::Check)} "confirmed"</span> <span class="muted">{by}</span> }
+        .into_any()
+}
+
+/// The form that registers a passkey on this device.
+#[component]
+pub(super) fn Register(changed: Callback<()>) -> impl IntoView {
+    let (busy, problem) = (RwSignal::new(false), RwSignal::new(None::<Problem>));
+    let made = RwSignal::new(None::<PasskeyView>);
+    let name = NodeRef::<html::Input>::new();
+    let submit = move |event: leptos::ev::SubmitEvent| {
+        event.prevent_default();
+        let typed = name.get_untracked().map(|field| field.value()).unwrap_or_default();
+        made.set(None);
+        act(busy, problem, registered(typed), move |passkey| {
+            if let Some(field) = name.get_untracked() {
+                field.set_value("");
+            }
+            made.set(Some(passkey));
+            changed.run(());
+        });
+    };
+    let done = move || {
+        made.get().map(|made| {
+            view! {
+                <div class="notice" role="status">
+                    <p>"Passkey " <b>{made.name}</b> " is registered. Its fingerprint is " <code>{made.fingerprint}</code> "."</p>
+                </div>
+            }
+        })
+    };
+    view! {
+        <form class="form needs-scripts" on:submit=submit>
+            <div class="field">
+                <label for="passkey-name">"Name"</label>
+                <input class="input" id="passkey-name" name="name" node_ref=name required maxlength=limits::PASSKEY_NAME autocomplete="off" placeholder="Laptop"/>
+                <span class="hint">"Name the device, so that you recognize the passkey later."</span>
+            </div>
+            <ProblemNotice problem=problem/>
+            {done}
+            <div class="buttons">
+                <button class="button" type="submit" disabled=move || busy.get()>"Register a passkey"</button>
+            </div>
+        </form>
+        <p class="no-scripts muted">"Passkeys need scripts. Turn them on in your browser to register a passkey."</p>
+    }
+    .into_any()
+}
+
+async fn registered(name: String) -> Answer<PasskeyView> {
+    let asked = people::passkey_options().await?;
+    let answer = passkey::create(asked.options).await.map_err(refused)?;
+    people::register_passkey(PasskeyWish { name, answer }).await
+}
+
+async fn confirmed(id: PasskeyId) -> Answer<PasskeyView> {
+    let request = people::confirmation_options(id).await?;
+    let answer = passkey::get(request.options).await.map_err(refused)?;
+    people::confirm_passkey(id, Signature { nonce: request.nonce, answer }).await
+}
+
+/// A passkey that the browser did not use.
+pub(crate) fn refused(why: String) -> Failure {
+    Failure(Problem::new(409, "passkey_not_used", "The passkey was not used", why))
+}
