@@ -34,23 +34,17 @@ fn signature(verdict: i64, passkey: Uuid, message: &str) -> String {
 }
 
 impl World {
-    /// Puts another policy into force, as the owner.
+    /// Puts another policy in the place of the one in force, as the owner.
     async fn policy(&self, policy: Value) {
         let hash = self.put("policy", policy).await;
-        for sql in ["ALTER TABLE policy DISABLE TRIGGER USER", "ALTER TABLE head DISABLE TRIGGER USER"] {
-            self.owner(sql).await.unwrap();
-        }
-        let sql = "INSERT INTO policy (number, hash, target) VALUES (2, $1, 1)";
-        sqlx::query(sql).bind(hash).execute(self.db.owner()).await.unwrap();
-        self.owner("UPDATE head SET policy_number = 2").await.unwrap();
-        for sql in ["ALTER TABLE policy ENABLE TRIGGER USER", "ALTER TABLE head ENABLE TRIGGER USER"] {
-            self.owner(sql).await.unwrap();
-        }
+        self.owner("ALTER TABLE policy DISABLE TRIGGER USER").await.unwrap();
+        sqlx::query("UPDATE policy SET hash = $1").bind(hash).execute(self.db.owner()).await.unwrap();
+        self.owner("ALTER TABLE policy ENABLE TRIGGER USER").await.unwrap();
     }
 
-    /// A submission of a change in *web* under policy 2.
+    /// A submission of a change in *web*.
     async fn submitted(&self) -> i64 {
-        let planned = world::Submission { policy: 2, ..self.plan(self.web, self.ada).await };
+        let planned = self.plan(self.web, self.ada).await;
         self.submit(&planned).await.unwrap()
     }
 
@@ -113,7 +107,7 @@ async fn change_of_the_policy_is_signed_if_there_is_any_rule() {
     let world = World::new().await;
     world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{"deployment": world.storage}]})).await;
     let weaker = world.put("policy", json!({"approvals": 1, "by_risk": {}})).await;
-    let planned = world::Submission { policy: 2, new_policy: Some(weaker), ..world.plan(world.web, world.ada).await };
+    let planned = world::Submission { new_policy: Some(weaker), ..world.plan(world.web, world.ada).await };
     let submission = world.submit(&planned).await.unwrap();
     assert!(world.is_demanded(submission).await);
 }
@@ -128,7 +122,6 @@ async fn early_check_of_constraints_leaves_no_demand_out() {
     let other = world.plan(world.web, world.ada).await;
     let (_, id, old, new) = other.documents[0].clone();
     planned.documents.clear();
-    planned.policy = 2;
     let mut tx = world.begin_as(world.ada).await;
     let submission = world.insert_submission(&mut tx, &planned).await.unwrap();
     tx.execute("SET CONSTRAINTS ALL IMMEDIATE").await.unwrap();
@@ -142,7 +135,7 @@ async fn early_check_of_constraints_leaves_no_demand_out() {
 async fn unsigned_approval_does_not_commit() {
     let world = World::new().await;
     world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{}]})).await;
-    let planned = world::Submission { policy: 2, ..world.plan(world.web, world.ada).await };
+    let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
     let passkey = world.passkey(world.bo).await;
     world.approval(submission, world.bo).await;
