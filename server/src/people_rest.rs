@@ -161,6 +161,7 @@ async fn passkey_options(
     SignedIn(actor): SignedIn,
     headers: HeaderMap,
 ) -> Answer<PasskeyOptions> {
+    actor.require_in_person()?;
     Ok(Json(state.people.passkey_options(&actor, &state.address.site(&headers)?).await?))
 }
 
@@ -170,6 +171,7 @@ async fn register_passkey(
     headers: HeaderMap,
     Given(wish): Given<PasskeyWish>,
 ) -> Made<PasskeyView> {
+    actor.require_in_person()?;
     let made = state.people.register_passkey(&actor, &state.address.site(&headers)?, &wish).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -189,6 +191,7 @@ async fn confirmation_options(
     Place(id): Place<PasskeyId>,
     headers: HeaderMap,
 ) -> Answer<SignatureRequest> {
+    actor.require_in_person()?;
     Ok(Json(state.people.confirmation_options(&actor, &state.address.site(&headers)?, id).await?))
 }
 

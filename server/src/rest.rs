@@ -30,6 +30,7 @@ use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
+use control::people::Permission;
 use control::{Imported, ToCommit};
 use engine::Hash;
 use engine::blueprint::{Anchor, Consequences};
@@ -608,6 +609,9 @@ async fn verdict_options(
     headers: HeaderMap,
     Given(to_sign): Given<ToSign>,
 ) -> Answer<SignatureRequest> {
+    // A reader without permission learns that, rather than how to open the site.
+    actor.require_in_person()?;
+    actor.require(Permission::Viewer)?;
     let site = state.address.site(&headers)?;
     Ok(Json(state.control.verdict_options(&actor, &site, id, to_sign.kind).await?))
 }

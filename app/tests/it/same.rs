@@ -216,6 +216,7 @@ const SHOWN: [(&str, &str); 40] = [
     ("Restore", "restore"),
     ("Retry", "retry"),
     ("RevokeNodeToken", "revoke_node_token"),
+    ("RevokePasskey", "revoke_passkey"),
     ("RevokeToken", "revoke_token"),
     ("SetAvailable", "set_available"),
     ("SetDisabled", "disable_person"),

@@ -194,6 +194,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/submissions/{id}/opened", Look, &["submission"]),
         get("/api/v1/submissions/{id}/report", Look, &["submission"]),
         get("/api/v1/submissions/{id}/graph?roles=app", Look, &["submission"]),
+        post("/api/v1/submissions/{id}/verdicts/options", LookInPerson, &["submission"], json!({"kind": "approve"})),
         post("/api/v1/submissions/{id}/opened", LookInPerson, &["submission"], json!({"anchors": []})),
         post("/api/v1/submissions/{id}/look", LookInPerson, &["submission"], Value::Null),
         post("/api/v1/submissions/{id}/threads", OperateOrReview, &["submission"], json!({"body": "why"})),
@@ -295,13 +296,19 @@ fn of_people() -> Vec<Row> {
 }
 
 /// What nobody gets done here, and why not.
-const NEVER: [(&str, &str); 7] = [
+const NEVER: [(&str, &str); 13] = [
     ("GET /api/v1/watch", "it would not end: `streaming` follows it"),
     ("GET /events", "it would not end: `streaming` follows it"),
     ("GET /api/v1/scripts/{hash}", "no role here has a script"),
     ("POST /api/v1/noderoles/{id}/retry", "no step here is in ERROR"),
     ("POST /api/v1/runs/{id}/cancel", "the run has ended"),
     ("DELETE /api/v1/me/sessions/{id}", "it is another's: `each_ends_what_is_their_own` ends one's own"),
+    ("POST /api/v1/me/passkeys/options", "the server has no host name here: `passkeys` has one"),
+    ("POST /api/v1/me/passkeys", "the server has no host name here: `passkeys` has one"),
+    ("DELETE /api/v1/passkeys/{id}", "there is no passkey here: `passkeys` revokes one"),
+    ("POST /api/v1/passkeys/{id}/confirm/options", "there is no passkey here: `passkeys` confirms one"),
+    ("POST /api/v1/passkeys/{id}/confirm", "there is no passkey here: `passkeys` confirms one"),
+    ("POST /api/v1/submissions/{id}/verdicts/options", "there is no passkey here: `passkeys` signs with one"),
     (
         "PUT /api/v1/me/password",
         "the session would have another cookie from then on: `coming_in` and `people` set some",
@@ -388,6 +395,7 @@ impl World {
                 ("victim", victim.to_string()),
                 ("victim_session", victim_session.clone()),
                 ("victim_token", victim_token.clone()),
+                ("passkey", "00000000-0000-0000-0000-000000000000".to_owned()),
                 ("node_token", node_token),
                 // A bare record of a machine, which nothing is bound to.
                 ("spare", spare),

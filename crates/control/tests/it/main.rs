@@ -32,6 +32,7 @@ mod scopes;
 mod secrets;
 mod settling;
 mod shut_out;
+mod signatures;
 mod top;
 mod undoing;
 mod weighing;
