@@ -126,8 +126,9 @@ fn the_document_is_whole() {
 }
 
 /// Operations that make what has no address of its own: a verdict and a word of the discussion stand in their review, several nodes each at
-/// their own, what an import brought in the catalog, and a link is shown once.
-const NOWHERE: [&str; 6] = ["giveVerdict", "openThread", "replyToThread", "addNodes", "importBarclamps", "makeLink"];
+/// their own, what an import brought in the catalog, a link is shown once, and a passkey is listed with its person.
+const NOWHERE: [&str; 7] =
+    ["giveVerdict", "openThread", "registerPasskey", "replyToThread", "addNodes", "importBarclamps", "makeLink"];
 
 #[test]
 fn what_makes_something_says_where_it_is() {
