@@ -24,7 +24,7 @@ use api::waiting::{WaitingPage, WaitingWanted};
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
-use control::people::{Actor, People, Visitor};
+use control::people::{Actor, People, Permission, Visitor};
 use control::{Control, Lost, ToCommit};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
@@ -301,6 +301,8 @@ impl Console for Bound {
     }
 
     async fn verdict_options(&self, submission: SubmissionId, kind: VerdictKind) -> Result<SignatureRequest, Problem> {
+        // A reader without permission learns that, rather than how to open the site.
+        self.told(self.actor()?.require(Permission::Viewer)).await?;
         let site = self.site()?;
         asked!(self.verdict_options(&site, submission, kind))
     }

@@ -610,6 +610,7 @@ async fn verdict_options(
     headers: HeaderMap,
     Given(to_sign): Given<ToSign>,
 ) -> Answer<SignatureRequest> {
+    // A reader without permission learns that, rather than how to open the site.
     actor.require_in_person()?;
     actor.require(Permission::Viewer)?;
     let site = state.address.site(&headers)?;

@@ -12,6 +12,7 @@ mod logs;
 mod machines;
 mod matrix;
 mod overseeing;
+mod passkeys;
 mod people;
 mod refusing;
 mod scopes;

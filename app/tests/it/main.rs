@@ -942,12 +942,11 @@ async fn approval_is_signed_where_the_policy_demands_it() {
             world.review.may_judge = Ok(());
             world.review.state = ReviewState::Open;
             (world.review.signature_needed, world.review.may_sign) = (needed, able);
-            world.review.verdicts[0].signed = Some("Laptop".into());
         });
         get(&fake, "/reviews/128").await
     };
     let unsigned = page(false, false).await;
-    unsigned.says(&["value=\"approve\"", "signed with ", "Laptop"]);
+    unsigned.says(&["value=\"approve\""]);
     unsigned.says_not(&["Approve and sign", "must be signed"]);
     page(false, true).await.says(&["value=\"approve\"", "Approve and sign"]);
     let signed = page(true, true).await;
@@ -956,4 +955,12 @@ async fn approval_is_signed_where_the_policy_demands_it() {
     let unable = page(true, false).await;
     unable.says(&["you have no confirmed passkey", "href=\"/settings/account#passkeys\"", "value=\"reject\""]);
     unable.says_not(&["Approve and sign"]);
+}
+
+#[tokio::test]
+async fn signed_verdict_names_its_passkey() {
+    let fake = Fake::new(|world| world.review.verdicts[0].signed = Some("Laptop".into()));
+    let page = get(&fake, "/reviews/128?tab=discussion").await;
+    page.says(&["signed with ", "Laptop"]);
+    assert_eq!(page.body.matches("signed with ").count(), 1);
 }

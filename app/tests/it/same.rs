@@ -184,7 +184,7 @@ async fn the_overview_and_the_way_out_say_how() {
 }
 
 /// What a page's forms do, and the command that stands beside each: what both are called in the program.
-const SHOWN: [(&str, &str); 41] = [
+const SHOWN: [(&str, &str); 42] = [
     ("AddNode", "add_node"),
     ("AddNodes", "add_nodes"),
     ("AddPerson", "add_person"),
@@ -217,6 +217,7 @@ const SHOWN: [(&str, &str); 41] = [
     ("Restore", "restore"),
     ("Retry", "retry"),
     ("RevokeNodeToken", "revoke_node_token"),
+    ("RevokePasskey", "revoke_passkey"),
     ("RevokeToken", "revoke_token"),
     ("SetAvailable", "set_available"),
     ("SetDisabled", "disable_person"),

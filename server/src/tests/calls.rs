@@ -102,6 +102,17 @@ const WRITING: &[Row] = &[
     ("change-grants", Takes::Admins, "person=$victim&version=1&viewer=on"),
     ("confirm-person", Takes::Admins, "person=$victim"),
     ("dismiss-notices", Takes::InPerson, ""),
+    ("passkey-options", Takes::InPerson, "{}"),
+    ("register-passkey", Takes::InPerson, r#"{"wish":{"name":"x","answer":{}}}"#),
+    ("revoke-passkey", Takes::InPerson, "passkey=$passkey"),
+    ("confirmation-options", Takes::InPerson, r#"{"passkey":"$passkey"}"#),
+    ("confirm-passkey", Takes::InPerson, r#"{"passkey":"$passkey","signature":{"nonce":"x","answer":{}}}"#),
+    ("verdict-options", Takes::LookInPerson, r#"{"submission":$submission,"kind":"approve"}"#),
+    (
+        "sign-verdict",
+        Takes::Review,
+        r#"{"submission":$submission,"kind":"approve","reason":"","signature":{"nonce":"x","answer":{}}}"#,
+    ),
     ("set-disabled", Takes::Admins, "person=$victim&disabled=true"),
     ("new-link", Takes::Admins, "person=$victim"),
     ("set-password", Takes::InPerson, "new=short&again=short"),
@@ -129,6 +140,7 @@ impl World {
             ("$victim", "victim"),
             ("$its_token", "node_token"),
             ("$session", "victim_session"),
+            ("$passkey", "passkey"),
             ("$api_token", "victim_token"),
         ] {
             sent = sent.replace(word, &places[of]);

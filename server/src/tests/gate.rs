@@ -74,7 +74,7 @@ impl House {
         raised["version"].as_i64().expect("a version")
     }
 
-    async fn submit(&self, cookie: &str, (proposal, version): (i64, i64)) -> i64 {
+    pub(super) async fn submit(&self, cookie: &str, (proposal, version): (i64, i64)) -> i64 {
         let submit = json!({"version": version, "title": "a change"});
         let made = self.tell(&format!("/api/v1/proposals/{proposal}/submit"), cookie, submit).await.json();
         made["submission"].as_i64().expect("an id")

@@ -194,6 +194,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/submissions/{id}/opened", Look, &["submission"]),
         get("/api/v1/submissions/{id}/report", Look, &["submission"]),
         get("/api/v1/submissions/{id}/graph?roles=app", Look, &["submission"]),
+        post("/api/v1/submissions/{id}/verdicts/options", LookInPerson, &["submission"], json!({"kind": "approve"})),
         post("/api/v1/submissions/{id}/opened", LookInPerson, &["submission"], json!({"anchors": []})),
         post("/api/v1/submissions/{id}/look", LookInPerson, &["submission"], Value::Null),
         post("/api/v1/submissions/{id}/threads", OperateOrReview, &["submission"], json!({"body": "why"})),
@@ -407,6 +408,7 @@ impl World {
                 ("victim", victim.to_string()),
                 ("victim_session", victim_session.clone()),
                 ("victim_token", victim_token.clone()),
+                ("passkey", "00000000-0000-0000-0000-000000000000".to_owned()),
                 ("node_token", node_token),
                 // A bare record of a machine, which nothing is bound to.
                 ("spare", spare),

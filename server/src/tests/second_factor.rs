@@ -1,7 +1,7 @@
 //! The second factor over HTTP: the short list of addresses before it, its operations, and the form without scripts.
 
+use ::passkeys::authenticator::Authenticator;
 use axum::http::Method;
-use passkeys::authenticator::Authenticator;
 use serde_json::json;
 use totp_rs::{Builder, Secret};
 

@@ -33,6 +33,7 @@ mod second_factor;
 mod secrets;
 mod settling;
 mod shut_out;
+mod signatures;
 mod top;
 mod undoing;
 mod weighing;

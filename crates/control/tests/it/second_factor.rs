@@ -61,7 +61,7 @@ impl House {
         secret
     }
 
-    async fn passkey(&self, actor: &Actor) -> Authenticator {
+    async fn registers(&self, actor: &Actor) -> Authenticator {
         let (authenticator, site) = (Authenticator::new(), Site::of(ORIGIN).unwrap());
         let (options, state) = registration(&site, actor.person, "bo", &[]).unwrap();
         let made = register(&site, &state, &authenticator.create(ORIGIN, &options)).unwrap();
@@ -136,14 +136,14 @@ async fn session_by_password_needs_the_code() {
 async fn passkey_is_presented_once_per_request() {
     let house = House::new().await;
     house.give_password(&house.bo).await;
-    let (site, key) = (Site::of(ORIGIN).unwrap(), house.passkey(&house.bo).await);
+    let (site, key) = (Site::of(ORIGIN).unwrap(), house.registers(&house.bo).await);
     let (bo, session) = house.by_password("bo").await;
     assert!(bo.needs_factor());
     let none = Site::of("https://gantry.example.com").unwrap();
     assert_eq!(code_of(house.people.factor_options(&bo, &none).await), "no_passkey");
     let options = house.people.factor_options(&bo, &site).await.unwrap().options;
     let signed = key.get(ORIGIN, &options);
-    let foreign = house.passkey(&house.cy).await;
+    let foreign = house.registers(&house.cy).await;
     let of_cy = foreign.get(ORIGIN, &options);
     assert_eq!(code_of(house.present(&bo, &answer(of_cy)).await), "passkey_rejected");
     assert_eq!(code_of(house.present(&bo, &answer(signed)).await), "no_passkey_request", "it is consumed");
@@ -161,7 +161,7 @@ async fn passkey_is_presented_once_per_request() {
 async fn copied_passkey_is_rejected() {
     let house = House::new().await;
     house.give_password(&house.bo).await;
-    let (site, key) = (Site::of(ORIGIN).unwrap(), house.passkey(&house.bo).await);
+    let (site, key) = (Site::of(ORIGIN).unwrap(), house.registers(&house.bo).await);
     sqlx::query("UPDATE passkey SET counter = 7").execute(house.database.owner()).await.unwrap();
     let (bo, session) = house.by_password("bo").await;
     let options = house.people.factor_options(&bo, &site).await.unwrap().options;
@@ -232,7 +232,7 @@ async fn admin_resets_the_factor_of_another_person() {
     house.give_password(&house.bo).await;
     let (bo, session) = house.by_password("bo").await;
     house.set_up(&bo).await;
-    house.passkey(&house.bo).await;
+    house.registers(&house.bo).await;
     assert_eq!(house.people.reset_factor(Some(&house.ada), bo.person).await.expect_err("no admin").status, 403);
     let sql = "UPDATE person SET permissions = permissions || '{admin}' WHERE name = 'ada'";
     sqlx::query(sql).execute(house.database.owner()).await.unwrap();
