@@ -214,7 +214,7 @@ fn what_no_token_does_is_sent_with_a_session() {
     // docs/people.md: by a token nobody gives a verdict, makes a token, changes people or passwords, or ends sessions.
     for call in all() {
         let path = call.path();
-        let of_people = ["/people", "/tokens", "/me/"].iter().any(|part| path.contains(part));
+        let of_people = ["/people", "/tokens", "/me/", "/passkeys/"].iter().any(|part| path.contains(part));
         let takes_person = call.method() != Method::Get
             && (path.ends_with("/verdicts")
                 || of_people && !(path.contains("/nodes/") && call.method() == Method::Delete));
