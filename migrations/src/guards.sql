@@ -553,6 +553,10 @@ BEGIN
       USING ERRCODE = 'GY019', HINT = 'That takes an enabled account with the operator permission everywhere, or for a change operator or reviewer wherever it changes something.';
   END IF;
   SELECT * INTO parent_target FROM target WHERE number = NEW.parent;
+  -- The rows of a change are compared once, at its end, so a transaction has room for one.
+  IF NEW.kind = 'change' AND EXISTS (SELECT FROM target t WHERE t.xid = pg_current_xact_id() AND t.epoch = h.epoch AND t.kind <> 'switch') THEN
+    RAISE EXCEPTION 'a transaction commits one change' USING ERRCODE = 'GY003', HINT = 'Commit the next one in its own transaction.';
+  END IF;
   IF NEW.kind = 'change' THEN
     PERFORM guard_target_change(NEW, h);
     RETURN NEW;
@@ -590,6 +594,19 @@ BEGIN
     IF NOT EXISTS (SELECT FROM proposal p JOIN submission s ON s.proposal_id = p.id
                    WHERE s.id = NEW.submission_id AND p.state = 'committed') THEN
       RAISE EXCEPTION 'target % was inserted, but its proposal is not closed', NEW.number USING ERRCODE = 'GY014';
+    END IF;
+    -- What was approved comes into force: the policy, and the switches of jigs in the document of *system*.
+    IF (SELECT y.hash FROM policy y WHERE y.number = h.policy_number) IS DISTINCT FROM
+       (SELECT coalesce(s.new_policy_hash, y.hash) FROM submission s JOIN policy y ON y.number = s.policy_number
+        WHERE s.id = NEW.submission_id) AND NOT is_owner() THEN
+      RAISE EXCEPTION 'target % was inserted, but the policy in force is not the one that it brings', NEW.number USING ERRCODE = 'GY014';
+    END IF;
+    SELECT string_agg(j.name, ', ') INTO named FROM jig j, deployment d
+    WHERE d.system AND EXISTS (SELECT FROM submission_document x WHERE x.submission_id = NEW.submission_id AND x.kind = 'deployment' AND x.id = d.id)
+      AND j.active = (jigs_off(d.doc) ? j.name);
+    IF named IS NOT NULL AND NOT is_owner() THEN
+      RAISE EXCEPTION 'target % was inserted, but these jigs do not match the document of system: %', NEW.number, named
+        USING ERRCODE = 'GY014';
     END IF;
     SELECT string_agg(x.what, ', ') INTO named FROM (
       SELECT d.kind || ' ' || d.id AS what FROM submission_document d

@@ -277,6 +277,9 @@ async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
             let number = world.insert_target(&mut tx, submission, &root).await?;
             sqlx::query("UPDATE deployment SET head_no = $1 WHERE system").bind(number).execute(&mut *tx).await?;
             world.project(&mut tx, &planned, number).await?;
+            let switched = "UPDATE jig j SET active = NOT (jigs_off(d.doc) ? j.name) FROM deployment d
+                            WHERE d.system AND j.active = (jigs_off(d.doc) ? j.name)";
+            tx.execute(switched).await?;
             tx.commit().await
         };
         let commit = commit.await;

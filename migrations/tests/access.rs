@@ -168,6 +168,22 @@ async fn access_through_a_fresh_admin_comes_from_its_giver() {
 }
 
 #[tokio::test]
+async fn notice_is_dismissed_by_its_person_only() {
+    let world = World::new().await;
+    world
+        .owner(&format!(
+            "INSERT INTO access_change (person_id, kind, by) VALUES ('{}', 'reset', '{}')",
+            world.bo, world.ada
+        ))
+        .await
+        .unwrap();
+    let dismiss = format!("UPDATE access_change SET dismissed_at = now() WHERE person_id = '{}'", world.bo);
+    assert_refused("nobody", world.app(&dismiss).await, Refusal::NotThatPerson);
+    assert_refused("the admin", world.app_as(world.ada, &dismiss).await, Refusal::NotThatPerson);
+    assert!(world.app_as(world.bo, &dismiss).await.unwrap() > 0);
+}
+
+#[tokio::test]
 async fn only_a_second_admin_confirms() {
     let world = World::new().await;
     world.admins().await;

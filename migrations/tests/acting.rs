@@ -147,6 +147,8 @@ async fn proposals_edits_and_comments_take_their_person() {
         assert_refused(&sql, world.app_as(eve, &sql).await, Refusal::NotThatPerson);
         assert!(world.app_as(ada, &sql).await.unwrap() > 0, "{sql}");
     }
+    let unseen = world.app_as(eve, "UPDATE edit SET undone = NOT undone").await;
+    assert_refused("undone without becoming an author", unseen, Refusal::NotThatPerson);
     let resolve = format!("UPDATE comment SET resolved_by = '{ada}'");
     assert_refused("resolved", world.app_as(eve, &resolve).await, Refusal::NotThatPerson);
     world.app_as(ada, &resolve).await.unwrap();

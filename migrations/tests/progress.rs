@@ -54,7 +54,7 @@ async fn lease(world: &World) {
 
 /// What a worker writes at the end of a run, in one transaction.
 async fn finish(world: &World, outcome: &str, step: &str) -> Result<(), sqlx::Error> {
-    let mut tx = world.db.app().begin().await?;
+    let mut tx = world.db.worker().begin().await?;
     let end = format!(
         "UPDATE run SET state = 'ended', ended_at = now(), outcome = '{outcome}', result = '{{\"a\": 1}}', result_bytes = 8
          WHERE ended_at IS NULL"
@@ -131,6 +131,38 @@ async fn step_without_its_run_stays() {
     ] {
         assert_refused(sql, world.app(sql).await, by);
     }
+}
+
+#[tokio::test]
+async fn server_reports_no_result_of_a_run() {
+    let world = ready().await;
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    for outcome in ["succeeded", "failed", "cancelled"] {
+        let end = format!("UPDATE run SET state = 'ended', ended_at = now(), outcome = '{outcome}'");
+        assert_refused(outcome, world.app(&end).await, Refusal::RunMoved);
+    }
+    let mut tx = world.db.app().begin().await.unwrap();
+    tx.execute("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost'").await.unwrap();
+    tx.execute("UPDATE step SET state = 'error', error = 'replaced' WHERE state = 'transition'").await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn destructive_step_is_retried_by_a_person_only() {
+    let world = ready().await;
+    world
+        .owner("ALTER TABLE step DISABLE TRIGGER guard_intent; ALTER TABLE step DISABLE TRIGGER guard_risk_again")
+        .await
+        .unwrap();
+    world.owner("UPDATE step SET destructive = true").await.unwrap();
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    finish(&world, "failed", "state = 'error', error = 'no'").await.unwrap();
+    let retry = "UPDATE step SET state = 'todo', cause = 'retry', cause_by = 'bo' WHERE state = 'error'";
+    assert_refused("server", world.app(retry).await, Refusal::StepMoved);
+    assert_refused("worker", world.worker(retry).await, Refusal::StepMoved);
+    world.app_as(world.ada, retry).await.unwrap();
 }
 
 #[tokio::test]

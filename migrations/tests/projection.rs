@@ -82,6 +82,18 @@ async fn row_beyond_the_documents_is_refused() {
             format!("SET CONSTRAINTS ALL IMMEDIATE; UPDATE step SET destructive = true WHERE {n1}"),
             Refusal::IntentOutsideCommit,
         ),
+        (
+            format!(
+                "SET CONSTRAINTS ALL IMMEDIATE; SELECT note_projected(0); UPDATE step SET generation = 2 WHERE {n2}"
+            ),
+            Refusal::IntentOutsideCommit,
+        ),
+        (
+            format!(
+                "SET CONSTRAINTS ALL IMMEDIATE; SELECT note_projected(2); UPDATE step SET instant = true WHERE {n1}"
+            ),
+            Refusal::IntentOutsideCommit,
+        ),
         ("UPDATE jig SET class = 'noop'".into(), NotListed),
         ("UPDATE jig SET active = false".into(), NotAsDocumented),
     ];
@@ -133,4 +145,30 @@ async fn deleted_edge_is_refused() {
     let foreign = commit_with(&world, &other, submission, "DELETE FROM edge").await;
     assert_refused("of another node", foreign, NotListed);
     commit_with(&world, &other, submission, "SELECT 1").await.unwrap();
+}
+
+#[tokio::test]
+async fn approved_policy_comes_into_force() {
+    let world = World::new().await;
+    let stricter = world.put("policy", json!({"approvals": 2, "by_risk": {}})).await;
+    let planned = Submission { new_policy: Some(stricter.clone()), ..world.plan(world.web, world.ada).await };
+    let (planned, submission) = approved(&world, planned).await;
+    assert_refused("kept", commit_with(&world, &planned, submission, "SELECT 1").await, Refusal::NotProjected);
+    let brings = format!(
+        "INSERT INTO policy (number, hash) VALUES (2, '\\x{}'); UPDATE head SET policy_number = 2",
+        world::hex(&stricter)
+    );
+    commit_with(&world, &planned, submission, &brings).await.unwrap();
+}
+
+#[tokio::test]
+async fn transaction_commits_one_change() {
+    let world = World::new().await;
+    let (first, one) = approved(&world, world.plan(world.web, world.ada).await).await;
+    let (_, two) = approved(&world, world.plan(world.storage, world.eve).await).await;
+    let root = world.root_with(&first).await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    let number = world.insert_target(&mut tx, one, &root).await.unwrap();
+    world.project(&mut tx, &first, number).await.unwrap();
+    assert_refused("a second one", world.insert_target(&mut tx, two, &root).await, Refusal::NotTheNext);
 }

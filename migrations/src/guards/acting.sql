@@ -115,6 +115,8 @@ END $$;
 CREATE TRIGGER guard_with_credential BEFORE INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION guard_with_credential('person_id', 'session');
 CREATE TRIGGER guard_with_credential BEFORE INSERT OR UPDATE ON look FOR EACH ROW EXECUTE FUNCTION guard_with_credential('person_id', 'session');
 CREATE TRIGGER guard_with_credential BEFORE INSERT OR UPDATE ON opened FOR EACH ROW EXECUTE FUNCTION guard_with_credential('person_id', 'session');
+CREATE TRIGGER guard_with_credential BEFORE UPDATE OF dismissed_at ON access_change FOR EACH ROW
+  EXECUTE FUNCTION guard_with_credential('person_id', 'session');
 CREATE TRIGGER guard_with_credential BEFORE INSERT ON comment FOR EACH ROW EXECUTE FUNCTION guard_with_credential('person_id', 'operator');
 CREATE TRIGGER guard_with_credential_resolved BEFORE UPDATE ON comment FOR EACH ROW
   WHEN (NEW.resolved_by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('resolved_by', 'operator');
@@ -134,7 +136,8 @@ BEGIN
   IF is_owner() THEN
     RETURN NULL;
   END IF;
-  IF acting_person() IS NULL OR NOT NEW.touched_by <@ (OLD.touched_by || acting_person()) THEN
+  IF acting_person() IS NULL OR NOT NEW.touched_by <@ (OLD.touched_by || acting_person())
+     OR (NEW.undone <> OLD.undone AND acting_person() <> ALL (NEW.touched_by)) THEN
     RAISE EXCEPTION 'cannot change edit % of proposal %: the transaction does not act for that person', NEW.seq, NEW.proposal_id
       USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
   END IF;

@@ -109,7 +109,9 @@ BEGIN
             WHEN n.cause IS NULL THEN 'is to run again without a cause'
             WHEN n.destructive AND n.cause NOT LIKE 'retry%' AND NOT EXISTS (
                 SELECT FROM target t WHERE t.xid = this AND t.epoch = epoch_now AND t.number = n.generation)
-              THEN 'is destructive and in ERROR, and is to run again without a retry' END
+              THEN 'is destructive and in ERROR, and is to run again without a retry'
+            WHEN n.destructive AND n.cause LIKE 'retry%' AND acting_person() IS NULL
+              THEN 'is destructive and in ERROR, and nobody who retries it is signed in' END
       END AS what,
       CASE WHEN (n.wall, n.wall_run, n.results) IS DISTINCT FROM (o.wall, o.wall_run, o.results) THEN 'GY050' ELSE 'GY047' END AS code
     FROM is_now n JOIN was o ON o.id = n.id
@@ -185,6 +187,12 @@ END $$;
 CREATE TRIGGER guard_run_due AFTER INSERT ON run REFERENCING NEW TABLE AS added
   FOR EACH STATEMENT EXECUTE FUNCTION guard_run_due();
 
+-- Whether this connection has the server's role.
+CREATE OR REPLACE FUNCTION is_server() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM database_role d JOIN pg_roles r ON r.rolname = d.name
+                 WHERE d.purpose = 'server' AND pg_has_role(current_user, r.oid, 'USAGE'))
+$$;
+
 -- Also what was queued before the hold or the switch is not leased.
 CREATE OR REPLACE FUNCTION guard_run_state() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE why text;
@@ -202,7 +210,9 @@ BEGIN
   ELSIF OLD.state = 'queued' AND NEW.state = 'ended' THEN
     why := CASE WHEN NEW.outcome NOT IN ('unstarted', 'cancelled') THEN 'it never started' END;
   ELSIF OLD.state = 'running' AND NEW.state = 'ended' THEN
-    why := CASE WHEN NEW.outcome = 'late' THEN 'it was not lost before' END;
+    -- Only workers know how a run went. The server gives up runs of steps that a change replaces.
+    why := CASE WHEN NEW.outcome = 'late' THEN 'it was not lost before'
+                WHEN NEW.outcome <> 'lost' AND is_server() THEN 'its worker did not report that' END;
   ELSE
     why := 'a run goes from queued to running to ended';
   END IF;

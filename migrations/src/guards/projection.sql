@@ -224,8 +224,11 @@ CREATE CONSTRAINT TRIGGER guard_jig_active AFTER UPDATE ON jig DEFERRABLE INITIA
 
 CREATE OR REPLACE FUNCTION note_projected(number bigint) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  DELETE FROM projected;
-  INSERT INTO projected (number, xid) SELECT t.number, t.xid FROM target t WHERE t.number = note_projected.number AND t.xid = pg_current_xact_id()
+  -- A commit that was compared stays so until it ends: nothing here opens it again.
+  DELETE FROM projected WHERE xid <> pg_current_xact_id();
+  INSERT INTO projected (number, xid)
+  SELECT t.number, t.xid FROM target t WHERE t.number = note_projected.number AND t.xid = pg_current_xact_id()
+    AND NOT EXISTS (SELECT FROM projected p WHERE p.number = t.number)
 $$;
 
 -- At the end of the commit: every row of a listed document is what the document says.
