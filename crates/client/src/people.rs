@@ -330,11 +330,9 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Passkey {
-    /// Your passkeys, with their fingerprints. Register one in the console, on My account
-    List,
     /// Revoke one: what it signed does not count for later commits
     Revoke {
-        /// The passkey's id, as the list of passkeys has it
+        /// The passkey's id, as `me` shows it
         id: Uuid,
     },
 }
@@ -342,17 +340,6 @@ pub(crate) enum Passkey {
 pub(crate) fn passkey(client: &Client, command: &Passkey) -> Outcome {
     let Client { server, paper } = client;
     match command {
-        Passkey::List => {
-            let me: Value = server.get("/people/me")?;
-            let line = |passkey: &Value| {
-                let state = if passkey["confirmed"] == true { "confirmed" } else { "not confirmed" };
-                let said = |field: &str| said(&passkey[field]);
-                format!("{}  {}  {}  {}  {state}", said("id"), said("fingerprint"), said("host"), said("name"))
-            };
-            let lines: Vec<String> = me["passkeys"].as_array().into_iter().flatten().map(line).collect();
-            let text = if lines.is_empty() { "No passkeys yet.".to_owned() } else { lines.join("\n") };
-            paper.either(&me["passkeys"], &text)
-        }
         Passkey::Revoke { id } => {
             let answer = server.ask(&Method::DELETE, &format!("/passkeys/{id}"), &With::default())?.read()?;
             paper.either(&answer, &format!("Passkey {id} is revoked."))

@@ -9,7 +9,7 @@ use serde_json::Value;
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// By which commands each operation of the interface is asked.
-const COMMANDS: [(&str, &[&str]); 99] = [
+const COMMANDS: [(&str, &[&str]); 98] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
     ("addPerson", &["person add", "service add"]),
@@ -36,7 +36,7 @@ const COMMANDS: [(&str, &[&str]); 99] = [
     ("getDeploymentWay", &["wait deployment", "converge"]),
     ("getDiscussion", &["review discussion"]),
     ("getDraftedNoderole", &["proposal noderole"]),
-    ("getMe", &["me", "passkey list"]),
+    ("getMe", &["me"]),
     ("getNode", &["node show", "node token list"]),
     ("getNoderole", &["noderole show"]),
     ("getNoderoleData", &["noderole data"]),
@@ -88,7 +88,6 @@ const COMMANDS: [(&str, &[&str]); 99] = [
     ("openNodeProposal", &["node propose"]),
     ("openProposal", &["deployment propose"]),
     ("openThread", &["review comment"]),
-    ("presentSecondFactor", &["context add"]),
     ("prioritiseDeployment", &["deployment priority"]),
     ("redoEdit", &["proposal redo"]),
     ("reopenThread", &["review reopen"]),
@@ -112,12 +111,13 @@ const COMMANDS: [(&str, &[&str]); 99] = [
 ];
 
 /// Operations without a command, and why.
-const NO_COMMAND: [(&str, &str); 15] = [
+const NO_COMMAND: [(&str, &str); 16] = [
     ("getDocument", "a description for programs: gantry api GET /openapi.json prints it"),
     ("watch", "what is watched and waited for listens to it: --watch, wait, converge, logs --follow"),
     ("confirmTotp", "an authenticator app is set up in a browser"),
     ("startTotp", "an authenticator app is set up in a browser"),
     ("getSecondFactor", "part of what me shows"),
+    ("presentSecondFactor", "part of context add and context sign-in: --code"),
     ("getSecondFactorOptions", "only a browser answers with a passkey"),
     ("getPasskeyOptions", "only a browser makes a passkey"),
     ("registerPasskey", "only a browser makes a passkey"),

@@ -60,6 +60,7 @@ const READING: &[Row] = &[
     ("audit", Takes::Answers, r#"{"wanted":{}}"#),
     ("chain", Takes::Answers, r#"{"after":0}"#),
     ("account", Takes::SignedIn, "{}"),
+    ("second-factor", Takes::SignedIn, "{}"),
     ("people", Takes::Admins, r#"{"wanted":{}}"#),
     ("person", Takes::Admins, r#"{"id":"$victim"}"#),
 ];
@@ -102,6 +103,9 @@ const WRITING: &[Row] = &[
     ("change-grants", Takes::Admins, "person=$victim&version=1&viewer=on"),
     ("confirm-person", Takes::Admins, "person=$victim"),
     ("dismiss-notices", Takes::InPerson, ""),
+    ("factor-options", Takes::InPerson, "{}"),
+    ("present-passkey", Takes::InPerson, r#"{"passkey":{}}"#),
+    ("reset-factor", Takes::Admins, "person=$victim"),
     ("passkey-options", Takes::InPerson, "{}"),
     ("register-passkey", Takes::InPerson, r#"{"wish":{"name":"x","answer":{}}}"#),
     ("revoke-passkey", Takes::InPerson, "passkey=$passkey"),

@@ -130,7 +130,7 @@ pub fn revoke_token(id: Uuid) -> Call {
 
 /// Lists one's own passkeys.
 pub fn list_passkeys() -> Call {
-    Call::new(Method::Get, "/people/me").words(["passkey", "list"])
+    Call::new(Method::Get, "/people/me").words(["me"])
 }
 
 /// Revokes a passkey.
