@@ -102,9 +102,10 @@ pub(crate) async fn actor_of(state: &AppState, headers: &HeaderMap) -> Result<Op
 }
 
 /// What a session may ask for that has to set a password first.
-const BEFORE_PASSWORD: [&str; 7] = [
+const BEFORE_PASSWORD: [&str; 8] = [
     "/api/v1/people/me",
     "/api/v1/me/password",
+    "/api/v1/me/second-factor",
     "/call/account",
     "/call/frame",
     "/call/set-password",
