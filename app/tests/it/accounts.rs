@@ -284,6 +284,7 @@ async fn account_lists_passkeys_with_their_actions() {
         "action=\"/call/revoke-passkey\"",
         "Register a passkey",
         "Passkeys need scripts.",
+        "gantry me",
     ]);
     page.says_not(&["Confirm with another passkey: Laptop"]);
     let first = Fake::new(|world| world.people[0].password = false);

@@ -36,7 +36,13 @@ async fn a_machine_is_changed_on_the_version_that_was_seen() {
     assert!(seen.header(header::ETAG).starts_with("\"1."), "{}", seen.header(header::ETAG));
     assert_eq!(seen.json()["version"], 1);
     let by_name = house.ask_get("/api/v1/nodes/m1.rack1.example.com", &ada).await;
-    assert_eq!(by_name.json(), seen.json());
+    // The position of the live stream moves with every event of the house.
+    let without_cursor = |answer: &Answer| {
+        let mut node = answer.json();
+        node.as_object_mut().expect("a node").remove("cursor").expect("a cursor");
+        node
+    };
+    assert_eq!(without_cursor(&by_name), without_cursor(&seen));
     let own = [("cookie", ada.as_str()), ("x-gantry", "1")];
     let on = |tag: &'static str| [own[0], own[1], ("if-match", tag)];
     let patch = Method::PATCH;
