@@ -202,7 +202,7 @@ async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts
         assert!(refused.to_string().contains("destructive"), "{refused}");
         assert_eq!(cluster.runs(node, "wipe").await.len(), 1);
     }
-    // A person who has looked at the node may.
+    // A retry takes a signed-in person, or the owner of the database.
     let unsigned =
         running::retry_step(cluster.server(), cluster.step(1, "wipe"), "bo").await.expect_err("bo is not there");
     assert!(unsigned.to_string().contains("nobody who retries it is signed in"), "{unsigned}");
