@@ -22,7 +22,7 @@
 
 use std::future::Future;
 
-use api::console::{GraphView, NoderoleView};
+use api::console::{GraphView, NoderoleView, ReviewView};
 use engine::ids::SubmissionId;
 use leptos::prelude::*;
 use leptos::wasm_split::{SplitLoaderError, wasm_split};
@@ -35,12 +35,13 @@ use leptos_router::{Lazy, LazyRoute};
 use crate::calls;
 use crate::failure::{Failure, UNREACHABLE};
 use crate::graph::address::Address;
+use crate::pages::review::{Detail, OfReport};
 use crate::parts::{ProblemNotice, problem_page};
 
 /// `NAME: PAGE` makes a function `NAME` for the route of `PAGE`, a component below [`crate::pages`]. The name is that of the part, too.
-/// `with PIECE if ASKED` names a piece that an address may ask for, and what tells whether it does.
+/// `with PIECE if ASKED`, once for each, names a piece that an address may ask for, and what tells whether it does.
 macro_rules! parts {
-    ($($name:ident: $($page:ident)::+ $(with $piece:ident if $($asked:ident)::+)?,)+) => {$(
+    ($($name:ident: $($page:ident)::+ $(with $piece:ident if $($asked:ident)::+)*,)+) => {$(
         mod $name {
             use super::*;
 
@@ -71,7 +72,7 @@ macro_rules! parts {
                     loaded(load()).await;
                     $(if $crate::pages::$($asked)::+(&use_url().read_untracked()) {
                         loaded($piece::load()).await;
-                    })?
+                    })*
                     // Not before all of it is there: a page of which a piece is missing would be loaded again without end.
                     forget_reload();
                 }
@@ -106,7 +107,7 @@ parts! {
     people: settings::people::People,
     person: settings::person::PersonPage,
     policy: settings::policy::PolicyPage,
-    review: review::ReviewPage with review_graph if review::asks_for_graph,
+    review: review::ReviewPage with review_details if review::asks_for_details with review_graph if review::asks_for_graph,
     reviews: reviews::Reviews,
     role: role::RolePage,
     role_graph: role_graph::RoleGraphPage,
@@ -149,6 +150,7 @@ pub(super) use pieces;
 
 pieces! {
     noderole_panel(first: NoderoleView, edited: Callback<()>) crate::pages::noderole::details(first, edited);
+    review_details(which: Detail, review: RwSignal<ReviewView>, report: Resource<OfReport>) which.view(review, report);
     review_graph(first: GraphView, id: SubmissionId, address: Memo<Address>) crate::pages::review::graph_of(first, id, address);
 }
 

@@ -10,10 +10,13 @@ use engine::ids::RoleName;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
+use super::add_role::AddRole;
+use super::bind::NodesFor;
+use super::carriers::{AllOf, Asked};
 use super::desk::Desk;
 use super::menu::{NodeMenu, Subject};
 use super::moving::{Bring, Move, Placed};
-use super::{everywhere, more, role, version};
+use super::{bind, everywhere, more, role, version};
 use crate::pages::edits::About;
 use crate::pages::part;
 use crate::parts::{Dialog, Icon, icon};
@@ -47,6 +50,12 @@ pub(super) enum Act {
     RoleAgain(BoardRole),
     /// A role goes.
     RemoveRole(RoleName),
+    /// A role comes.
+    AddRole,
+    /// Nodes for a role.
+    NodesFor(RoleName),
+    /// All nodes with a role.
+    AllOf(Asked),
 }
 
 impl Act {
@@ -69,12 +78,15 @@ impl Act {
             Self::RoleData(role) => format!("Data of {} in {}", role.role, here()),
             Self::RoleAgain(role) => format!("Run {} again", role.role),
             Self::RemoveRole(role) => format!("Remove role {role}?"),
+            Self::AddRole => "Add role".into(),
+            Self::NodesFor(role) => format!("Bind nodes to {role}"),
+            Self::AllOf(asked) => asked.title(),
         }
     }
 
     fn is_wide(&self) -> bool {
         match self {
-            Self::RoleData(_) => true,
+            Self::RoleData(_) | Self::AllOf(_) => true,
             Self::About(about) => about.is_wide(),
             _ => false,
         }
@@ -96,6 +108,9 @@ impl Act {
             Self::RoleData(role) => view! { <role::RoleData desk role taken/> }.into_any(),
             Self::RoleAgain(role) => view! { <role::RoleAgain desk role taken/> }.into_any(),
             Self::RemoveRole(role) => view! { <more::RemoveRole desk role taken/> }.into_any(),
+            Self::AddRole => view! { <AddRole desk taken/> }.into_any(),
+            Self::NodesFor(role) => view! { <NodesFor desk role taken/> }.into_any(),
+            Self::AllOf(asked) => view! { <AllOf desk asked taken/> }.into_any(),
         }
     }
 }
@@ -120,11 +135,18 @@ pub(super) fn ActDialog(desk: Desk) -> impl IntoView {
         Some(Suspend::new(board_forms::shown(act, desk)))
     };
     view! {
-        <Dialog id="act" title=title handle=desk.dialogs.act wide=wide closed=Callback::new(move |()| desk.act.set(None))>
+        <Dialog id="act" title=title handle=desk.dialogs.act wide=wide closed=Callback::new(move |()| closed(desk))>
             {move || form()}
         </Dialog>
     }
     .into_any()
+}
+
+fn closed(desk: Desk) {
+    if matches!(&*desk.act.read_untracked(), Some(Act::NodesFor(_))) {
+        bind::put_back(desk);
+    }
+    desk.act.set(None);
 }
 
 /// A line of a menu: what it leads to, and what that means.

@@ -3,21 +3,19 @@
 use api::console::RoleChoice;
 use engine::ids::RoleName;
 use engine::plan::Edit;
-use leptos::html;
 use leptos::prelude::*;
 
 use super::desk::Desk;
 use crate::pages::edits::SameEdits;
 use crate::parts::foresight::{Consequence, Foresight};
-use crate::parts::{Dialog, DialogHandle, Icon, icon};
+use crate::parts::{Icon, icon};
 
 /// Most that are listed at once: whoever has more types.
 const LISTED: usize = 100;
 
 #[component]
-pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
+pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let filter = RwSignal::new(String::new());
-    let field = NodeRef::<html::Input>::new();
     let found = Memo::new(move |_| {
         let wanted = filter.get().to_lowercase();
         let board = desk.board().read();
@@ -27,17 +25,13 @@ pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
         let deployment = desk.board().read_untracked().id;
         let role = choice.role.clone();
         desk.edit(vec![Edit::AddRole { deployment, role }], format!("Role {} added to the proposal.", choice.role));
-        handle.close();
+        taken.run(());
     };
-    // What would be added: the one that is pointed at or has the focus, else the first. Nothing is asked while the dialog is closed.
+    // What would be added: the one that is pointed at or has the focus, else the first.
     let aim = RwSignal::new(None::<RoleName>);
-    let is_open = RwSignal::new(false);
     let foresight = Foresight::new(
         desk.pen().proposal,
         Signal::derive(move || {
-            if !is_open.get() {
-                return Vec::new();
-            }
             let (found, aim) = (found.read(), aim.get());
             let aimed = found.iter().find(|choice| Some(&choice.role) == aim.as_ref()).or(found.first());
             let deployment = desk.board().read().id;
@@ -66,11 +60,6 @@ pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
         view! { <ul class="choices">{found.into_iter().map(one).collect_view()}</ul> }.into_any()
     };
     view! {
-        <Dialog id="add-role" title="Add role".to_owned() handle=handle closed=Callback::new(move |()| {
-            filter.set(String::new());
-            aim.set(None);
-            is_open.set(false);
-        })>
             <form
                 class="form"
                 on:submit=move |event| {
@@ -87,12 +76,10 @@ pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
                         <input
                             class="input"
                             id="add-role-filter"
-                            node_ref=field
                             placeholder="Name, barclamp or description"
                             autocomplete="off"
                             autofocus
                             prop:value=move || filter.get()
-                            on:focus=move |_| is_open.set(true)
                             on:input=move |event| {
                                 filter.set(event_target_value(&event));
                                 aim.set(None);
@@ -105,7 +92,6 @@ pub(super) fn AddRole(desk: Desk, handle: DialogHandle) -> impl IntoView {
                     <SameEdits pen=desk.pen() of=foresight/>
                 </div>
             </form>
-        </Dialog>
     }
     .into_any()
 }

@@ -22,7 +22,7 @@ pub(super) fn open(desk: Desk, nodes: Vec<NodeId>) {
 }
 
 /// A menu that closes without a choice puts back what it lifted.
-fn put_back(desk: Desk) {
+pub(super) fn put_back(desk: Desk) {
     if desk.is_lifted_by(By::Menu) {
         desk.cancel();
     }
@@ -204,30 +204,7 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
 
 /// `+` in a row: chooses nodes for one role.
 #[component]
-pub(super) fn NodesFor(desk: Desk) -> impl IntoView {
-    let handle = desk.dialogs.nodes_for;
-    let title = Signal::derive(move || {
-        desk.nodes_for.read().as_ref().map(|role| format!("Bind nodes to {role}")).unwrap_or_default()
-    });
-    let body = move || desk.nodes_for.get().map(|role| view! { <NodeChoice desk handle role/> });
-    view! {
-        <Dialog
-            id="nodes-for"
-            title=title
-            handle=handle
-            closed=Callback::new(move |()| {
-                put_back(desk);
-                desk.nodes_for.set(None);
-            })
-        >
-            {move || body()}
-        </Dialog>
-    }
-    .into_any()
-}
-
-#[component]
-fn NodeChoice(desk: Desk, handle: DialogHandle, role: RoleName) -> impl IntoView {
+pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl IntoView {
     let tray = desk.board().read_untracked().tray.clone();
     let role = StoredValue::new(role);
     let possible = RwSignal::new(None::<LiftRole>);
@@ -256,7 +233,7 @@ fn NodeChoice(desk: Desk, handle: DialogHandle, role: RoleName) -> impl IntoView
             on:submit=move |event| {
                 event.prevent_default();
                 desk.bind_legal(role.get_value());
-                handle.close();
+                taken.run(());
             }
         >
             <div class="body">

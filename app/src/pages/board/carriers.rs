@@ -5,10 +5,11 @@ use engine::ids::{DeploymentName, RoleName};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
+use super::act::Act;
 use super::desk::Desk;
 use super::grid::node_chip;
 use crate::calls;
-use crate::parts::{Dialog, DialogHandle, rows};
+use crate::parts::rows;
 use crate::places;
 
 /// A role of a board: its own, or one that it has from an ancestor.
@@ -16,6 +17,12 @@ use crate::places;
 pub(super) struct Asked {
     role: RoleName,
     of_ancestor: Option<DeploymentName>,
+}
+
+impl Asked {
+    pub(super) fn title(&self) -> String {
+        format!("Nodes with {}", self.role)
+    }
 }
 
 /// The count behind a cell's chips. Without scripts it leads to the same list as the graph's table.
@@ -32,8 +39,7 @@ pub(super) fn more(desk: Desk, role: &BoardRole, of_ancestor: Option<DeploymentN
             on:click=move |event| {
                 event.prevent_default();
                 event.stop_propagation();
-                desk.all_of.set(Some(asked.clone()));
-                desk.dialogs.all_of.open();
+                desk.ask(Act::AllOf(asked.clone()));
             }
         >
             "+"
@@ -45,22 +51,7 @@ pub(super) fn more(desk: Desk, role: &BoardRole, of_ancestor: Option<DeploymentN
 
 /// The list.
 #[component]
-pub(super) fn AllOf(desk: Desk) -> impl IntoView {
-    let handle = desk.dialogs.all_of;
-    let title = Signal::derive(move || {
-        desk.all_of.read().as_ref().map(|asked| format!("Nodes with {}", asked.role)).unwrap_or_default()
-    });
-    let body = move || desk.all_of.get().map(|asked| view! { <List desk handle asked/> });
-    view! {
-        <Dialog id="all-of" title=title handle=handle wide=true closed=Callback::new(move |()| desk.all_of.set(None))>
-            {move || body()}
-        </Dialog>
-    }
-    .into_any()
-}
-
-#[component]
-fn List(desk: Desk, handle: DialogHandle, asked: Asked) -> impl IntoView {
+pub(super) fn AllOf(desk: Desk, asked: Asked, taken: Callback<()>) -> impl IntoView {
     let role = StoredValue::new(asked.role.clone());
     let found = RwSignal::new(None::<Carriers>);
     let filter = RwSignal::new(String::new());
@@ -104,7 +95,7 @@ fn List(desk: Desk, handle: DialogHandle, asked: Asked) -> impl IntoView {
             </div>
             <p class="muted" role="status">{move || said()}</p>
             // A chip opens its panel, which is behind this.
-            <ul class="chips tall" on:click=move |_| handle.close()>
+            <ul class="chips tall" on:click=move |_| taken.run(())>
                 {rows(shown.into(), |chip| chip.noderole, move |chip| node_chip(desk, role, chip))}
             </ul>
         </div>

@@ -13,7 +13,6 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::act::{self, Act};
-use super::carriers::Asked;
 use super::lifting::{self, Verdict, named};
 use super::planner::{self, Planner, Unusable};
 use crate::calls;
@@ -94,9 +93,7 @@ pub(super) struct Desk {
     foretold: StoredValue<Option<(i32, Hash)>>,
     plans: RwSignal<Plans>,
     pub(super) joining: Joining,
-    pub(super) nodes_for: RwSignal<Option<RoleName>>,
     pub(super) act: RwSignal<Option<Act>>,
-    pub(super) all_of: RwSignal<Option<Asked>>,
     pub(super) dialogs: Dialogs,
     busy: RwSignal<bool>,
     /// What was asked for while a command was under way, oldest first.
@@ -128,9 +125,7 @@ struct Way {
 pub(super) struct Dialogs {
     pub(super) part: DialogHandle,
     pub(super) bind: DialogHandle,
-    pub(super) nodes_for: DialogHandle,
     pub(super) act: DialogHandle,
-    pub(super) all_of: DialogHandle,
 }
 
 impl Desk {
@@ -171,16 +166,8 @@ impl Desk {
             planner: StoredValue::new(None),
             foretold: StoredValue::new(None),
             plans: RwSignal::new(Plans::Elsewhere),
-            nodes_for: RwSignal::new(None),
             act: RwSignal::new(None),
-            all_of: RwSignal::new(None),
-            dialogs: Dialogs {
-                part: DialogHandle::new(),
-                bind: DialogHandle::new(),
-                nodes_for: DialogHandle::new(),
-                act: DialogHandle::new(),
-                all_of: DialogHandle::new(),
-            },
+            dialogs: Dialogs { part: DialogHandle::new(), bind: DialogHandle::new(), act: DialogHandle::new() },
             busy: RwSignal::new(false),
             queue: StoredValue::new(VecDeque::new()),
             problem: RwSignal::new(None),

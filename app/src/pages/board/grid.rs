@@ -89,10 +89,7 @@ fn Row(desk: Desk, role: Memo<BoardRole>, ancestor: StoredValue<Option<Deploymen
                     type="button"
                     aria-label=format!("Bind nodes to {name}")
                     title="Bind nodes"
-                    on:click=move |_| {
-                        desk.nodes_for.set(Some(name.clone()));
-                        desk.dialogs.nodes_for.open();
-                    }
+                    on:click=move |_| desk.ask(Act::NodesFor(name.clone()))
                 >
                     {icon(Icon::Plus)}
                 </button>

@@ -72,7 +72,7 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
     // Nodes, too: the tray has those of other deployments, new ones and dead ones.
     use_live().hear(vec![Topic::Deployment(id), Topic::Targets, Topic::Nodes], cursor, move |events| desk.hear(events));
 
-    let dialogs = Dialogs { add_role: DialogHandle::new(), hold: DialogHandle::new(), priority: DialogHandle::new() };
+    let dialogs = Dialogs { hold: DialogHandle::new(), priority: DialogHandle::new() };
     listen_to_keys(desk);
     bring_who_was_sent(desk);
     ask_for_policy(desk);
@@ -89,11 +89,8 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
             <tray::Tray desk/>
             {move || panel.get().map(|id| view! { <SidePanel id desk noderole/> })}
         </div>
-        <add_role::AddRole desk handle=dialogs.add_role/>
         <bind::BindTo desk handle=desk.dialogs.bind/>
         <bind::PartOnly desk/>
-        <bind::NodesFor desk/>
-        <carriers::AllOf desk/>
         <hold::HoldDialog desk handle=dialogs.hold/>
         <priority::PriorityDialog desk handle=dialogs.priority/>
         <act::ActDialog desk/>
@@ -132,7 +129,6 @@ fn WithoutScripts(desk: Desk) -> impl IntoView {
 
 #[derive(Clone, Copy)]
 struct Dialogs {
-    add_role: DialogHandle,
     hold: DialogHandle,
     priority: DialogHandle,
 }
@@ -229,7 +225,7 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     let act = move || {
         if desk.editable().get() {
             return view! {
-                <button class="button needs-scripts" type="button" commandfor="add-role" command="show-modal" on:click=dialogs.add_role.on_click()>
+                <button class="button needs-scripts" type="button" aria-haspopup="dialog" on:click=move |_| desk.ask(Act::AddRole)>
                     {icon(Icon::Plus)}
                     "Add role"
                 </button>

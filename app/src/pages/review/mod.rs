@@ -25,6 +25,7 @@ use leptos_router::location::Url;
 
 pub(super) use changes::{Changed, differs};
 pub(crate) use moved::reasons;
+pub(super) use planned::OfReport;
 
 use super::part;
 use super::reviews::ReviewPill;
@@ -128,6 +129,38 @@ impl Tab {
     }
 }
 
+/// A tab that a first visit does not load.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Detail {
+    Effects,
+    Waves,
+    Checks,
+}
+
+impl Detail {
+    pub(crate) fn view(self, review: RwSignal<ReviewView>, report: Resource<OfReport>) -> AnyView {
+        match self {
+            Self::Effects => view! { <effects::Effects review/> }.into_any(),
+            Self::Waves => {
+                view! { <waves::Waves found=Memo::new(move |_| review.read().consequences.clone())/> }.into_any()
+            }
+            Self::Checks => view! { <checks::Checks review/> <planned::Planned report/> }.into_any(),
+        }
+    }
+}
+
+#[component]
+fn Details(which: Detail, review: RwSignal<ReviewView>, report: Resource<OfReport>) -> impl IntoView {
+    let body = move || Suspend::new(part::review_details::shown(which, review, report));
+    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || body()}</Transition> }
+        .into_any()
+}
+
+/// Whether an address opens one of these tabs.
+pub(super) fn asks_for_details(address: &Url) -> bool {
+    matches!(Tab::of(address.search_params().get("tab")), Tab::Effects | Tab::Waves | Tab::Checks)
+}
+
 #[component]
 fn Loaded(
     first: Whole,
@@ -136,7 +169,7 @@ fn Loaded(
     tab: Memo<Tab>,
     address: Memo<Address>,
     graph: Resource<OfGraph>,
-    report: Resource<planned::OfReport>,
+    report: Resource<OfReport>,
 ) -> impl IntoView {
     let (first, said, since, marked) = first;
     let (id, proposal) = (first.submission, first.proposal);
@@ -164,9 +197,9 @@ fn Loaded(
         }
         Tab::Since => view! { <Since review since=since.get_value()/> }.into_any(),
         Tab::Graph => view! { <OfChange id graph address/> }.into_any(),
-        Tab::Effects => view! { <effects::Effects review/> }.into_any(),
-        Tab::Waves => view! { <waves::Waves found=Memo::new(move |_| review.read().consequences.clone())/> }.into_any(),
-        Tab::Checks => view! { <checks::Checks review/> <planned::Planned report/> }.into_any(),
+        Tab::Effects => view! { <Details which=Detail::Effects review report/> }.into_any(),
+        Tab::Waves => view! { <Details which=Detail::Waves review report/> }.into_any(),
+        Tab::Checks => view! { <Details which=Detail::Checks review report/> }.into_any(),
         Tab::Discussion => view! { <discussion::Talk review=feed discussion about/> }.into_any(),
     };
     let tabs =

@@ -8,7 +8,7 @@ use crate::failure::Answer;
 use crate::parts::{Icon, ProblemNotice, icon};
 
 /// What the planner says; none of what is no longer the newest version of an open proposal.
-pub(super) type OfReport = Answer<Option<Report>>;
+pub(crate) type OfReport = Answer<Option<Report>>;
 
 #[component]
 pub(super) fn Planned(report: Resource<OfReport>) -> impl IntoView {
