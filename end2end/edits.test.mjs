@@ -302,7 +302,7 @@ test('jigs are switched, and the policy is set, for all deployments', { timeout:
 
   await more(page, 'Policy');
   const policy = dialog('Policy');
-  const every = policy.getByLabel('Every change');
+  const every = policy.getByRole('textbox', { name: 'Every change' });
   assert.equal(await every.inputValue(), '1');
   await every.fill('many');
   await policy.getByText('many is no whole number').waitFor();
@@ -311,7 +311,7 @@ test('jigs are switched, and the policy is set, for all deployments', { timeout:
   assert.ok(await put(policy).isDisabled());
   assert.equal(await every.inputValue(), '0', 'what was typed is still there');
   await every.fill('2');
-  await policy.getByLabel('When something is removed').fill('3');
+  await policy.getByRole('textbox', { name: 'When something is removed' }).fill('3');
   await policy.getByText(/^Sets the policy for all changes after this one, in every deployment: 2 approvals for every change, 3 for a removal\./).waitFor();
   await assertAccessible(page);
   await screenshot(page, 'edits-policy');
@@ -456,7 +456,7 @@ test('menus and forms work on a narrow screen', { timeout: 90_000 }, async () =>
   await screenshot(page, 'edits-more');
   await page.setViewportSize({ width: 390, height: 844 });
   await dialog('Propose on web').getByRole('button', { name: /^Policy/ }).click();
-  await dialog('Policy').getByLabel('Every change').fill('2');
+  await dialog('Policy').getByRole('textbox', { name: 'Every change' }).fill('2');
   await dialog('Policy').getByText(/^Sets the policy/).waitFor();
   await assertFits(page);
   await page.keyboard.press('Escape');
