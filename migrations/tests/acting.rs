@@ -7,7 +7,7 @@ mod world;
 use migrations::Refusal;
 use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
-use world::{World, assert_refused, state};
+use world::{Hash, Submission, World, assert_refused, state};
 
 const DENIED: &str = "42501";
 /// Argon2id output of the password that `with_password` gives to bo, as SQL.
@@ -346,4 +346,60 @@ async fn admins_token_changes_no_people() {
     world.token("{admin}").await;
     let sql = "UPDATE person SET permissions = '{reviewer}' WHERE name = 'robot'";
     assert_refused("by token", world.app_with("token", sql).await, Refusal::NotAnAdmin);
+}
+
+impl World {
+    /// Plans a submission anew without its author, after raising the proposal's version.
+    async fn replan(&self, before: i64, anew: &Submission) -> Result<(), sqlx::Error> {
+        let mut tx = self.db.app().begin().await?;
+        let raise = "UPDATE proposal SET version = version + 1 WHERE id = $1";
+        sqlx::query(raise).bind(anew.proposal).execute(&mut *tx).await?;
+        let after = self.insert_submission(&mut tx, anew).await?;
+        sqlx::query(
+            "INSERT INTO replan (before_id, proposal_id, after_id, version, target)
+             SELECT $1, $2, $3, $4, number FROM head",
+        )
+        .bind(before)
+        .bind(anew.proposal)
+        .bind(after)
+        .bind(anew.version)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await
+    }
+}
+
+#[tokio::test]
+async fn submission_without_its_author_only_repeats_one_whose_base_moved() {
+    let world = World::new().await;
+    let mut planned = world.plan(world.web, world.ada).await;
+    planned.base.push((world.storage, world.head_no(world.storage).await));
+    planned.authors.push(world.cy);
+    let before = world.submit(&planned).await.unwrap();
+    let mut anew = Submission { version: planned.version + 1, ..planned.clone() };
+    assert_refused("base has not moved", world.replan(before, &anew).await, Refusal::NotThatPerson);
+
+    let other = world.plan(world.storage, world.ada).await;
+    let submission = world.submit(&other).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.commit(&other, submission).await.unwrap();
+    anew.base.last_mut().unwrap().1 = world.head_no(world.storage).await;
+
+    let document = |new: Hash| vec![("node", world.n1, planned.documents[0].2.clone(), Some(new))];
+    let elsewhere = world.plan_for(planned.proposal, world.web, world.ada).await;
+    let two = [anew.documents.clone(), other.documents.clone()].concat();
+    let forged = [
+        ("other documents", Submission { documents: elsewhere.documents, ..anew.clone() }),
+        ("another new document", Submission { documents: document(planned.root.clone()), ..anew.clone() }),
+        ("one more document", Submission { documents: two, ..anew.clone() }),
+        ("no document", Submission { documents: Vec::new(), ..anew.clone() }),
+        ("a policy", Submission { new_policy: Some(planned.root.clone()), needed: 1000, ..anew.clone() }),
+        ("an author less", Submission { authors: vec![world.ada], ..anew.clone() }),
+        ("another person's", Submission { by: world.cy, ..anew.clone() }),
+        ("a smaller base", Submission { base: anew.base[..2].to_vec(), ..anew.clone() }),
+    ];
+    for (what, forged) in forged {
+        assert_refused(what, world.replan(before, &forged).await, Refusal::NotThatPerson);
+    }
+    world.replan(before, &anew).await.unwrap();
 }

@@ -663,7 +663,7 @@ pub struct ProposalView {
     pub clashes: Vec<ClashView>,
     /// The submission of exactly this version, if it was submitted.
     pub submission: Option<SubmissionId>,
-    /// Set while the review of it was closed because its base moved and its edits don't plan on what is there now.
+    /// Set while it is back with its authors because the base of its review moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_back: Option<Replanned>,
     /// Set where it brings back a part of what a deployment was.
@@ -1313,7 +1313,8 @@ pub enum ReviewState {
     Stale,
     /// A newer version replaced it.
     Replaced,
-    /// What it rested on changed, and its edits can't take effect on that: it is back with its authors.
+    /// What it rested on changed. The same edits can't take effect any more, or change something else than was submitted: it is back
+    /// with its authors.
     SentBack,
     /// It is a target.
     Committed,
@@ -1470,7 +1471,7 @@ impl ReviewView {
 pub struct Replanned {
     /// The one whose base moved. It can't be approved or committed any more.
     pub before: SubmissionId,
-    /// The one that took its place; None: its edits can't take effect any more, and the proposal is open for edits.
+    /// The one that took its place; None: the proposal is back with its authors, open for edits.
     pub after: Option<SubmissionId>,
     /// The target that it was planned anew on.
     pub target: TargetNo,
@@ -1485,7 +1486,7 @@ pub struct Replanned {
     /// Documents of that which are left out.
     #[serde(default)]
     pub more: usize,
-    /// Why it can't be planned any more.
+    /// Why the proposal was sent back: edits that no longer take effect, or documents that would change differently than submitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<problem::Finding>,
 }

@@ -2,8 +2,9 @@
 //!
 //! A submission whose base moved is void: it can be neither approved nor committed, and that stays so. But its reviewers and its
 //! authors are not left to find out. Its edits are planned again on what is there now. If they plan, a submission takes its place,
-//! without verdicts, and the review says whether the effect is the same. If they don't, it says which edit and why, and the
-//! proposal is back with its authors.
+//! without verdicts, and the review says whether the effect is the same. If they don't plan, or would write other documents than
+//! their authors submitted, the proposal is back with its authors, with the reason. Only an author's own credential submits other
+//! documents; the database checks that (`guard_with_credential_submission`).
 //!
 //! Where it runs: behind a commit, by whoever's call committed, which begins none after [`AT_ONCE`] and waits for the one that it began
 //! before; and in every server's sweep, which finds what is left of that, or of a process that died in between. Not in the commit's own
@@ -13,6 +14,7 @@
 //!
 //! Whoever commits does not become an author of the other change: it is still asked for by whoever asked before.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use api::Problem;
@@ -24,13 +26,13 @@ use engine::gate::VerdictKind;
 use engine::ids::{ProposalId, SubmissionId};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::intent::{self, EditRow, ReplanRow, SubmissionRow};
+use store::intent::{self, EditRow, NewSubmission, ReplanRow, SubmissionRow};
 
 use crate::beside::Beside;
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Asked, Planned, counting, plan_aside, tell};
-use crate::reviewing::{changed, moved_base, moved_parts};
+use crate::reviewing::{changed, moved_base, moved_parts, named};
 use crate::{Control, done};
 
 /// How long behind a commit another change begins to be planned anew. Its caller waits for the last one to end, however long that takes;
@@ -87,7 +89,10 @@ impl Control {
         let moved = moved(&mut transaction, &present, id).await?;
         let asked = Asked { title: before.title.clone(), by: before.by };
         let new = match &planned {
-            Ok(planned) => self.to_submit(&mut transaction, &present, &row, &rows, planned, asked).await,
+            Ok(planned) => match self.to_submit(&mut transaction, &present, &row, &rows, planned, asked).await {
+                Ok(new) => unchanged(&mut transaction, &present, &before, new).await?,
+                Err(problem) => Err(problem),
+            },
             Err(problem) => Err(problem.clone()),
         };
         intent::lock_proposal(&mut transaction, row.id).await.map_err(from_store)?;
@@ -176,6 +181,35 @@ async fn moved(on: &mut PgConnection, present: &Present, id: SubmissionId) -> Re
     let taken = moved_parts(on, present, id, &documents).await.map_err(from_store)?;
     let taken = taken.iter().filter(|name| !deployments.iter().any(|(other, _)| other == *name)).cloned();
     Ok(named.chain(taken).collect())
+}
+
+/// The new submission, if it writes exactly what the one before did; else what it would write differently.
+async fn unchanged(
+    on: &mut PgConnection,
+    present: &Present,
+    before: &SubmissionRow,
+    new: NewSubmission,
+) -> Result<Result<NewSubmission, Problem>, Problem> {
+    let documents = intent::documents(on, before.id).await.map_err(from_store)?;
+    let base = intent::base(on, before.id).await.map_err(from_store)?;
+    let finding = |at: String, detail: &str| Finding { at, detail: detail.to_owned() };
+    let (old, now): (BTreeSet<_>, BTreeSet<_>) = (documents.iter().collect(), new.documents.iter().collect());
+    let ids: BTreeSet<_> = old.symmetric_difference(&now).map(|change| named(present, change)).collect();
+    let mut findings: Vec<Finding> = ids
+        .into_iter()
+        .map(|name| finding(name, "It changed since, so this proposal would now change it differently than submitted."))
+        .collect();
+    if before.new_policy != new.new_policy {
+        findings.push(finding("the policy".into(), "It would now become another one than submitted."));
+    }
+    let uncovered = base.keys().filter(|id| present.row(**id).is_some() && !new.base.contains_key(id));
+    findings.extend(uncovered.map(|id| finding(present.name_of(*id), "The proposal no longer depends on it.")));
+    if findings.is_empty() {
+        return Ok(Ok(new));
+    }
+    let mut problem = Problem::conflict("changed_since", "What the proposal changes is no longer what was submitted.");
+    problem.errors = findings;
+    Ok(Err(problem))
 }
 
 /// Why it does not plan any more, by edit. What is nobody's input is no reason: it is tried again.

@@ -406,18 +406,23 @@ pub(crate) async fn moved_parts(
 
 /// Documents of the change that are not any more what it was planned on.
 pub(crate) fn moved_documents(present: &Present, documents: &[DocumentChange]) -> Vec<String> {
-    let moved = documents.iter().filter_map(|change| match change {
+    let moved = documents.iter().filter(|change| match change {
         DocumentChange::Deployment { id, old, .. } => {
-            let now = present.blueprint.deployments.get(id).map(|d| d.hash);
-            (now != *old).then(|| present.name_of(*id))
+            present.blueprint.deployments.get(id).map(|d| d.hash) != *old
         }
-        DocumentChange::Node { id, old, .. } => {
-            let now = present.blueprint.nodes.get(id).map(|n| n.hash);
-            let name = present.skeleton.nodes.get(id).map(|n| n.fqdn.to_string());
-            (now != *old).then(|| name.unwrap_or_else(|| id.to_string()))
-        }
+        DocumentChange::Node { id, old, .. } => present.blueprint.nodes.get(id).map(|n| n.hash) != *old,
     });
-    moved.collect()
+    moved.map(|change| named(present, change)).collect()
+}
+
+/// The name of a document's deployment or node.
+pub(crate) fn named(present: &Present, change: &DocumentChange) -> String {
+    match change {
+        DocumentChange::Deployment { id, .. } => present.name_of(*id),
+        DocumentChange::Node { id, .. } => {
+            present.skeleton.nodes.get(id).map_or_else(|| id.to_string(), |node| node.fqdn.to_string())
+        }
+    }
 }
 
 fn micros(at: OffsetDateTime) -> i64 {

@@ -150,23 +150,36 @@ END $$;
 CREATE CONSTRAINT TRIGGER guard_with_credential_touched AFTER UPDATE ON edit DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential_touched();
 
--- A submission is its person's, or replaces one of theirs whose base moved, with the same authors (control::replanning).
+-- A submission is its person's. Without their credential, it only takes the place of their newest one after its base moved: the same
+-- documents, policy, title and authors, on no smaller a base (control::replanning).
 CREATE OR REPLACE FUNCTION guard_with_credential_submission() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   IF is_owner() OR (NEW.created_by = acting_person() AND acting_as_operator()) THEN
     RETURN NULL;
   END IF;
-  IF EXISTS (
-    SELECT FROM replan r JOIN submission b ON b.id = r.before_id
-    WHERE r.after_id = NEW.id AND b.proposal_id = NEW.proposal_id AND b.created_by = NEW.created_by
-      AND (SELECT array_agg(x.person_id ORDER BY x.person_id) FROM submission_author x WHERE x.submission_id = b.id)
-        = (SELECT array_agg(y.person_id ORDER BY y.person_id) FROM submission_author y WHERE y.submission_id = NEW.id)) THEN
+  IF EXISTS (SELECT FROM replan r JOIN submission b ON b.id = r.before_id WHERE r.after_id = NEW.id AND replaces(NEW, b)) THEN
     RETURN NULL;
   END IF;
   RAISE EXCEPTION 'cannot submit proposal %: the transaction does not act for the person who submits', NEW.proposal_id
     USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
 END $$;
+CREATE OR REPLACE FUNCTION replaces(s submission, b submission) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+  SELECT (s.proposal_id, s.version, s.epoch, s.created_by, s.title) = (b.proposal_id, b.version + 1, b.epoch, b.created_by, b.title)
+    AND s.new_policy_hash IS NOT DISTINCT FROM b.new_policy_hash
+    AND (SELECT array_agg(x.person_id ORDER BY x.person_id) FROM submission_author x WHERE x.submission_id = s.id)
+      = (SELECT array_agg(x.person_id ORDER BY x.person_id) FROM submission_author x WHERE x.submission_id = b.id)
+    AND NOT EXISTS (
+      SELECT FROM (SELECT * FROM submission_document x WHERE x.submission_id = s.id) x
+      FULL JOIN (SELECT * FROM submission_document x WHERE x.submission_id = b.id) y USING (kind, id)
+      WHERE (x.submission_id, x.old_hash, x.new_hash) IS DISTINCT FROM (s.id, y.old_hash, y.new_hash) OR y.submission_id IS NULL)
+    AND EXISTS (SELECT FROM submission_base x LEFT JOIN deployment d ON d.id = x.deployment_id
+                WHERE x.submission_id = b.id AND d.head_no IS DISTINCT FROM x.head_no)
+    AND NOT EXISTS (SELECT FROM submission_base x JOIN deployment d ON d.id = x.deployment_id AND d.removed_in IS NULL
+                    WHERE x.submission_id = b.id AND NOT EXISTS (
+                      SELECT FROM submission_base y WHERE y.submission_id = s.id AND y.deployment_id = x.deployment_id))
+$$;
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON submission DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential_submission();
 

@@ -212,8 +212,8 @@ fn SentBack(desk: Desk) -> impl IntoView {
             <div class="notice refused" data-state="warn" role="alert">
                 {icon(Icon::Undo)}
                 <div>
-                    <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed: its base moved, and this can't be planned on it"</b>
-                    <p>"Changed since: " {back.moved.join(", ")} ". Take back or change what can't take effect, then submit again."</p>
+                    <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed: its base moved"</b>
+                    <p>"Changed since: " {back.moved.join(", ")} ". Look at the change, edit it if need be, and submit it again."</p>
                     <ul>{reasons(&back)}</ul>
                 </div>
             </div>

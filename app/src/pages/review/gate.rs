@@ -119,7 +119,7 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
                 .into_any(),
             },
             (ReviewState::SentBack, _) => view! {
-                <p>"When its base moved its edits could not take effect any more: it is back with its authors."</p>
+                <p>"Its base moved, and the same edits no longer make the same change: it is back with its authors."</p>
                 <a class="button wide" href=board>"Open the board"</a>
             }
             .into_any(),

@@ -46,8 +46,8 @@ fn gone(replanned: &Replanned) -> AnyView {
             <div class="notice refused" data-state="warn" role="status">
                 {icon(Icon::Warn)}
                 <div>
-                    <b>"The base moved, and this can't be planned on it: back with its authors"</b>
-                    <p>"Changed since: " {moved} ". The proposal is open for edits; take back or change what can't take effect, then submit again."</p>
+                    <b>"The base moved: this is back with its authors"</b>
+                    <p>"Changed since: " {moved} ". An author looks at the change on the board, edits it if need be, and submits it again."</p>
                     <ul>{reasons(replanned)}</ul>
                 </div>
             </div>

@@ -65,16 +65,24 @@ async fn a_moved_base_is_planned_anew_at_once_and_the_effect_is_unchanged() {
 }
 
 #[tokio::test]
-async fn another_effect_is_shown_as_what_differs() {
+async fn other_documents_than_submitted_are_sent_back_and_what_differs_is_shown() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edit = house.data_edit("web", json!({"a": 1})).await;
     let old = house.submit(&house.ada, "web", vec![edit]).await;
     let edit = house.data_edit("web", json!({"a": 2, "b": 3})).await;
-    house.moved_by("web", vec![edit]).await;
-    let new = house.control.review(&house.bo, old).await.unwrap().became.unwrap().after.unwrap();
+    let target = house.moved_by("web", vec![edit]).await;
+    let was = house.control.review(&house.bo, old).await.unwrap();
+    let became = was.became.unwrap();
+    assert_eq!((was.state, became.after, became.refused.len()), (ReviewState::SentBack, None, 1));
+    let finding = &became.refused[0];
+    assert!(finding.at == "web" && finding.detail.contains("differently than submitted"), "{finding:?}");
+
+    let open = house.board("web").await.proposal.unwrap();
+    assert_eq!((open.submission, open.sent_back.map(|back| back.before)), (None, Some(old)));
+    let new = house.control.submit(&house.ada, open.id, open.version, "the same again".into()).await.unwrap();
     let came = house.control.review(&house.bo, new).await.unwrap().came_from.unwrap();
-    assert!(!came.same_effect);
+    assert_eq!((came.before, came.after, came.target, came.same_effect), (old, Some(new), target, false));
     let paths = |d: &engine::blueprint::Difference| {
         let data = d.deployments.iter().flat_map(|d| &d.roles).flat_map(|r| &r.data);
         data.map(ToString::to_string).collect::<Vec<_>>()
@@ -131,6 +139,7 @@ async fn a_change_that_somebody_else_made_already_goes_back_too() {
 #[tokio::test]
 async fn a_process_that_dies_behind_its_commit_loses_nothing() {
     let house = House::new().await;
+    house.bound("web", 1, "app").await;
     let edit = house.data_edit("web", json!({"a": 1})).await;
     let old = house.submit(&house.ada, "web", vec![edit]).await;
     let edit = house.bind("web", 2, "app").await;
@@ -142,7 +151,7 @@ async fn a_process_that_dies_behind_its_commit_loses_nothing() {
     {
         let commit = house.commit(&house.cy, other);
         let dies = async {
-            while house.targets().await < 2 {
+            while house.targets().await < 3 {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
             house.somebody_waits().await;

@@ -16,7 +16,7 @@ pub struct ReplanRow {
     pub before: SubmissionId,
     /// Of which proposal.
     pub proposal: ProposalId,
-    /// The one that took its place; None: its edits don't plan any more.
+    /// The one that took its place; None: the proposal is back with its authors.
     pub after: Option<SubmissionId>,
     /// The proposal's version from then on.
     pub version: i32,
@@ -24,7 +24,7 @@ pub struct ReplanRow {
     pub target: TargetNo,
     /// What had moved, in words.
     pub moved: Vec<String>,
-    /// Why it does not plan any more.
+    /// Why the proposal is back with its authors.
     pub refused: Value,
 }
 
@@ -62,16 +62,21 @@ pub async fn insert_replan(on: &mut PgConnection, new: &ReplanRow) -> Result<(),
     Ok(())
 }
 
-/// How a submission came about and what became of it, as far as moved bases are concerned.
+/// How a submission came about and what became of it, as far as moved bases are concerned. If authors submitted again what was sent
+/// back to them, as it was, then the one before is what it came from.
 pub async fn replans(
     on: &mut PgConnection,
     id: SubmissionId,
 ) -> Result<(Option<ReplanRow>, Option<ReplanRow>), StoreError> {
-    let query = format!("SELECT {COLUMNS} FROM replan WHERE before_id = $1 OR after_id = $1 LIMIT 2");
+    let query = format!(
+        "SELECT {COLUMNS} FROM replan WHERE before_id = $1 \
+         UNION ALL SELECT {COLUMNS} FROM replan WHERE (proposal_id, version) = \
+           (SELECT s.proposal_id, s.version FROM submission s WHERE s.id = $1) LIMIT 2"
+    );
     let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_all(on).await?;
-    let rows: Vec<ReplanRow> = rows.into_iter().map(to_replan).collect();
-    let came = rows.iter().find(|row| row.after == Some(id)).cloned();
-    Ok((came, rows.into_iter().find(|row| row.before == id)))
+    let (went, came): (Vec<_>, Vec<_>) = rows.into_iter().map(to_replan).partition(|row| row.before == id);
+    let came = came.into_iter().next().map(|row| ReplanRow { after: Some(id), ..row });
+    Ok((came, went.into_iter().next()))
 }
 
 /// What a proposal's version came from, if a moved base made it.
