@@ -403,3 +403,44 @@ async fn submission_without_its_author_only_repeats_one_whose_base_moved() {
     }
     world.replan(before, &anew).await.unwrap();
 }
+
+#[tokio::test]
+async fn nodes_and_priorities_take_their_person() {
+    let world = World::new().await;
+    let node = |by: &str| {
+        format!(
+            "INSERT INTO node (fqdn, deployment_id, created_by) SELECT 'n9.x.example', id, {by} FROM deployment WHERE system"
+        )
+    };
+    let by_ada = node(&format!("'{}'", world.ada));
+    assert_refused("in ada's name", world.app(&by_ada).await, Refusal::NotThatPerson);
+    assert_refused("by eve", world.app_as(world.eve, &by_ada).await, Refusal::NotThatPerson);
+    assert_eq!(world.app_as(world.ada, &by_ada).await.unwrap(), 1);
+    let priority = "UPDATE deployment SET priority = 5 WHERE name = 'web'";
+    assert_refused("by nobody", world.app(priority).await, Refusal::NotThatPerson);
+    assert_refused("by eve", world.app_as(world.eve, priority).await, Refusal::MayNotCommit);
+    world
+        .app_as(world.ada, "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'")
+        .await
+        .unwrap();
+    assert_eq!(world.app_as(world.ada, priority).await.unwrap(), 1);
+}
+
+/// Nobody is made to look like the one who did what another transaction does.
+#[tokio::test]
+async fn audit_names_who_acts_and_nobody_else() {
+    let world = World::new().await;
+    world
+        .app_as(world.ada, "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'")
+        .await
+        .unwrap();
+    world.app_as(world.cy, "UPDATE deployment SET priority = 5 WHERE name = 'web'").await.unwrap();
+    world
+        .app("INSERT INTO node (fqdn, deployment_id) SELECT 'n9.x.example', id FROM deployment WHERE system")
+        .await
+        .unwrap();
+    let sql = "SELECT coalesce(p.name, 'nobody') FROM audit a LEFT JOIN person p ON p.id = a.actor
+               WHERE a.source = 'database' AND a.action IN ('deployment.update', 'node.insert') ORDER BY a.id DESC LIMIT 3";
+    let actors: Vec<String> = sqlx::query_scalar(sql).fetch_all(world.db.app()).await.unwrap();
+    assert_eq!(actors, ["nobody", "cy", "ada"]);
+}

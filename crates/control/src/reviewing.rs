@@ -407,9 +407,7 @@ pub(crate) async fn moved_parts(
 /// Documents of the change that are not any more what it was planned on.
 pub(crate) fn moved_documents(present: &Present, documents: &[DocumentChange]) -> Vec<String> {
     let moved = documents.iter().filter(|change| match change {
-        DocumentChange::Deployment { id, old, .. } => {
-            present.blueprint.deployments.get(id).map(|d| d.hash) != *old
-        }
+        DocumentChange::Deployment { id, old, .. } => present.blueprint.deployments.get(id).map(|d| d.hash) != *old,
         DocumentChange::Node { id, old, .. } => present.blueprint.nodes.get(id).map(|n| n.hash) != *old,
     });
     moved.map(|change| named(present, change)).collect()

@@ -127,6 +127,8 @@ CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON proposal DEFERRA
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential('created_by', 'operator');
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON edit DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential('actor', 'operator');
+CREATE CONSTRAINT TRIGGER guard_with_credential_insert AFTER INSERT ON node DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW WHEN (NEW.created_by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('created_by', 'operator');
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON barclamp DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW WHEN (NEW.imported_by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('imported_by', 'operator');
 
@@ -183,7 +185,7 @@ $$;
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON submission DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential_submission();
 
--- Holds and maintenance are put on and ended by an operator of the place.
+-- Holds and maintenance are put on and ended by an operator of the place. So are priorities, which name nobody.
 CREATE OR REPLACE FUNCTION guard_with_credential_hold() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   who person;
@@ -195,12 +197,12 @@ BEGIN
     RETURN NEW;
   END IF;
   SELECT * INTO who FROM person WHERE id = acting_person();
-  IF NOT FOUND OR named <> who.id THEN
-    RAISE EXCEPTION 'cannot change the hold or maintenance of % %: the transaction does not act for that person', TG_TABLE_NAME, NEW.id
+  IF NOT FOUND OR TG_NAME <> 'guard_with_credential_priority' AND named <> who.id THEN
+    RAISE EXCEPTION 'cannot change hold, maintenance or priority of % %: the transaction does not act for that person', TG_TABLE_NAME, NEW.id
       USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
   END IF;
   IF NOT acting_as_operator() OR NOT may_in(who, ARRAY['operator'], ARRAY[place]) THEN
-    RAISE EXCEPTION '% may not change the hold or maintenance of % %', who.name, TG_TABLE_NAME, NEW.id
+    RAISE EXCEPTION '% may not change hold, maintenance or priority of % %', who.name, TG_TABLE_NAME, NEW.id
       USING ERRCODE = 'GY019', HINT = 'That takes the operator permission there.';
   END IF;
   RETURN NEW;
@@ -209,6 +211,8 @@ END $$;
 CREATE TRIGGER guard_with_credential BEFORE UPDATE OF held_by, held_at, held_reason ON deployment FOR EACH ROW
   WHEN (NEW.removed_in IS NULL AND (NEW.held_by, NEW.held_at, NEW.held_reason) IS DISTINCT FROM (OLD.held_by, OLD.held_at, OLD.held_reason))
   EXECUTE FUNCTION guard_with_credential_hold();
+CREATE TRIGGER guard_with_credential_priority BEFORE UPDATE OF priority ON deployment FOR EACH ROW
+  WHEN (NEW.removed_in IS NULL AND NEW.priority <> OLD.priority) EXECUTE FUNCTION guard_with_credential_hold();
 CREATE TRIGGER guard_with_credential BEFORE UPDATE OF available, unavailable_by, unavailable_at, unavailable_reason ON node FOR EACH ROW
   WHEN ((NEW.available, NEW.unavailable_by, NEW.unavailable_at, NEW.unavailable_reason)
         IS DISTINCT FROM (OLD.available, OLD.unavailable_by, OLD.unavailable_at, OLD.unavailable_reason))

@@ -18,6 +18,10 @@ BEGIN
   END IF;
   RETURN NEW;
 END $$;
+-- Whether the owner is connected. In functions of the audit, which run as the owner, is_owner() is always true.
+CREATE OR REPLACE FUNCTION is_owner_session() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT pg_has_role(session_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = 'public.acting'::regclass
+$$;
 CREATE TRIGGER guard_audit BEFORE INSERT ON audit FOR EACH ROW
   WHEN (NEW.source = 'application' AND NEW.actor IS NOT NULL) EXECUTE FUNCTION guard_audit();
 
@@ -77,8 +81,8 @@ SET search_path = pg_catalog, public, pg_temp AS $$
       ELSE r - 'xid' END))
 $$;
 
--- Writes the audit row of a changed row. Arguments: the columns that name the row, and the column of the person who changed it (in case
--- the transaction acts for no person).
+-- Writes the audit row of a changed row. Arguments: the columns that name the row, and the column of the person who changed it. That
+-- column counts if the transaction acts for no person and proves as much: the owner wrote it, or a session began (acting.sql).
 CREATE OR REPLACE FUNCTION guard_audit_row() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
@@ -89,7 +93,8 @@ BEGIN
     RETURN NULL;
   END IF;
   INSERT INTO audit (actor, action, subject, detail, source)
-  VALUES (coalesce(acting_holder(), (r ->> TG_ARGV[1])::uuid), TG_TABLE_NAME || '.' || lower(TG_OP),
+  VALUES (coalesce(acting_holder(), CASE WHEN TG_TABLE_NAME = 'session' OR is_owner_session() THEN (r ->> TG_ARGV[1])::uuid END),
+          TG_TABLE_NAME || '.' || lower(TG_OP),
           (SELECT string_agg(r ->> k.name, ' ' ORDER BY k.place)
            FROM unnest(string_to_array(TG_ARGV[0], ' ')) WITH ORDINALITY k (name, place)),
           image, 'database');
@@ -143,7 +148,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp 
 BEGIN
   INSERT INTO signature_demand (submission_id) SELECT NEW.id WHERE asks_signature(NEW.id);
   INSERT INTO audit (actor, action, subject, detail, source)
-  VALUES (coalesce(acting_person(), NEW.created_by), 'submission.insert', NEW.id::text, audit_submission(NEW), 'database');
+  VALUES (coalesce(acting_holder(), CASE WHEN is_owner_session() THEN NEW.created_by END), 'submission.insert', NEW.id::text, audit_submission(NEW), 'database');
   RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER guard_audit AFTER INSERT ON submission DEFERRABLE INITIALLY DEFERRED
