@@ -418,7 +418,7 @@ async fn nodes_and_priorities_take_their_person() {
     assert_eq!(world.app_as(world.ada, &by_ada).await.unwrap(), 1);
     let priority = "UPDATE deployment SET priority = 5 WHERE name = 'web'";
     assert_refused("by nobody", world.app(priority).await, Refusal::NotThatPerson);
-    assert_refused("by eve", world.app_as(world.eve, priority).await, Refusal::MayNotCommit);
+    assert_refused("by a reviewer", world.app_as(world.cy, priority).await, Refusal::MayNotCommit);
     world
         .app_as(world.ada, "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'")
         .await
@@ -434,7 +434,7 @@ async fn audit_names_who_acts_and_nobody_else() {
         .app_as(world.ada, "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'")
         .await
         .unwrap();
-    world.app_as(world.cy, "UPDATE deployment SET priority = 5 WHERE name = 'web'").await.unwrap();
+    world.app_as(world.eve, "UPDATE deployment SET priority = 5 WHERE name = 'web'").await.unwrap();
     world
         .app("INSERT INTO node (fqdn, deployment_id) SELECT 'n9.x.example', id FROM deployment WHERE system")
         .await
@@ -442,5 +442,5 @@ async fn audit_names_who_acts_and_nobody_else() {
     let sql = "SELECT coalesce(p.name, 'nobody') FROM audit a LEFT JOIN person p ON p.id = a.actor
                WHERE a.source = 'database' AND a.action IN ('deployment.update', 'node.insert') ORDER BY a.id DESC LIMIT 3";
     let actors: Vec<String> = sqlx::query_scalar(sql).fetch_all(world.db.app()).await.unwrap();
-    assert_eq!(actors, ["nobody", "cy", "ada"]);
+    assert_eq!(actors, ["nobody", "eve", "ada"]);
 }
