@@ -700,6 +700,8 @@ impl Shop {
         let sql = "UPDATE deployment SET head_no = $2 WHERE id = $1";
         sqlx::query(sql).bind(world.web).bind(number).execute(&mut *tx).await.unwrap();
         sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
+        let line = "INSERT INTO target_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
+        sqlx::query(line).bind(number).execute(&mut *tx).await.unwrap();
         let sql = "UPDATE proposal SET state = 'committed' WHERE id = $1";
         sqlx::query(sql).bind(planned.proposal).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();

@@ -274,6 +274,24 @@ async fn session_of_an_admins_link_records_a_reset() {
     let given = sqlx::query(verdict).bind(submission).bind(world.bo).execute(&mut *tx).await;
     assert_refused("no password yet", given, Refusal::LinkOfSession);
     tx.rollback().await.unwrap();
+    for sql in [
+        "INSERT INTO person (name) VALUES ('new')",
+        "UPDATE person SET permissions = '{admin}' WHERE name = 'bo'",
+        "INSERT INTO scoped_grant SELECT acting_person(), 'reviewer', id FROM deployment WHERE name = 'web'",
+        "INSERT INTO token (kind, hash, person_id, created_by, expires_at) \
+         SELECT 'api', sha256('x'), acting_person(), acting_person(), now() + interval '1 day'",
+        "INSERT INTO proposal (deployment_id, created_by) SELECT id, acting_person() FROM deployment WHERE name = 'storage'",
+        "INSERT INTO edit (proposal_id, seq, actor, body) SELECT id, 9, acting_person(), '{}' FROM proposal WHERE state = 'open'",
+        "UPDATE edit SET undone = true",
+        "INSERT INTO comment (submission_id, person_id, body) SELECT max(id), acting_person(), 'x' FROM submission",
+        "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'",
+        "UPDATE deployment SET priority = 9 WHERE name = 'web'",
+        "UPDATE node SET available = false WHERE NOT phantom",
+    ] {
+        let mut tx = world.db.app().begin().await.unwrap();
+        sqlx::query("SELECT act_as('s')").execute(&mut *tx).await.unwrap();
+        assert_refused(sql, sqlx::query(sql).execute(&mut *tx).await, Refusal::LinkOfSession);
+    }
     world.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
     let other = format!("UPDATE session SET link_by = '{}'", world.cy);
     assert_refused("another", world.owner(&other).await, Refusal::LinkOfSession);

@@ -76,6 +76,10 @@ async fn each_change_writes_its_row() {
             "INSERT INTO edit (proposal_id, seq, actor, body) SELECT max(p.id), 1, max(p.created_by::text)::uuid, '{\"edit\": 1}' FROM proposal p",
         ),
         ("edit.update", "UPDATE edit SET undone = true WHERE proposal_id = (SELECT max(id) FROM proposal)"),
+        (
+            "access_change.update",
+            "UPDATE access_change SET dismissed_at = now() WHERE id = (SELECT max(id) FROM access_change)",
+        ),
         ("proposal.update", "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'"),
     ];
     for (action, sql) in statements {
@@ -95,6 +99,25 @@ async fn each_change_writes_its_row() {
     for secret in ["argon2", "token_hash", "password_hash", "\"hash\": \"\\\\x7b"] {
         assert!(!all.contains(secret), "{secret}");
     }
+}
+
+#[tokio::test]
+async fn comments_are_audited_by_the_hash_of_their_text() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    let comment = format!(
+        "INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{}', 'looks wrong')",
+        world.bo
+    );
+    world.app_as(world.bo, &comment).await.unwrap();
+    let resolve = "UPDATE comment SET resolved_by = person_id, resolved_at = now()";
+    world.app_as(world.bo, resolve).await.unwrap();
+    let (opened, resolved) =
+        (database_rows(&world, "comment.insert").await, database_rows(&world, "comment.update").await);
+    assert_eq!((opened.len(), resolved.len()), (1, 1));
+    let detail = opened[0].1.to_string();
+    assert!(detail.contains("body_sha256") && !detail.contains("looks wrong"), "{detail}");
 }
 
 #[tokio::test]

@@ -319,6 +319,8 @@ async fn a_new_deployment_writes_its_parent() {
             sqlx::query(sql).bind(world.web).bind(number).execute(&mut *tx).await.unwrap();
         }
         sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
+        let line = "INSERT INTO target_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
+        sqlx::query(line).bind(number).execute(&mut *tx).await.unwrap();
         tx.execute("UPDATE proposal SET state = 'committed'").await.unwrap();
         match parent_moves {
             false => assert_refused("web stays behind", tx.commit().await, Refusal::NotProjected),

@@ -94,6 +94,21 @@ async fn row_beyond_the_documents_is_refused() {
             ),
             Refusal::IntentOutsideCommit,
         ),
+        (format!("INSERT INTO target_deployment VALUES ('{}', 2)", world.storage), NotAsDocumented),
+        (format!("INSERT INTO node (fqdn, deployment_id) VALUES ('n9.x.example', '{}')", world.system), NotListed),
+        (
+            format!(
+                "INSERT INTO node (fqdn, deployment_id, phantom, transport) VALUES ('n9.x.example', '{}', true, 'none')",
+                world.web
+            ),
+            NotListed,
+        ),
+        (
+            "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
+             SELECT gen_random_uuid(), id, 'x', gen_random_uuid(), doc, 2 FROM deployment WHERE name = 'web'"
+                .into(),
+            Refusal::OtherDocuments,
+        ),
         ("UPDATE jig SET class = 'noop'".into(), NotListed),
         ("UPDATE jig SET active = false".into(), NotAsDocumented),
     ];
@@ -101,6 +116,20 @@ async fn row_beyond_the_documents_is_refused() {
         assert_refused(&sql, commit_with(&world, &planned, submission, &sql).await, by);
     }
     commit_with(&world, &planned, submission, "SELECT 1").await.unwrap();
+}
+
+/// Statements that bind app a second time on n1, after the first.
+fn bind_second(world: &World) -> String {
+    format!(
+        "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash, doc)
+           SELECT gen_random_uuid(), node_id, role, 1, deployment_id, role_hash, '{{\"rank\": 1, \"reruns\": 0}}'
+           FROM noderole WHERE node_id = '{0}';
+         INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state, pending)
+           SELECT gen_random_uuid(), n.id, n.node_id, s.lane_id, 1, s.jig, 2, s.content_hash, 'blocked', 1
+           FROM step s, noderole n WHERE s.node_id = '{0}' AND n.node_id = '{0}' AND n.instance = 1;
+         INSERT INTO edge SELECT c.id, p.id, 'hard' FROM step c, step p WHERE c.rank = 1 AND p.rank = 0 AND p.node_id = '{0}'",
+        world.n1
+    )
 }
 
 #[tokio::test]
@@ -122,16 +151,7 @@ async fn deleted_edge_is_refused() {
         planned.documents[0].3 = Some(world.put("node", doc).await);
         approved(&world, planned).await
     };
-    let bind = format!(
-        "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash, doc)
-           SELECT gen_random_uuid(), node_id, role, 1, deployment_id, role_hash, '{{\"rank\": 1, \"reruns\": 0}}'
-           FROM noderole WHERE node_id = '{0}';
-         INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state, pending)
-           SELECT gen_random_uuid(), n.id, n.node_id, s.lane_id, 1, s.jig, 2, s.content_hash, 'blocked', 1
-           FROM step s, noderole n WHERE s.node_id = '{0}' AND n.node_id = '{0}' AND n.instance = 1;
-         INSERT INTO edge SELECT c.id, p.id, 'hard' FROM step c, step p WHERE c.rank = 1 AND p.rank = 0 AND p.node_id = '{0}'",
-        world.n1
-    );
+    let bind = bind_second(&world);
     let (planned, submission) = plan(1).await;
     let without = bind.split("INSERT INTO edge").next().unwrap_or_default();
     assert_refused("no edge", commit_with(&world, &planned, submission, without).await, NotAsDocumented);
@@ -171,4 +191,42 @@ async fn transaction_commits_one_change() {
     let number = world.insert_target(&mut tx, one, &root).await.unwrap();
     world.project(&mut tx, &first, number).await.unwrap();
     assert_refused("a second one", world.insert_target(&mut tx, two, &root).await, Refusal::NotTheNext);
+}
+
+/// What an earlier target removed does not come back with another change of the same node.
+#[tokio::test]
+async fn removed_noderole_stays_removed() {
+    let world = World::new().await;
+    world.grant_all().await;
+    let parent: Uuid = sqlx::query_scalar("SELECT id FROM noderole WHERE node_id = $1")
+        .bind(world.n1)
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
+    let plan = async |port: i32, both: bool| {
+        let mut planned = world.plan(world.web, world.ada).await;
+        let mut carried = json!({"app": {"data": {"port": port}}});
+        if both {
+            carried["app/1"] = json!({"rank": 1, "parents": [{"parent": parent, "kind": "hard"}]});
+        }
+        let doc = node_doc(world.n1, "n1.x.example", world.web, carried);
+        planned.documents[0].3 = Some(world.put("node", doc).await);
+        approved(&world, planned).await
+    };
+    let (planned, submission) = plan(1, true).await;
+    commit_with(&world, &planned, submission, &bind_second(&world)).await.unwrap();
+    let (planned, submission) = plan(2, false).await;
+    let unbind = "DELETE FROM edge; UPDATE step SET state = 'gone', pending = 0 WHERE rank = 1;
+                  UPDATE noderole SET disposition = 'gone' WHERE instance = 1";
+    commit_with(&world, &planned, submission, unbind).await.unwrap();
+
+    let (planned, submission) = plan(3, false).await;
+    for (sql, by) in [
+        ("UPDATE step SET state = 'blocked', pending = 1 WHERE rank = 1", NotAsDocumented),
+        ("UPDATE step SET state = 'todo' WHERE rank = 1", Refusal::StepMoved),
+        ("UPDATE noderole SET disposition = 'in_service' WHERE instance = 1", Refusal::NotProjected),
+    ] {
+        assert_refused(sql, commit_with(&world, &planned, submission, sql).await, by);
+    }
+    commit_with(&world, &planned, submission, "SELECT 1").await.unwrap();
 }

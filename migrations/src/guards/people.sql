@@ -148,10 +148,24 @@ BEGIN
     RAISE EXCEPTION 'this session began with a link of an admin and has no password yet'
       USING ERRCODE = 'GY042', HINT = 'Set a password first.';
   END IF;
-  RETURN NEW;
+  RETURN coalesce(NEW, OLD);
 END $$;
-CREATE TRIGGER guard_password_first BEFORE INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION guard_password_first();
-CREATE TRIGGER guard_password_first BEFORE INSERT ON target FOR EACH ROW EXECUTE FUNCTION guard_password_first();
+DO $$
+DECLARE tbl text;
+BEGIN
+  FOREACH tbl IN ARRAY ARRAY['verdict', 'target', 'proposal', 'edit', 'submission', 'comment', 'barclamp', 'token', 'passkey', 'totp'] LOOP
+    EXECUTE format('CREATE TRIGGER guard_password_first BEFORE INSERT ON %I FOR EACH ROW EXECUTE FUNCTION guard_password_first()', tbl);
+  END LOOP;
+END $$;
+CREATE TRIGGER guard_password_first_change BEFORE UPDATE ON edit FOR EACH ROW EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first_change BEFORE UPDATE ON comment FOR EACH ROW EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first BEFORE INSERT OR UPDATE OF permissions, disabled ON person
+  FOR EACH ROW EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first BEFORE INSERT OR DELETE ON scoped_grant FOR EACH ROW EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first BEFORE UPDATE OF confirmed_by ON access_change FOR EACH ROW EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first BEFORE UPDATE OF held_by, held_at, held_reason, priority ON deployment
+  FOR EACH ROW EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first BEFORE UPDATE OF available ON node FOR EACH ROW EXECUTE FUNCTION guard_password_first();
 
 -- Verdicts given before an account was disabled stay void. The sequence also covers verdicts of open transactions.
 CREATE OR REPLACE FUNCTION guard_void_verdicts() RETURNS trigger

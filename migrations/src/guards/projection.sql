@@ -162,6 +162,7 @@ CREATE TRIGGER guard_written AFTER UPDATE OF parent, name, system, phantom, remo
 CREATE TRIGGER guard_written AFTER UPDATE OF fqdn, deployment_id, phantom, removed_in ON node FOR EACH ROW
   WHEN ((NEW.doc IS NOT NULL OR OLD.doc IS NOT NULL) AND (NEW.fqdn, NEW.deployment_id, NEW.phantom, NEW.removed_in) IS DISTINCT FROM
         (OLD.fqdn, OLD.deployment_id, OLD.phantom, OLD.removed_in)) EXECUTE FUNCTION guard_listed_document();
+CREATE TRIGGER guard_written_insert AFTER INSERT ON node FOR EACH ROW EXECUTE FUNCTION guard_listed_document();
 
 CREATE OR REPLACE FUNCTION guard_head_no() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -199,9 +200,10 @@ CREATE OR REPLACE FUNCTION guard_lane_role() RETURNS trigger LANGUAGE plpgsql SE
 BEGIN
   -- Usually a role of that name has no limit.
   IF NOT EXISTS (SELECT FROM noderole n CROSS JOIN LATERAL role_columns(n.role_hash) r
-                 WHERE n.deployment_id = NEW.deployment_id AND n.role = NEW.name
+                 WHERE n.deployment_id = NEW.deployment_id AND n.role = NEW.name AND n.disposition = 'in_service'
                    AND (r.lane, r.max_running, r.mode) IS NOT DISTINCT FROM (NEW.name, NEW.max_running::bigint, NEW.mode))
-     AND NOT EXISTS (SELECT FROM (SELECT DISTINCT n.role_hash FROM noderole n WHERE n.deployment_id = NEW.deployment_id) x
+     AND NOT EXISTS (SELECT FROM (SELECT DISTINCT n.role_hash FROM noderole n
+                                  WHERE n.deployment_id = NEW.deployment_id AND n.disposition = 'in_service') x
                      CROSS JOIN LATERAL role_columns(x.role_hash) r
                      WHERE (r.lane, r.max_running, r.mode) IS NOT DISTINCT FROM (NEW.name, NEW.max_running::bigint, NEW.mode))
      AND NOT owns_tables() THEN
@@ -321,12 +323,10 @@ BEGIN
       SELECT 'parents of step ' || coalesce(f.child::text, '?')
       FROM ((TABLE wanted EXCEPT TABLE there) UNION ALL (TABLE there EXCEPT TABLE wanted)) f LIMIT 5) f
     UNION ALL SELECT * FROM (
-      -- What goes has no edges left, and its steps are gone.
-      SELECT 'step ' || s.id FROM doc CROSS JOIN LATERAL jsonb_each(doc.was -> 'noderoles') k
-      JOIN noderole r ON r.node_id = doc.id AND r.role = split_part(k.key, '/', 1)
-        AND r.instance = CASE WHEN k.key LIKE '%/%' THEN split_part(k.key, '/', 2)::int ELSE 0 END
-      JOIN step s ON s.noderole_id = r.id
-      WHERE doc.kind = 'node' AND (doc.is_now -> 'noderoles' ? k.key) IS NOT TRUE
+      -- What goes now, and what went before, has no edges left, and its steps are gone.
+      SELECT 'step ' || s.id FROM doc JOIN noderole r ON r.node_id = doc.id JOIN step s ON s.noderole_id = r.id
+      WHERE doc.kind = 'node'
+        AND (doc.is_now -> 'noderoles' ? (r.role || CASE WHEN r.instance > 0 THEN '/' || r.instance ELSE '' END)) IS NOT TRUE
         AND (s.state <> 'gone' OR EXISTS (SELECT FROM edge e WHERE e.child = s.id) OR EXISTS (SELECT FROM edge e WHERE e.parent = s.id))
       LIMIT 5) g
     UNION ALL SELECT * FROM (
@@ -342,6 +342,10 @@ BEGIN
       SELECT 'head_no of ' || d.name FROM deployment d
       WHERE d.head_no = NEW.number AND NEW.kind = 'change' AND d.id NOT IN (SELECT w.deployment_id FROM written_by(NEW.submission_id) w)
       LIMIT 5) i
+    UNION ALL SELECT * FROM (
+      SELECT 'the line of deployment ' || coalesce(t.deployment_id, d.id) FROM (SELECT * FROM target_deployment t WHERE t.number = NEW.number) t
+      FULL JOIN (SELECT * FROM deployment d WHERE d.head_no = NEW.number) d ON d.id = t.deployment_id
+      WHERE d.id IS NULL OR t.deployment_id IS NULL LIMIT 5) k
     UNION ALL SELECT * FROM (
       SELECT 'noderoles' WHERE NEW.kind = 'genesis'
         AND (SELECT count(*) FROM noderole) <> (SELECT count(*) FROM carried)) j) x;

@@ -208,6 +208,7 @@ impl World {
             .await
             .unwrap();
         }
+        tx.execute("INSERT INTO target_deployment SELECT id, head_no FROM deployment").await.unwrap();
         tx.execute("INSERT INTO jig (name, class) VALUES ('script', 'script')").await.unwrap();
         for (id, fqdn, deployment) in [(self.n1, "n1.x.example", self.web), (self.n2, "n2.x.example", self.storage)] {
             sqlx::query("INSERT INTO node (id, fqdn, deployment_id, doc, transport) VALUES ($1, $2, $3, $4, 'local')")
@@ -531,6 +532,7 @@ impl World {
             format!(
                 "UPDATE deployment SET head_no = $1 WHERE id IN (SELECT w.deployment_id FROM written_by({made}) w)"
             ),
+            format!("INSERT INTO target_deployment SELECT w.deployment_id, $1 FROM written_by({made}) w"),
             format!(
                 "UPDATE step s SET generation = $1 FROM noderole r JOIN told_roles({made}) t
                    ON t.deployment_id = r.deployment_id AND t.role = r.role WHERE r.id = s.noderole_id"
