@@ -63,6 +63,37 @@ pub fn check_hints(doc: &NodeDoc, row: &Value) -> Result<(), RecordError> {
     Err(RecordError::Differs { node: doc.fqdn.to_string(), fields: "hints".to_owned() })
 }
 
+/// Refuses the row of another node that a run sees when it differs from its document. A document without a connection says nothing
+/// of addresses.
+///
+/// # Errors
+/// When they differ.
+pub fn check_seen(doc: &NodeDoc, fqdn: &str, phantom: bool, addresses: &[String]) -> Result<(), RecordError> {
+    let reviewed = doc.connection.as_ref().filter(|_| !doc.phantom);
+    let compared = [
+        ("fqdn", doc.fqdn.as_str() == fqdn),
+        ("phantom", doc.phantom == phantom),
+        ("addresses", reviewed.is_none_or(|connection| connection.addresses() == addresses)),
+    ];
+    let fields: Vec<_> = compared.into_iter().filter(|(_, same)| !same).map(|(field, _)| field).collect();
+    match fields.is_empty() {
+        true => Ok(()),
+        false => Err(RecordError::Differs { node: doc.fqdn.to_string(), fields: fields.join(", ") }),
+    }
+}
+
+/// The addresses that a document has; none of a phantom.
+///
+/// # Errors
+/// When it has no connection: a run is not given fewer addresses than there are, nor those of a row that nobody reviewed.
+pub fn addresses(doc: &NodeDoc) -> Result<&[String], RecordError> {
+    match &doc.connection {
+        _ if doc.phantom => Ok(&[]),
+        Some(connection) => Ok(connection.addresses()),
+        None => Err(RecordError::NoConnection { node: doc.fqdn.to_string() }),
+    }
+}
+
 /// The connection of a node by the hash of its document; of a node without one, what its row says.
 ///
 /// # Errors
@@ -82,4 +113,29 @@ fn differing(reviewed: &Value, row: &Value) -> Vec<String> {
     keys.sort();
     keys.dedup();
     keys.into_iter().filter(|key| reviewed.get(*key) != row.get(*key)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::cluster::NodeDoc;
+    use serde_json::{Value, json};
+
+    use super::{addresses, check_seen};
+
+    fn doc(phantom: bool, connection: Option<Value>) -> NodeDoc {
+        let id = "00000000-0000-0000-0000-000000000001";
+        let doc = json!({"id": id, "fqdn": "n0.test.gantry", "deployment": id, "phantom": phantom, "connection": connection, "noderoles": {}});
+        serde_json::from_value(doc).expect("a document")
+    }
+
+    #[test]
+    fn document_without_connection_gives_no_addresses() {
+        let (old, row) = (doc(false, None), ["10.0.0.1".to_owned()]);
+        assert!(check_seen(&old, "n0.test.gantry", false, &row).is_ok());
+        let error = addresses(&old).expect_err("nothing was reviewed").to_string();
+        assert!(error.contains("the document of node n0.test.gantry has no connection"), "{error}");
+        assert_eq!(addresses(&doc(true, None)).expect("a phantom has none"), [""; 0]);
+        let local = doc(false, Some(json!({"transport": "local", "root": "/"})));
+        assert_eq!(addresses(&local).expect("a local node has none"), [""; 0]);
+    }
 }

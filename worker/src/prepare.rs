@@ -5,8 +5,8 @@
 //! its verdicts; and it reads the documents that the root names, by hash, down to the role's content and its scripts. Where one link does not hold, the run is refused: it fails with the link that broke, and nothing is touched.
 //!
 //! Rows are compared with the documents of the target in force, as of one moment: a row that differs was written by hand, and the run is
-//! refused with its table, key and column. What rows alone know (hold, switch, maintenance, parents) is asked once more: a run that may not
-//! start now ends unstarted.
+//! refused with its table, key and column. What rows alone know (hold, switch, maintenance, progress of parents) is asked once more: a run
+//! that may not start now ends unstarted.
 //!
 //! What the run sees is [`engine::data::visible`]; it is kept with the run, each value with its source, secrets as references. The
 //! references are resolved at the last moment, into the copy that goes to the node, if the secret's descriptor allows it in the
@@ -25,13 +25,13 @@ use engine::Hash;
 use engine::anneal::{StepState, count};
 use engine::blueprint::projection::content;
 use engine::catalog::{JigClass, Role};
-use engine::cluster::{DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, RootDoc};
+use engine::cluster::{DeploymentDoc, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, RootDoc};
 use engine::counting::many;
 use engine::data::secret::{SecretRef, reference};
 use engine::data::surroundings::{self, Carried, OwnNode, Returned};
 use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
 use engine::gate::Risk;
-use engine::ids::{DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, RunId, StepId, TargetNo};
+use engine::ids::{DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName, RunId, StepId, TargetNo};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -229,9 +229,11 @@ impl Preparing {
         let meant = self.check_chain(&facts, approvals).await?;
         let connection = node_record::connection(&meant.now.node, facts.connection.as_ref())?;
         node_record::check_hints(&meant.now.node, &facts.hints)?;
+        let system = self.system(&facts).await?;
+        check_jig(&facts, &system)?;
         self.check_rows(&facts).await?;
         let role = self.objects.role(meant.now.noderole.role).await?;
-        check_start(&facts, &role)?;
+        check_start(&facts, &role, &system)?;
         if role.name.as_str() != facts.role {
             return Err(broken(format!("role {} is stored as the content of {}", role.name, facts.role)));
         }
@@ -328,6 +330,21 @@ impl Preparing {
         Ok(Meant { node, noderole, role, deployment: deployment.name.clone() })
     }
 
+    /// The document of *system* in force: jigs serve all deployments, and it alone says which are switched off.
+    async fn system(&self, facts: &RunFacts) -> Result<Arc<DeploymentDoc>, Refusal> {
+        let root = self.objects.root(facts.head_root).await?;
+        // The run's own deployment first: its document is in memory already.
+        let own = root.deployments.get(&facts.deployment);
+        let mut next = own.or_else(|| root.deployments.values().next());
+        for _ in 0..root.deployments.len() {
+            let Some(hash) = next else { break };
+            let deployment = self.objects.deployment(*hash).await?;
+            let Some(parent) = deployment.parent else { return Ok(deployment) };
+            next = root.deployments.get(&parent);
+        }
+        Err(broken(format!("the root of target {} has no document of system", facts.head)))
+    }
+
     /// The rows of the run's noderole, against the documents in force when they were read. One that is not meant any more is only carried
     /// out: its result is applied nowhere.
     async fn check_rows(&self, facts: &RunFacts) -> Result<(), Refusal> {
@@ -349,8 +366,7 @@ impl Preparing {
         differs.unless_same("step", "jig", rows.jig.as_str(), role.jig.as_str())?;
         let exclusive = role.run.exclusive && !node.phantom;
         differs.unless_same("step", "exclusive", rows.step_exclusive, exclusive)?;
-        let milestone = role.flags.milestone && role.jig_class == JigClass::Noop;
-        differs.unless_same("step", "instant", rows.instant, milestone)?;
+        differs.unless_same("step", "instant", rows.instant, is_instant(&role))?;
         differs.unless_same("step", "needs", json!(rows.needs), json!(role.run.needs))?;
         differs.unless_same("step", "place", json!(rows.place), json!(role.run.place))?;
         differs.unless_same("step", "rank", rows.rank.unsigned_abs(), noderole.rank)?;
@@ -367,7 +383,25 @@ impl Preparing {
         let parents = |of: &[(NoderoleId, EdgeKind)]| of.iter().map(|(id, kind)| (*id, *kind)).collect::<BTreeSet<_>>();
         let there: Vec<_> = self::parents(facts)?.into_iter().map(|parent| (parent.parent, parent.kind)).collect();
         let meant: Vec<_> = noderole.parents.iter().map(|edge| (edge.parent, edge.kind)).collect();
-        differs.unless_same("edge", "parent", json!(parents(&there)), json!(parents(&meant)))
+        differs.unless_same("edge", "parent", json!(parents(&there)), json!(parents(&meant)))?;
+        self.check_parents(facts, &root).await
+    }
+
+    /// The parents' rows that decide whether a parent is passed without a run. Whether a parent is applied is progress, which no
+    /// document has.
+    async fn check_parents(&self, facts: &RunFacts, head: &RootDoc) -> Result<(), Refusal> {
+        for parent in parents(facts)? {
+            let key = NoderoleKey { role: named(RoleName::parse(&parent.role))?, instance: parent.instance };
+            let differs = Differs { key: format!("{key} on {}", parent.fqdn), target: facts.head };
+            differs.unless_same("step", "noderole_id", parent.parent, key.id(parent.node))?;
+            differs.unless_same("step", "skipped", parent.skipped, false)?;
+            let Some(node) = head.nodes.get(&parent.node) else { continue };
+            let node = self.objects.node(*node).await?;
+            let Some(noderole) = node.noderoles.get(&key) else { continue };
+            let role = self.objects.role(noderole.role).await?;
+            differs.unless_same("step", "instant", parent.instant, is_instant(&role))?;
+        }
+        Ok(())
     }
 
     async fn check_approval(&self, target: TargetNo, approval: Option<Approval>) -> Result<(), Refusal> {
@@ -390,46 +424,46 @@ impl Preparing {
         Ok(())
     }
 
-    /// The steps that it sees, with what the documents of its target say. A step that came after that target has those of the one in
-    /// force; a row that no document speaks of lets nothing be seen.
+    /// The steps that it sees, and their nodes, with what the documents of its target say. A step that came after that target has
+    /// those of the one in force; a row that no document speaks of lets nothing be seen.
     async fn below(&self, facts: &RunFacts, seen: Vec<Seen>) -> Result<Vec<Below>, Refusal> {
         let mut below = Vec::with_capacity(seen.len());
         let (own, head) = (self.objects.root(facts.target_root).await?, self.objects.root(facts.head_root).await?);
         for Seen { distance, step } in seen {
             let key = NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
+            let differs = Differs { key: format!("{key} on {}", step.fqdn), target: facts.head };
+            // The id follows from the node and the key, under every target.
+            differs.unless_same("step", "noderole_id", step.noderole, key.id(step.node))?;
             if step.head == facts.head
-                && let Some((noderole, _)) = self.documents(&head, step.node, &key).await?
+                && let Some(Documents { node, noderole, .. }) = self.documents(&head, step.node, &key).await?
             {
-                let differs = Differs { key: format!("{key} on {}", step.fqdn), target: facts.head };
                 differs.unless_same("noderole", "data", canonical(&step.data)?, canonical(&noderole.data)?)?;
                 differs.unless_same("noderole", "role_hash", step.role_hash, noderole.role)?;
                 differs.unless_same("noderole", "deployment_id", step.deployment.0, noderole.deployment.0)?;
+                differs.unless_same("step", "rank", step.rank, noderole.rank)?;
+                differs.unless_same("step", "skipped", step.skipped, false)?;
+                node_record::check_seen(&node, &step.fqdn, step.phantom, &step.addresses())?;
             }
             let documents = match self.documents(&own, step.node, &key).await? {
                 Some(found) => Some(found),
                 None => self.documents(&head, step.node, &key).await?,
             };
-            let Some((noderole, deployment)) = documents else { continue };
-            let role = self.objects.role(noderole.role).await?;
-            below.push(Below { distance, step, role, data: noderole.data, deployment });
+            let Some(documents) = documents else { continue };
+            let role = self.objects.role(documents.noderole.role).await?;
+            below.push(Below { distance, step, role, documents });
         }
         Ok(below)
     }
 
-    /// A noderole's document under a root, and its deployment's data for the role.
-    async fn documents(
-        &self,
-        root: &RootDoc,
-        node: NodeId,
-        key: &NoderoleKey,
-    ) -> Result<Option<(NoderoleDoc, Value)>, Refusal> {
+    /// A noderole's documents under a root.
+    async fn documents(&self, root: &RootDoc, node: NodeId, key: &NoderoleKey) -> Result<Option<Documents>, Refusal> {
         let Some(node) = root.nodes.get(&node) else { return Ok(None) };
         let node = self.objects.node(*node).await?;
-        let Some(noderole) = node.noderoles.get(key) else { return Ok(None) };
+        let Some(noderole) = node.noderoles.get(key).cloned() else { return Ok(None) };
         let Some(deployment) = root.deployments.get(&noderole.deployment) else { return Ok(None) };
         let deployment = self.objects.deployment(*deployment).await?;
-        let data = deployment.roles.get(&key.role).map_or(Value::Null, |role| role.data.clone());
-        Ok(Some((noderole.clone(), data)))
+        let deployment = deployment.roles.get(&key.role).map_or(Value::Null, |role| role.data.clone());
+        Ok(Some(Documents { node, noderole, deployment }))
     }
 
     /// Puts secrets in. A run whose own data names one that it may not have is refused. One that only sees it in the data of
@@ -470,7 +504,14 @@ struct Below {
     distance: Option<u32>,
     step: Arc<SeenStep>,
     role: Arc<Role>,
-    data: Value,
+    documents: Documents,
+}
+
+/// What the documents of a target say of a step that a run sees.
+struct Documents {
+    node: Arc<NodeDoc>,
+    noderole: NoderoleDoc,
+    /// The data of its deployment for the role.
     deployment: Value,
 }
 
@@ -478,13 +519,13 @@ impl Below {
     fn contribution(&self) -> Contribution<'_> {
         Contribution {
             step: self.step.step,
-            rank: self.step.rank,
+            rank: self.documents.noderole.rank,
             own: OwnData {
                 template: &self.role.template,
                 profiles: &[],
-                deployment_role: &self.deployment,
+                deployment_role: &self.documents.deployment,
                 system: &self.step.system_data,
-                user: &self.data,
+                user: &self.documents.noderole.data,
             },
             wall: Wall { value: &self.step.wall, run: self.step.wall_run },
         }
@@ -493,12 +534,12 @@ impl Below {
     /// None: it is no ancestor.
     fn carried(&self) -> Option<Result<Carried<'_>, Refusal>> {
         let distance = self.distance?;
-        let name = named(Fqdn::parse(&self.step.fqdn));
-        Some(name.map(|name| Carried {
-            node: self.step.node,
-            name,
-            phantom: self.step.phantom,
-            addresses: self.step.addresses(),
+        let node = &self.documents.node;
+        Some(node_record::addresses(node).map_err(Refusal::from).map(|addresses| Carried {
+            node: node.id,
+            name: node.fqdn.clone(),
+            phantom: node.phantom,
+            addresses: addresses.to_vec(),
             role: self.role.name.clone(),
             instance: self.step.instance,
             distance,
@@ -541,8 +582,13 @@ fn canonical(value: &Value) -> Result<String, Refusal> {
 #[derive(serde::Deserialize)]
 struct ParentRow {
     parent: NoderoleId,
+    role: String,
+    instance: u32,
+    node: NodeId,
+    fqdn: String,
     kind: EdgeKind,
     state: String,
+    instant: bool,
     skipped: bool,
 }
 
@@ -550,8 +596,21 @@ fn parents(facts: &RunFacts) -> Result<Vec<ParentRow>, Refusal> {
     serde_json::from_value(facts.rows.parents.clone()).map_err(|e| Refusal::Store(StoreError::corrupt("edge", e)))
 }
 
-/// What may have changed since the claim, and what must never have been claimed.
-fn check_start(facts: &RunFacts, role: &Role) -> Result<(), Refusal> {
+/// Whether a step of the role needs no run.
+fn is_instant(role: &Role) -> bool {
+    role.flags.milestone && role.jig_class == JigClass::Noop
+}
+
+/// The row of the step's jig, against the document of *system*.
+fn check_jig(facts: &RunFacts, system: &DeploymentDoc) -> Result<(), Refusal> {
+    let jig = named(JigName::parse(&facts.rows.jig))?;
+    let is_active = !system.inactive_jigs.contains(&jig);
+    let differs = Differs { key: jig.to_string(), target: facts.head };
+    differs.unless_same("jig", "active", facts.rows.jig_active, is_active)
+}
+
+/// What may have changed since the claim, and what must never have been claimed. `system`: the document in force.
+fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<(), Refusal> {
     let rows = &facts.rows;
     let done = rows.applied_generation == rows.step_generation && rows.step_generation == facts.generation.0;
     if role.flags.destructive && done {
@@ -565,7 +624,7 @@ fn check_start(facts: &RunFacts, role: &Role) -> Result<(), Refusal> {
         (!rows.on_hold, "its deployment is on hold"),
         (rows.available, "its node is in maintenance"),
         (rows.fits, "its node is not as the action needs it"),
-        (rows.jig_active, "its jig is switched off"),
+        (!system.inactive_jigs.contains(&role.jig), "its jig is switched off"),
     ];
     if let Some((_, why)) = now.into_iter().find(|(holds, _)| !holds) {
         return Err(Refusal::NotNow(why));

@@ -18,8 +18,8 @@ use engine::cluster::{
 use engine::gate::signature::{Nonce, Statement};
 use engine::gate::{Policy, Risk, SignedRule, VerdictKind};
 use engine::ids::{
-    ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PasskeyId, PersonId, PolicyNo, RoleName, RunId,
-    StepId, SubmissionId, TargetNo,
+    ActionName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, PasskeyId, PersonId, PolicyNo,
+    RoleName, RunId, StepId, SubmissionId, TargetNo,
 };
 use engine::plan::base::written;
 use passkeys::Site;
@@ -72,6 +72,8 @@ pub struct Cluster {
     pub system: DeploymentId,
     pub nodes: Vec<Node>,
     pub catalog: Catalog,
+    /// Jigs that the next commit switches off; it switches on all others.
+    pub inactive_jigs: BTreeSet<JigName>,
     blueprint: Blueprint,
     roles: BTreeMap<String, (Hash, Arc<Role>)>,
     author: PersonId,
@@ -203,6 +205,7 @@ impl Cluster {
             system,
             nodes: Vec::new(),
             catalog: Catalog::default(),
+            inactive_jigs: BTreeSet::new(),
             blueprint,
             roles: BTreeMap::new(),
             author,
@@ -339,6 +342,7 @@ impl Cluster {
                 doc.noderoles.insert(key, noderole);
             }
         }
+        deployment.inactive_jigs.clone_from(&self.inactive_jigs);
         objects.push(new.put_deployment(deployment).expect("a document"));
         for (_, doc) in nodes {
             objects.push(new.put_node(doc).expect("a document"));
@@ -384,7 +388,11 @@ impl Cluster {
             root,
             summary: json!({}),
             // Whatever runs again here was said to: naming a risk that there is not is nobody's harm.
-            risks: destructive.then_some(Risk::Destructive).into_iter().chain([Risk::Rerun, Risk::Secret]).collect(),
+            risks: destructive
+                .then_some(Risk::Destructive)
+                .into_iter()
+                .chain([Risk::Rerun, Risk::Secret, Risk::Halt])
+                .collect(),
             by: self.author,
             base: BTreeMap::from([(self.system, TargetNo(base))]),
             authors: BTreeSet::from([self.author]),

@@ -1,8 +1,9 @@
-//! Rows of nodes that differ from the reviewed documents: nothing runs, and no key is handed out.
+//! Rows of nodes, jigs and parents that differ from the reviewed documents: nothing runs, and no key is handed out.
 
 use std::time::Duration;
 
 use engine::catalog::JigClass;
+use engine::ids::JigName;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 use tokio::time::{Instant, sleep};
@@ -65,4 +66,95 @@ async fn row_unlike_document_is_not_reached() {
     worker.stop().await;
     assert!(look.0.contains("n0.test.gantry differs from its document (addresses)"), "{look:?}");
     assert_eq!(look.1, json!([]), "no address was tried, so no key was used");
+}
+
+async fn own(cluster: &Cluster, statements: String) {
+    sqlx::raw_sql(AssertSqlSafe(statements)).execute(cluster.db.owner()).await.expect("the owner may");
+}
+
+#[tokio::test]
+async fn seen_node_unlike_document_stops_the_run() {
+    let mut cluster = Cluster::of(4).await;
+    cluster.add_script_role("above", "#!/bin/sh\n", |_| ()).await;
+    cluster.add_script_role("below", "#!/bin/sh\necho x >ran\n", |role| role.run.retries = 0).await;
+    let changes = [
+        ("address = '[\"10.9.9.9\"]'", "n0.test.gantry differs from its document (addresses)"),
+        ("fqdn = 'other.test.gantry'", "n1.test.gantry differs from its document (fqdn)"),
+    ];
+    cluster.commit(&[bind(0, "above"), bind(1, "above")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    for (node, (change, _)) in changes.iter().enumerate() {
+        cluster.reaches(node, "above", "active").await;
+        let id = cluster.nodes[node].id;
+        own(
+            &cluster,
+            format!(
+                "ALTER TABLE node DISABLE TRIGGER USER; UPDATE node SET {change} WHERE id = '{id}';
+                 ALTER TABLE node ENABLE TRIGGER USER"
+            ),
+        )
+        .await;
+    }
+    cluster.commit(&[bind(2, "below").after(0, "above"), bind(3, "below").after(1, "above")]).await;
+    for (parent, (_, why)) in changes.iter().enumerate() {
+        let node = parent + 2;
+        cluster.reaches(node, "below", "error").await;
+        let error = cluster.error(node, "below").await.expect("a reason");
+        assert!(error.contains(why), "{error}");
+        assert!(!cluster.nodes[node].root.join("ran").exists());
+    }
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn jig_row_unlike_document_stops_the_run() {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("app", "#!/bin/sh\necho x >ran\n", |role| role.run.retries = 0).await;
+    cluster.commit(&[bind(0, "app")]).await;
+    cluster.inactive_jigs.insert(JigName::parse("script").expect("a name"));
+    let target = cluster.commit(&[]).await;
+    let forge = "ALTER TABLE jig DISABLE TRIGGER guard_intent; UPDATE jig SET active = true WHERE name = 'script';
+         SET CONSTRAINTS ALL IMMEDIATE; ALTER TABLE jig ENABLE TRIGGER guard_intent";
+    own(&cluster, forge.to_owned()).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "app", "error").await;
+    worker.stop().await;
+    let error = cluster.error(0, "app").await.expect("a reason");
+    assert!(error.contains(&format!("jig.active of script is true, target {target} says false")), "{error}");
+    assert!(!cluster.nodes[0].root.join("ran").exists());
+}
+
+#[tokio::test]
+async fn parent_row_unlike_document_stops_the_run() {
+    let fields = [
+        ("step.instant", "instant = true"),
+        ("step.skipped", "skipped = 'forged'"),
+        ("step.rank", "rank = 7"),
+        ("step.noderole_id", "node_id = (SELECT id FROM node WHERE fqdn = 'n4.test.gantry')"),
+    ];
+    let mut cluster = Cluster::of(fields.len() + 1).await;
+    cluster.add_script_role("above", "#!/bin/sh\n", |_| ()).await;
+    cluster.add_script_role("below", "#!/bin/sh\necho x >ran\n", |role| role.run.retries = 0).await;
+    let binds = (0..fields.len()).flat_map(|node| [bind(node, "above"), bind(node, "below").after(node, "above")]);
+    cluster.commit(&binds.collect::<Vec<_>>()).await;
+    own(&cluster, "ALTER TABLE step DISABLE TRIGGER USER".to_owned()).await;
+    for (node, (_, change)) in fields.iter().enumerate() {
+        let (above, below) = (cluster.step(node, "above"), cluster.step(node, "below"));
+        own(
+            &cluster,
+            format!(
+                "UPDATE step SET {change}, state = 'active', applied_generation = generation WHERE id = '{above}';
+                 UPDATE step SET state = 'todo', pending = 0 WHERE id = '{below}'"
+            ),
+        )
+        .await;
+    }
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    for (node, (field, _)) in fields.iter().enumerate() {
+        cluster.reaches(node, "below", "error").await;
+        let error = cluster.error(node, "below").await.expect("a reason");
+        assert!(error.contains(&format!("{field} of above on n")), "{field}: {error}");
+        assert!(!cluster.nodes[node].root.join("ran").exists(), "{field}");
+    }
+    worker.stop().await;
 }

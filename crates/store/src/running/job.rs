@@ -123,7 +123,7 @@ pub struct RunRows {
     pub fits: bool,
     /// `jig.active`.
     pub jig_active: bool,
-    /// The parents that the rows name: `{parent: noderole, kind, state, skipped}`.
+    /// The parents that the rows name: `{parent: noderole, role, instance, node, fqdn, kind, state, instant, skipped}`.
     pub parents: Value,
 }
 
@@ -217,9 +217,11 @@ pub async fn run_facts(pool: &PgPool, runs: &[RunId]) -> Result<BTreeMap<RunId, 
            l.deployment_id AS lane_deployment, r.lane_id = s.lane_id AS same_lane, nr.data, n.deployment_id AS node_deployment, h.enabled,
            on_hold(nr.deployment_id) AS on_hold, n.phantom OR n.available AS available,
            node_fits(s.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined) AS fits, j.active AS jig_active,
-           coalesce((SELECT jsonb_agg(jsonb_build_object('parent', p.noderole_id, 'kind', e.kind, 'state', p.state,
+           coalesce((SELECT jsonb_agg(jsonb_build_object('parent', p.noderole_id, 'role', pr.role, 'instance', pr.instance,
+               'node', p.node_id, 'fqdn', pn.fqdn, 'kind', e.kind, 'state', p.state, 'instant', p.instant,
                'skipped', p.skipped IS NOT NULL))
-             FROM edge e JOIN step p ON p.id = e.parent WHERE e.child = s.id), '[]') AS parents
+             FROM edge e JOIN step p ON p.id = e.parent JOIN noderole pr ON pr.id = p.noderole_id JOIN node pn ON pn.id = p.node_id
+             WHERE e.child = s.id), '[]') AS parents
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
          JOIN node n ON n.id = r.node_id JOIN deployment d ON d.id = n.deployment_id JOIN target t ON t.number = r.target_number
          JOIN target g ON g.number = r.generation JOIN lane l ON l.id = r.lane_id JOIN jig j ON j.name = s.jig
@@ -376,6 +378,8 @@ pub struct SeenStep {
     pub rank: u32,
     /// Whether it is ACTIVE: only then has it a wall for others.
     pub active: bool,
+    /// Whether its row says that it is left out, which no document says.
+    pub skipped: bool,
     /// Whose it is.
     pub noderole: NoderoleId,
     /// Its role, by name.
@@ -423,6 +427,7 @@ struct SeenRow {
     id: Uuid,
     rank: i32,
     active: bool,
+    skipped: bool,
     noderole_id: Uuid,
     role: String,
     instance: i32,
@@ -449,6 +454,7 @@ impl SeenRow {
             step: StepId(self.id),
             rank: self.rank.unsigned_abs(),
             active: self.active,
+            skipped: self.skipped,
             noderole: NoderoleId(self.noderole_id),
             role_hash: hash(&self.role_hash)?,
             deployment: DeploymentId(self.deployment_id),
@@ -523,14 +529,14 @@ async fn seen_rows(pool: &PgPool, steps: Vec<Uuid>, nodes: Vec<Uuid>) -> Result<
            UNION
            SELECT s.id FROM unnest($2::uuid[]) AS o (id)
            CROSS JOIN LATERAL (SELECT id FROM step WHERE node_id = o.id AND state = 'active' OFFSET 0) s)
-         SELECT s.id, s.rank, s.state = 'active' AS active, s.noderole_id, n.role, n.instance, n.role_hash, n.deployment_id,
+         SELECT s.id, s.rank, s.state = 'active' AS active,
+           s.skipped IS NOT NULL AS skipped, s.noderole_id, n.role, n.instance, n.role_hash, n.deployment_id,
            n.system_data, n.data, CASE WHEN s.state = 'active' THEN s.wall END AS wall, s.wall_run,
            s.node_id, o.fqdn, o.phantom,
            CASE WHEN o.address <> '[]' THEN o.address ELSE coalesce(o.connection -> 'addresses', '[]') END AS addresses,
            (SELECT number FROM head) AS head
          FROM seen JOIN step s ON s.id = seen.id JOIN noderole n ON n.id = s.noderole_id
-         JOIN node o ON o.id = s.node_id
-         WHERE s.skipped IS NULL",
+         JOIN node o ON o.id = s.node_id",
     )
     .bind(steps)
     .bind(nodes)
