@@ -129,6 +129,7 @@ mod m0043_credentials;
 mod m0044_probes;
 mod m0045_passkeys;
 mod m0046_second_factor;
+mod m0047_password_first;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -325,6 +326,7 @@ migrations! {
     m0042_progress,
     m0045_passkeys,
     m0046_second_factor,
+    m0047_password_first,
 }
 
 /// Brings the schema up to date by the owner role's URL; see [`migrate`].

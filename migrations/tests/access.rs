@@ -277,20 +277,44 @@ async fn session_of_an_admins_link_records_a_reset() {
     for sql in [
         "INSERT INTO person (name) VALUES ('new')",
         "UPDATE person SET permissions = '{admin}' WHERE name = 'bo'",
-        "INSERT INTO scoped_grant SELECT acting_person(), 'reviewer', id FROM deployment WHERE name = 'web'",
+        "INSERT INTO scoped_grant SELECT $bo, 'reviewer', id FROM deployment WHERE name = 'web'",
         "INSERT INTO token (kind, hash, person_id, created_by, expires_at) \
-         SELECT 'api', sha256('x'), acting_person(), acting_person(), now() + interval '1 day'",
-        "INSERT INTO proposal (deployment_id, created_by) SELECT id, acting_person() FROM deployment WHERE name = 'storage'",
-        "INSERT INTO edit (proposal_id, seq, actor, body) SELECT id, 9, acting_person(), '{}' FROM proposal WHERE state = 'open'",
+         SELECT 'api', sha256('x'), $bo, $bo, now() + interval '1 day'",
+        "INSERT INTO proposal (deployment_id, created_by) SELECT id, $bo FROM deployment WHERE name = 'storage'",
+        "INSERT INTO edit (proposal_id, seq, actor, body) SELECT id, 9, $bo, '{}' FROM proposal WHERE state = 'open'",
         "UPDATE edit SET undone = true",
-        "INSERT INTO comment (submission_id, person_id, body) SELECT max(id), acting_person(), 'x' FROM submission",
-        "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'",
+        "INSERT INTO comment (submission_id, person_id, body) SELECT max(id), $bo, 'x' FROM submission",
+        "UPDATE deployment SET held_by = $bo, held_at = now() WHERE name = 'web'",
         "UPDATE deployment SET priority = 9 WHERE name = 'web'",
         "UPDATE node SET available = false WHERE NOT phantom",
     ] {
+        let sql = &sql.replace("$bo", &format!("'{}'::uuid", world.bo));
         let mut tx = world.db.app().begin().await.unwrap();
         sqlx::query("SELECT act_as('s')").execute(&mut *tx).await.unwrap();
-        assert_refused(sql, sqlx::query(sql).execute(&mut *tx).await, Refusal::LinkOfSession);
+        assert_refused(sql, sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *tx).await, Refusal::LinkOfSession);
+    }
+    // Nor does it help to end the session first, or to present it last.
+    let approve = format!(
+        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{}', 'approve')",
+        world.bo
+    );
+    let propose = format!(
+        "INSERT INTO proposal (deployment_id, created_by) SELECT id, '{}' FROM deployment WHERE name = 'storage'",
+        world.bo
+    );
+    for (sql, by) in [
+        (
+            format!("SELECT act_as('s'); DELETE FROM session WHERE token_hash = sha256('s'); {approve}"),
+            Refusal::LinkOfSession,
+        ),
+        (format!("{propose}; SELECT act_as('s')"), Refusal::NotThatPerson),
+    ] {
+        let mut tx = world.db.app().begin().await.unwrap();
+        let done = match sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *tx).await {
+            Ok(_) => tx.commit().await,
+            Err(refused) => Err(refused),
+        };
+        assert_refused(&sql, done, by);
     }
     world.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
     let other = format!("UPDATE session SET link_by = '{}'", world.cy);

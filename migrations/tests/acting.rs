@@ -352,8 +352,8 @@ impl World {
     /// Plans a submission anew without its author, after raising the proposal's version.
     async fn replan(&self, before: i64, anew: &Submission) -> Result<(), sqlx::Error> {
         let mut tx = self.db.app().begin().await?;
-        let raise = "UPDATE proposal SET version = version + 1 WHERE id = $1";
-        sqlx::query(raise).bind(anew.proposal).execute(&mut *tx).await?;
+        let raise = "UPDATE proposal SET version = $2 WHERE id = $1 AND version < $2";
+        sqlx::query(raise).bind(anew.proposal).bind(anew.version).execute(&mut *tx).await?;
         let after = self.insert_submission(&mut tx, anew).await?;
         sqlx::query(
             "INSERT INTO replan (before_id, proposal_id, after_id, version, target)
@@ -396,6 +396,8 @@ async fn submission_without_its_author_only_repeats_one_whose_base_moved() {
         ("a policy", Submission { new_policy: Some(planned.root.clone()), needed: 1000, ..anew.clone() }),
         ("an author less", Submission { authors: vec![world.ada], ..anew.clone() }),
         ("another person's", Submission { by: world.cy, ..anew.clone() }),
+        ("another change hash", Submission { root: planned.documents[0].2.clone().unwrap(), ..anew.clone() }),
+        ("fewer risks", Submission { risk: Vec::new(), ..anew.clone() }),
         ("a smaller base", Submission { base: anew.base[..2].to_vec(), ..anew.clone() }),
     ];
     for (what, forged) in forged {
@@ -443,4 +445,36 @@ async fn audit_names_who_acts_and_nobody_else() {
                WHERE a.source = 'database' AND a.action IN ('deployment.update', 'node.insert') ORDER BY a.id DESC LIMIT 3";
     let actors: Vec<String> = sqlx::query_scalar(sql).fetch_all(world.db.app()).await.unwrap();
     assert_eq!(actors, ["nobody", "eve", "ada"]);
+}
+
+#[tokio::test]
+async fn withdrawn_submission_is_not_repeated() {
+    let world = World::new().await;
+    let mut planned = world.plan(world.web, world.ada).await;
+    planned.base.push((world.storage, world.head_no(world.storage).await));
+    let before = world.submit(&planned).await.unwrap();
+    let undo = format!(
+        "UPDATE edit SET undone = true, touched_by = touched_by || '{0}'::uuid WHERE proposal_id = {1};
+         UPDATE proposal SET version = version + 1 WHERE id = {1}",
+        world.ada, planned.proposal
+    );
+    let mut tx = world.begin_as(world.ada).await;
+    sqlx::raw_sql(AssertSqlSafe(undo)).execute(&mut *tx).await.unwrap();
+    tx.commit().await.unwrap();
+    let other = world.plan(world.storage, world.ada).await;
+    let submission = world.submit(&other).await.unwrap();
+    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.commit(&other, submission).await.unwrap();
+    let mut anew = Submission { version: planned.version + 1, ..planned.clone() };
+    anew.base.last_mut().unwrap().1 = world.head_no(world.storage).await;
+    assert_refused("its author took it back", world.replan(before, &anew).await, Refusal::NotThatPerson);
+}
+
+#[tokio::test]
+async fn transaction_acts_for_one_person() {
+    let world = World::new().await;
+    world.session(world.bo).await;
+    let mut tx = world.begin_as(world.ada).await;
+    let second = sqlx::query("SELECT act_as($1)").bind(world.bo.to_string()).execute(&mut *tx).await;
+    assert_refused("bo too", second, Refusal::NotThatPerson);
 }

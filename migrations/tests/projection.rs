@@ -34,6 +34,10 @@ async fn commit_with(world: &World, planned: &Submission, submission: i64, more:
 async fn row_beyond_the_documents_is_refused() {
     let world = World::new().await;
     world.grant_all().await;
+    world
+        .app("INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system")
+        .await
+        .unwrap();
     let planned = world.plan(world.web, world.ada).await;
     let (planned, submission) = approved(&world, planned).await;
     let step = "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, generation, content_hash, state, applied_generation)
@@ -95,6 +99,10 @@ async fn row_beyond_the_documents_is_refused() {
             Refusal::IntentOutsideCommit,
         ),
         (format!("INSERT INTO target_deployment VALUES ('{}', 2)", world.storage), NotAsDocumented),
+        (format!("INSERT INTO target_deployment VALUES ('{}', 1)", world.n1), NotListed),
+        (format!("UPDATE node SET deployment_id = '{}' WHERE fqdn = 'bare.x.example'", world.web), NotListed),
+        ("UPDATE node SET fqdn = 'n8.x.example' WHERE fqdn = 'bare.x.example'".into(), NotListed),
+        ("UPDATE node SET removed_in = 1 WHERE fqdn = 'bare.x.example'".into(), NotListed),
         (format!("INSERT INTO node (fqdn, deployment_id) VALUES ('n9.x.example', '{}')", world.system), NotListed),
         (
             format!(
@@ -225,6 +233,9 @@ async fn removed_noderole_stays_removed() {
         ("UPDATE step SET state = 'blocked', pending = 1 WHERE rank = 1", NotAsDocumented),
         ("UPDATE step SET state = 'todo' WHERE rank = 1", Refusal::StepMoved),
         ("UPDATE noderole SET disposition = 'in_service' WHERE instance = 1", Refusal::NotProjected),
+        ("UPDATE noderole SET data = '{\"evil\": 1}' WHERE instance = 1", NotListed),
+        ("UPDATE step SET destructive = true WHERE rank = 1", NotListed),
+        ("UPDATE step SET content_hash = sha256('other') WHERE rank = 1", NotListed),
     ] {
         assert_refused(sql, commit_with(&world, &planned, submission, sql).await, by);
     }

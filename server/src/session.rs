@@ -127,7 +127,7 @@ fn before_password(request: &Request, actor: Option<&Actor>) -> Option<Response>
 }
 
 /// What a session may ask for that lacks its second factor. The database accepts a passkey only as the first factor of its person.
-const BEFORE_FACTOR: [&str; 13] = [
+const BEFORE_FACTOR: [&str; 15] = [
     "/api/v1/me/passkeys",
     "/api/v1/me/passkeys/options",
     "/api/v1/me/second-factor",
@@ -135,7 +135,9 @@ const BEFORE_FACTOR: [&str; 13] = [
     "/api/v1/me/totp",
     "/api/v1/me/totp/confirm",
     "/call/factor-options",
+    "/call/passkey-options",
     "/call/present-passkey",
+    "/call/register-passkey",
     "/call/second-factor",
     "/call/sign-out",
     "/second-factor",

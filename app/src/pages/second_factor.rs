@@ -1,4 +1,4 @@
-//! The second factor of a session: presenting one, and setting up an authenticator app.
+//! The second factor of a session: presenting one, and setting up the first.
 //!
 //! The forms are plain ones that the server owns, so the page works without scripts, except for passkeys.
 
@@ -9,6 +9,7 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
 use crate::calls::people;
+use crate::pages::settings::passkeys::Register;
 use crate::parts::icon::drawn;
 use crate::parts::{Icon, icon, load};
 use crate::places;
@@ -87,16 +88,24 @@ fn presents(totp: bool, passkey: bool, next: String) -> impl IntoView {
 }
 
 fn starts(needed: bool, next: String) -> impl IntoView {
+    let then = next.clone();
+    // Whoever registers a passkey has presented it.
+    let go_on = Callback::new(move |()| drop(window().location().set_href(&then)));
     view! {
         <p>
             {needed.then_some("The policy demands a second factor. Set one up to continue. ")}
-            "You need an authenticator app on your phone or computer."
+            "You need an authenticator app on your phone or computer"
+            {if needed { ", or a passkey." } else { "." }}
         </p>
         <form class="form" method="post" action=places::SECOND_FACTOR>
             <input type="hidden" name="act" value="start"/>
             <input type="hidden" name="next" value=next/>
             <button class="button primary wide" type="submit">"Set up an authenticator app"</button>
         </form>
+        {needed.then(|| view! {
+            <h2>"Or register a passkey"</h2>
+            <Register changed=go_on/>
+        })}
     }
 }
 

@@ -230,6 +230,7 @@ async fn second_factor_page_sets_up_an_app() {
     let fake = Fake::new(|world| world.factor.state = needed);
     let page = get(&fake, "/second-factor").await;
     page.says(&["The policy demands a second factor", "Set up an authenticator app", "value=\"start\""]);
+    page.says(&["Or register a passkey", "for=\"passkey-name\"", "Passkeys need scripts"]);
     page.says_not(&["one-time-code", "Use a passkey"]);
     let made = TotpMade { secret: "ABCDEFGHIJKL".into(), uri: "otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL".into() };
     let fake = Fake::new(|world| world.factor = FactorPage { state: needed, set_up: Some(made), ..factor() });

@@ -2,9 +2,9 @@
 //!
 //! A submission whose base moved is void: it can be neither approved nor committed, and that stays so. But its reviewers and its
 //! authors are not left to find out. Its edits are planned again on what is there now. If they plan, a submission takes its place,
-//! without verdicts, and the review says whether the effect is the same. If they don't plan, or would write other documents than
-//! their authors submitted, the proposal is back with its authors, with the reason. Only an author's own credential submits other
-//! documents; the database checks that (`guard_with_credential_submission`).
+//! without verdicts. If they don't plan, or would write other documents or have other effects than their authors submitted, the
+//! proposal is back with its authors, with the reason. Only an author's own credential submits something else; the database checks
+//! that (`guard_with_credential_submission`).
 //!
 //! Where it runs: behind a commit, by whoever's call committed, which begins none after [`AT_ONCE`] and waits for the one that it began
 //! before; and in every server's sweep, which finds what is left of that, or of a process that died in between. Not in the commit's own
@@ -32,7 +32,7 @@ use crate::beside::Beside;
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Asked, Planned, counting, plan_aside, tell};
-use crate::reviewing::{changed, moved_base, moved_parts, named};
+use crate::reviewing::{changed, moved_base, moved_parts, named, risks_of};
 use crate::{Control, done};
 
 /// How long behind a commit another change begins to be planned anew. Its caller waits for the last one to end, however long that takes;
@@ -183,7 +183,7 @@ async fn moved(on: &mut PgConnection, present: &Present, id: SubmissionId) -> Re
     Ok(named.chain(taken).collect())
 }
 
-/// The new submission, if it writes exactly what the one before did; else what it would write differently.
+/// The new submission, if it does exactly what the one before was to do; else what it would do differently.
 async fn unchanged(
     on: &mut PgConnection,
     present: &Present,
@@ -204,6 +204,10 @@ async fn unchanged(
     }
     let uncovered = base.keys().filter(|id| present.row(**id).is_some() && !new.base.contains_key(id));
     findings.extend(uncovered.map(|id| finding(present.name_of(*id), "The proposal no longer depends on it.")));
+    let same = (before.effects, &before.summary, risks_of(before)) == (new.effects, &new.summary, new.risks.clone());
+    if findings.is_empty() && !same {
+        findings.push(finding("the whole change".into(), "It would now have other effects or risks than submitted."));
+    }
     if findings.is_empty() {
         return Ok(Ok(new));
     }

@@ -5,7 +5,7 @@
 -- anyone whose session it does not have. Connections of the owner are not bound by this.
 --
 -- A session that lacks its second factor is recorded as pending. Such a transaction acts for nobody: it may only present or enrol a
--- factor (second_factor.sql), or set the password of a link.
+-- factor (second_factor.sql), or set the password of a link. The same holds for a session of an admin's link without a password.
 
 -- Starts acting for the person of a session or API token; returns the person, or NULL if the credential is not valid. The session or
 -- token and the person stay as they are until the transaction ends. Lock the person first where a transaction also changes people.
@@ -16,12 +16,12 @@ DECLARE
   holder record;
 BEGIN
   SELECT s.person_id, NULL::uuid AS token_id, s.id AS session_id, 'admin' = ANY (p.permissions) AS admin,
-    lacks_factor(s.person_id, s.factor_at) AS pending INTO holder
+    lacks_factor(s.person_id, s.factor_at) AS pending, s.link_by IS NOT NULL AS needs_password INTO holder
   FROM session s JOIN person p ON p.id = s.person_id
   WHERE s.token_hash = presented AND s.idle_expires_at > now() AND s.expires_at > now() AND NOT p.disabled
   FOR SHARE OF p, s;
   IF NOT FOUND THEN
-    SELECT t.person_id, t.id AS token_id, NULL::uuid AS session_id, false AS admin, false AS pending INTO holder
+    SELECT t.person_id, t.id AS token_id, NULL::uuid AS session_id, false AS admin, false AS pending, false AS needs_password INTO holder
     FROM token t JOIN person p ON p.id = t.person_id
     WHERE t.hash = presented AND t.kind = 'api' AND t.expires_at > now() AND t.revoked_at IS NULL AND NOT p.disabled
     FOR SHARE OF p, t;
@@ -35,10 +35,14 @@ BEGIN
     DELETE FROM acting a WHERE a.xid IN (
       SELECT o.xid FROM acting o WHERE o.xid <> pg_current_xact_id() LIMIT 100 FOR UPDATE SKIP LOCKED);
   END IF;
-  INSERT INTO acting (xid, person_id, token_id, session_id, admin, pending)
-  VALUES (pg_current_xact_id(), holder.person_id, holder.token_id, holder.session_id, holder.admin, holder.pending)
-  ON CONFLICT (xid) DO UPDATE SET person_id = excluded.person_id, token_id = excluded.token_id,
-    session_id = excluded.session_id, admin = excluded.admin, pending = excluded.pending;
+  IF acting_holder() <> holder.person_id THEN
+    RAISE EXCEPTION 'the transaction acts for another person already'
+      USING ERRCODE = 'GY035', HINT = 'Begin another transaction.';
+  END IF;
+  INSERT INTO acting (xid, person_id, token_id, session_id, admin, pending, needs_password)
+  VALUES (pg_current_xact_id(), holder.person_id, holder.token_id, holder.session_id, holder.admin, holder.pending, holder.needs_password)
+  ON CONFLICT (xid) DO UPDATE SET token_id = excluded.token_id, session_id = excluded.session_id, admin = excluded.admin,
+    pending = excluded.pending, needs_password = excluded.needs_password;
   RETURN holder.person_id;
 END $$;
 
@@ -48,7 +52,7 @@ DELETE FROM acting;
 -- The person that this transaction acts for; NULL: none, so Gantry itself.
 CREATE OR REPLACE FUNCTION acting_person() RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT a.person_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND NOT a.pending
+  SELECT a.person_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND NOT a.pending AND NOT a.needs_password
 $$;
 
 -- The person whose credential was presented, even if the session lacks its factor: for the audit.
@@ -61,21 +65,21 @@ $$;
 CREATE OR REPLACE FUNCTION acting_in_session() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM acting a
-                 WHERE a.xid = pg_current_xact_id_if_assigned() AND a.session_id IS NOT NULL AND NOT a.pending)
+                 WHERE a.xid = pg_current_xact_id_if_assigned() AND a.session_id IS NOT NULL AND NOT a.pending AND NOT a.needs_password)
 $$;
 
 -- Whether that person presented a session, or a token with the scope operator.
 CREATE OR REPLACE FUNCTION acting_as_operator() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM acting a LEFT JOIN token t ON t.id = a.token_id
-                 WHERE a.xid = pg_current_xact_id_if_assigned() AND NOT a.pending
+                 WHERE a.xid = pg_current_xact_id_if_assigned() AND NOT a.pending AND NOT a.needs_password
                    AND (a.session_id IS NOT NULL OR 'operator' = ANY (t.scopes)))
 $$;
 
 -- Whether that person is an admin and presented a session. An admin who gives the permission up in this transaction finishes it as one.
 CREATE OR REPLACE FUNCTION acting_admin() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.admin AND NOT a.pending)
+  SELECT EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.admin AND NOT a.pending AND NOT a.needs_password)
 $$;
 
 -- Whether this connection is the owner's, or runs in a function of the owner's.
@@ -152,8 +156,8 @@ END $$;
 CREATE CONSTRAINT TRIGGER guard_with_credential_touched AFTER UPDATE ON edit DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential_touched();
 
--- A submission is its person's. Without their credential, it only takes the place of their newest one after its base moved: the same
--- documents, policy, title and authors, on no smaller a base (control::replanning).
+-- A submission is its person's. Without their credential, it only takes the place of their newest one after its base moved, if nobody
+-- touched an edit since: the same documents, effects, risks, words, policy and authors, on no smaller a base (control::replanning).
 CREATE OR REPLACE FUNCTION guard_with_credential_submission() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
@@ -168,8 +172,14 @@ BEGIN
 END $$;
 CREATE OR REPLACE FUNCTION replaces(s submission, b submission) RETURNS boolean LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
-  SELECT (s.proposal_id, s.version, s.epoch, s.created_by, s.title) = (b.proposal_id, b.version + 1, b.epoch, b.created_by, b.title)
+  SELECT (s.proposal_id, s.version, s.epoch, s.created_by, s.title, s.change_hash, s.effects_hash, s.risk, s.summary)
+       = (b.proposal_id, b.version + 1, b.epoch, b.created_by, b.title, b.change_hash, b.effects_hash, b.risk, b.summary)
     AND s.new_policy_hash IS NOT DISTINCT FROM b.new_policy_hash
+    -- Whoever edits or submits holds the proposal's lock, so the order of these rows is theirs.
+    AND NOT EXISTS (
+      SELECT FROM edit e JOIN audit a ON a.subject = e.proposal_id || ' ' || e.seq AND a.action IN ('edit.insert', 'edit.update')
+      WHERE e.proposal_id = s.proposal_id AND a.source = 'database' AND a.id > coalesce((
+        SELECT max(x.id) FROM audit x WHERE x.subject = b.id::text AND x.action = 'submission.insert' AND x.source = 'database'), 0))
     AND (SELECT array_agg(x.person_id ORDER BY x.person_id) FROM submission_author x WHERE x.submission_id = s.id)
       = (SELECT array_agg(x.person_id ORDER BY x.person_id) FROM submission_author x WHERE x.submission_id = b.id)
     AND NOT EXISTS (
@@ -337,5 +347,6 @@ BEGIN
   INSERT INTO account (person_id, password_hash) VALUES (a.person_id, after)
   ON CONFLICT (person_id) DO UPDATE SET password_hash = excluded.password_hash, changed_at = now();
   UPDATE session SET token_hash = session_hash, fresh_at = now(), by_link = false WHERE id = a.session_id;
+  UPDATE acting SET needs_password = false WHERE xid = a.xid;
   RETURN true;
 END $$;

@@ -143,8 +143,7 @@ CREATE TRIGGER guard_link_session BEFORE INSERT OR UPDATE OF link_by, token_hash
 CREATE OR REPLACE FUNCTION guard_password_first() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF EXISTS (SELECT FROM acting a JOIN session s ON s.id = a.session_id
-             WHERE a.xid = pg_current_xact_id_if_assigned() AND s.link_by IS NOT NULL) THEN
+  IF EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.needs_password) THEN
     RAISE EXCEPTION 'this session began with a link of an admin and has no password yet'
       USING ERRCODE = 'GY042', HINT = 'Set a password first.';
   END IF;

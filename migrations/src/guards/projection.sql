@@ -56,8 +56,10 @@ BEGIN
     SELECT o.id INTO named FROM was o LEFT JOIN is_now n ON n.id = o.id
     WHERE n.id IS NULL OR (n.node_id, n.role, n.instance) <> (o.node_id, o.role, o.instance)
        OR ((n.deployment_id, n.disposition, n.role_hash, n.data, n.doc) IS DISTINCT FROM
-           (o.deployment_id, o.disposition, o.role_hash, o.data, o.doc) AND NOT EXISTS (
-             SELECT FROM submission_document d WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id = n.node_id)) LIMIT 1;
+           (o.deployment_id, o.disposition, o.role_hash, o.data, o.doc) AND (
+             -- No document speaks of what is gone.
+             o.disposition = 'gone' AND n.disposition = 'gone' OR NOT EXISTS (
+             SELECT FROM submission_document d WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id = n.node_id))) LIMIT 1;
   END IF;
   IF named IS NOT NULL THEN
     PERFORM refuse_unlisted('noderole ' || named);
@@ -88,6 +90,7 @@ BEGIN
     SELECT o.id INTO named FROM was o LEFT JOIN is_now n ON n.id = o.id
     WHERE n.id IS NULL OR (n.noderole_id, n.node_id, n.action) <> (o.noderole_id, o.node_id, o.action)
       OR n.generation <> o.generation AND n.generation <> here.number
+      OR o.state = 'gone' AND n.state = 'gone' AND n IS DISTINCT FROM o
       OR n.budget_ids <> o.budget_ids AND n.budget_ids <> '{}' OR n.skipped IS DISTINCT FROM o.skipped AND n.skipped IS NOT NULL
       OR ((n.lane_id, n.rank, n.priority, n.jig, n.exclusive, n.destructive, n.instant, n.needs, n.place, n.budget_ids, n.freezes_node,
            n.retries, n.backoff_s, n.timeout_s, n.join_kind, n.join_n, n.join_after, n.skipped, n.state = 'gone') IS DISTINCT FROM
@@ -160,9 +163,19 @@ CREATE TRIGGER guard_written AFTER UPDATE OF parent, name, system, phantom, remo
   WHEN ((NEW.parent, NEW.name, NEW.system, NEW.phantom, NEW.removed_in) IS DISTINCT FROM
         (OLD.parent, OLD.name, OLD.system, OLD.phantom, OLD.removed_in)) EXECUTE FUNCTION guard_listed_document();
 CREATE TRIGGER guard_written AFTER UPDATE OF fqdn, deployment_id, phantom, removed_in ON node FOR EACH ROW
-  WHEN ((NEW.doc IS NOT NULL OR OLD.doc IS NOT NULL) AND (NEW.fqdn, NEW.deployment_id, NEW.phantom, NEW.removed_in) IS DISTINCT FROM
+  WHEN ((NEW.fqdn, NEW.deployment_id, NEW.phantom, NEW.removed_in) IS DISTINCT FROM
         (OLD.fqdn, OLD.deployment_id, OLD.phantom, OLD.removed_in)) EXECUTE FUNCTION guard_listed_document();
 CREATE TRIGGER guard_written_insert AFTER INSERT ON node FOR EACH ROW EXECUTE FUNCTION guard_listed_document();
+
+-- A target adds to its own line only.
+CREATE OR REPLACE FUNCTION guard_line() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NEW.number IS DISTINCT FROM (committed_here()).number THEN
+    PERFORM refuse_unlisted('the line of deployment ' || NEW.deployment_id);
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER guard_line BEFORE INSERT ON target_deployment FOR EACH ROW EXECUTE FUNCTION guard_line();
 
 CREATE OR REPLACE FUNCTION guard_head_no() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN

@@ -523,7 +523,7 @@ impl World {
                            WHERE o.hash = $2 AND r.node_id = $1 AND r.role = k.key AND r.instance = 0";
                 sqlx::query(sql).bind(id).bind(new).execute(&mut **tx).await?;
                 let sql = "UPDATE step s SET generation = $2 FROM noderole r
-                           WHERE r.id = s.noderole_id AND r.instance = 0 AND s.node_id = $1";
+                           WHERE r.id = s.noderole_id AND r.instance = 0 AND s.state <> 'gone' AND s.node_id = $1";
                 sqlx::query(sql).bind(id).bind(number).execute(&mut **tx).await?;
             }
         }

@@ -72,7 +72,7 @@ async fn session_without_its_factor_reaches_a_short_list() {
     for path in ["/api/v1/nodes", "/api/v1/people/me", "/api/v1/me/sessions", "/events?after=1", "/graph/x/graph.svg"] {
         assert_eq!(code_of(&house.ask_get(path, &dee).await), (403, "second_factor_needed".into()), "{path}");
     }
-    for call in ["/call/nodes", "/call/account", "/call/frame"] {
+    for call in ["/call/nodes", "/call/account", "/call/frame", "/call/passkey-options"] {
         let answer = house.ask(house.post_json(call, &dee, "{}")).await;
         assert_eq!(code_of(&answer), (403, "second_factor_needed".into()), "{call}");
     }
@@ -184,7 +184,8 @@ async fn passkey_is_a_second_factor() {
 
 #[tokio::test]
 async fn policy_sends_everyone_to_set_one_up() {
-    let house = House::new().await;
+    let origin = "http://localhost:7780";
+    let house = House::at(origin, "localhost:7780", |_| {}).await;
     house.dee().await;
     let dee = house.by_password().await;
     assert_eq!(house.ask_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
@@ -197,5 +198,17 @@ async fn policy_sends_everyone_to_set_one_up() {
     assert_eq!(code_of(&house.ask_get("/api/v1/nodes", &dee).await), (403, "second_factor_needed".into()));
     assert!(house.visit("/second-factor", &dee).await.text().contains("The policy demands a second factor"));
     house.set_up(&dee).await;
+    assert_eq!(house.ask_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
+
+    // The page offers a passkey too.
+    sqlx::query("DELETE FROM totp").execute(house.db.owner()).await.expect("no app");
+    let dee = house.by_password().await;
+    assert!(house.visit("/second-factor", &dee).await.text().contains("Register a passkey"));
+    let call = async |name: &str, body: Value| house.ask(house.post_json(name, &dee, body.to_string())).await;
+    let asked = call("/call/passkey-options", json!({})).await;
+    assert_eq!(asked.status, StatusCode::OK, "{}", asked.text());
+    let answer = Authenticator::new().create(origin, &asked.json()["options"]);
+    let made = call("/call/register-passkey", json!({"wish": {"name": "key", "answer": answer}})).await;
+    assert_eq!(made.status, StatusCode::OK, "{}", made.text());
     assert_eq!(house.ask_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
 }

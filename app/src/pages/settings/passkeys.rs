@@ -120,7 +120,7 @@ fn state(passkey: &PasskeyView) -> impl IntoView + use<> {
 
 /// The form that registers a passkey on this device.
 #[component]
-pub(super) fn Register(changed: Callback<()>) -> impl IntoView {
+pub(crate) fn Register(changed: Callback<()>) -> impl IntoView {
     let (busy, problem) = (RwSignal::new(false), RwSignal::new(None::<Problem>));
     let made = RwSignal::new(None::<PasskeyView>);
     let name = NodeRef::<html::Input>::new();

@@ -60,17 +60,18 @@ async fn changes_of_siblings_come_together_however_they_race() {
 async fn a_moved_base_voids_a_review_and_planning_anew_takes_no_approval_along() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
+    house.bound("web", 3, "still").await;
     let edit = house.data_edit("web", serde_json::json!({"a": 1})).await;
     let stale = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, stale).await;
-    let edit = house.bind("web", 2, "app").await;
+    let edit = house.bind("web", 2, "still").await;
     house.moved_by("web", vec![edit]).await;
 
     let refused = house.commit(&house.ada, stale).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "not_newest"));
     let stale = house.control.review(&house.ada, stale).await.unwrap();
     let base = stale.gate.rules.iter().find(|rule| rule.rule == Rule::Base).unwrap();
-    assert!(!base.holds && base.text.contains("web (target 3)"), "{}", base.text);
+    assert!(!base.holds && base.text.contains("web (target 4)"), "{}", base.text);
     let fresh = stale.became.unwrap().after.unwrap();
     assert_eq!(house.commit(&house.ada, fresh).await.unwrap_err().code, "not_approved", "approvals don't follow");
     house.approve(&house.bo, fresh).await;

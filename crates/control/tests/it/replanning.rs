@@ -37,10 +37,11 @@ impl House {
 async fn a_moved_base_is_planned_anew_at_once_and_the_effect_is_unchanged() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
+    house.bound("web", 3, "still").await;
     let edit = house.data_edit("web", json!({"a": 1})).await;
     let old = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, old).await;
-    let edit = house.bind("web", 2, "app").await;
+    let edit = house.bind("web", 2, "still").await;
     let target = house.moved_by("web", vec![edit]).await;
 
     let was = house.control.review(&house.bo, old).await.unwrap();
@@ -140,9 +141,10 @@ async fn a_change_that_somebody_else_made_already_goes_back_too() {
 async fn a_process_that_dies_behind_its_commit_loses_nothing() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
+    house.bound("web", 3, "still").await;
     let edit = house.data_edit("web", json!({"a": 1})).await;
     let old = house.submit(&house.ada, "web", vec![edit]).await;
-    let edit = house.bind("web", 2, "app").await;
+    let edit = house.bind("web", 2, "still").await;
     let other = house.submitted_beside("web", vec![edit]).await;
     // Planning anew waits for this lock; the commit itself does not.
     let mut holding = house.database.app().begin().await.unwrap();
@@ -151,7 +153,7 @@ async fn a_process_that_dies_behind_its_commit_loses_nothing() {
     {
         let commit = house.commit(&house.cy, other);
         let dies = async {
-            while house.targets().await < 3 {
+            while house.targets().await < 4 {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
             house.somebody_waits().await;
