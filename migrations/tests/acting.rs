@@ -403,6 +403,20 @@ async fn submission_without_its_author_only_repeats_one_whose_base_moved() {
     for (what, forged) in forged {
         assert_refused(what, world.replan(before, &forged).await, Refusal::NotThatPerson);
     }
+    // Nor is a document added behind an early check.
+    let mut tx = world.db.app().begin().await.unwrap();
+    let raise = format!("UPDATE proposal SET version = version + 1 WHERE id = {}", anew.proposal);
+    sqlx::raw_sql(AssertSqlSafe(raise)).execute(&mut *tx).await.unwrap();
+    let after = world.insert_submission(&mut tx, &anew).await.unwrap();
+    let early = format!(
+        "INSERT INTO replan (before_id, proposal_id, after_id, version, target)
+           SELECT {before}, {}, {after}, {}, number FROM head;
+         SET CONSTRAINTS guard_with_credential IMMEDIATE",
+        anew.proposal, anew.version
+    );
+    let early = sqlx::raw_sql(AssertSqlSafe(early)).execute(&mut *tx).await;
+    assert_refused("checked before it is audited", early, Refusal::NotThatPerson);
+    drop(tx);
     world.replan(before, &anew).await.unwrap();
 }
 

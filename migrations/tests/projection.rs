@@ -50,7 +50,7 @@ async fn row_beyond_the_documents_is_refused() {
         (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n2}"), NotListed),
         (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n1}"), NotAsDocumented),
         (format!("UPDATE noderole SET doc = '{{}}' WHERE {n1}"), NotAsDocumented),
-        (format!("UPDATE noderole SET deployment_id = '{}' WHERE {n1}", world.storage), NotAsDocumented),
+        (format!("UPDATE noderole SET deployment_id = '{}' WHERE {n1}", world.storage), NotListed),
         (format!("UPDATE noderole SET deployment_id = '{}' WHERE {n2}", world.web), NotListed),
         (format!("UPDATE step SET destructive = true WHERE {n1}"), NotAsDocumented),
         (format!("UPDATE step SET exclusive = false WHERE {n1}"), NotAsDocumented),
@@ -232,7 +232,11 @@ async fn removed_noderole_stays_removed() {
     for (sql, by) in [
         ("UPDATE step SET state = 'blocked', pending = 1 WHERE rank = 1", NotAsDocumented),
         ("UPDATE step SET state = 'todo' WHERE rank = 1", Refusal::StepMoved),
-        ("UPDATE noderole SET disposition = 'in_service' WHERE instance = 1", Refusal::NotProjected),
+        ("UPDATE noderole SET disposition = 'in_service' WHERE instance = 1", NotListed),
+        (
+            "SET CONSTRAINTS guard_projected IMMEDIATE; UPDATE noderole SET disposition = 'in_service' WHERE instance = 1",
+            NotListed,
+        ),
         ("UPDATE noderole SET data = '{\"evil\": 1}' WHERE instance = 1", NotListed),
         ("UPDATE step SET destructive = true WHERE rank = 1", NotListed),
         ("UPDATE step SET content_hash = sha256('other') WHERE rank = 1", NotListed),

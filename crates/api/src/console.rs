@@ -1313,8 +1313,7 @@ pub enum ReviewState {
     Stale,
     /// A newer version replaced it.
     Replaced,
-    /// What it rested on changed. The same edits can't take effect any more, or change something else than was submitted: it is back
-    /// with its authors.
+    /// What it rested on changed, and the same edits no longer do what was submitted: it is back with its authors.
     SentBack,
     /// It is a target.
     Committed,

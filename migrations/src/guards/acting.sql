@@ -164,7 +164,9 @@ BEGIN
   IF is_owner() OR (NEW.created_by = acting_person() AND acting_as_operator()) THEN
     RETURN NULL;
   END IF;
-  IF EXISTS (SELECT FROM replan r JOIN submission b ON b.id = r.before_id WHERE r.after_id = NEW.id AND replaces(NEW, b)) THEN
+  -- Once a submission is in the audit, no part is added to it (guard_audit_part), also if this check is fired early.
+  IF EXISTS (SELECT FROM replan r JOIN submission b ON b.id = r.before_id WHERE r.after_id = NEW.id AND replaces(NEW, b))
+     AND EXISTS (SELECT FROM audit a WHERE a.subject = NEW.id::text AND a.action = 'submission.insert' AND a.source = 'database') THEN
     RETURN NULL;
   END IF;
   RAISE EXCEPTION 'cannot submit proposal %: the transaction does not act for the person who submits', NEW.proposal_id

@@ -48,7 +48,7 @@ BEGIN
   doc := (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = NEW.doc);
   IF doc IS NULL OR NOT node_matches(n, doc) OR changed AND NOT doc ? 'connection' THEN
     RAISE EXCEPTION 'the connection or the hints of node % are not those of its document', NEW.fqdn
-      USING ERRCODE = 'GY031', HINT = 'The record changed since the review. It is planned again; review it again.';
+      USING ERRCODE = 'GY031', HINT = 'The record changed since the review. Submit the proposal again; it needs new approvals.';
   END IF;
   -- An open run was claimed with the document before.
   IF changed AND (node_connection(OLD.transport, OLD.address, OLD.connection), OLD.hints)

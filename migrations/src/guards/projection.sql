@@ -61,6 +61,17 @@ BEGIN
              o.disposition = 'gone' AND n.disposition = 'gone' OR NOT EXISTS (
              SELECT FROM submission_document d WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id = n.node_id))) LIMIT 1;
   END IF;
+  IF named IS NULL THEN
+    -- No row passes through a deployment or role of which the documents say nothing.
+    WITH doc AS MATERIALIZED (
+      SELECT d.id, convert_from(o.body, 'UTF8')::jsonb -> 'noderoles' AS carried
+      FROM submission_document d JOIN object o ON o.hash = d.new_hash
+      WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id IN (SELECT x.node_id FROM is_now x))
+    SELECT n.id INTO named FROM is_now n JOIN doc d ON d.id = n.node_id
+    WHERE n.disposition = 'in_service' AND NOT coalesce(jsonb_build_object('deployment', n.deployment_id, 'role', encode(n.role_hash, 'hex'))
+            <@ (d.carried -> (n.role || CASE WHEN n.instance > 0 THEN '/' || n.instance ELSE '' END)), false)
+    LIMIT 1;
+  END IF;
   IF named IS NOT NULL THEN
     PERFORM refuse_unlisted('noderole ' || named);
   END IF;
@@ -90,7 +101,9 @@ BEGIN
     SELECT o.id INTO named FROM was o LEFT JOIN is_now n ON n.id = o.id
     WHERE n.id IS NULL OR (n.noderole_id, n.node_id, n.action) <> (o.noderole_id, o.node_id, o.action)
       OR n.generation <> o.generation AND n.generation <> here.number
-      OR o.state = 'gone' AND n.state = 'gone' AND n IS DISTINCT FROM o
+      -- A node's record tells all of its steps what it is fit for.
+      OR o.state = 'gone' AND n.state = 'gone'
+        AND to_jsonb(n) - ARRAY['node_fits', 'node_up'] IS DISTINCT FROM to_jsonb(o) - ARRAY['node_fits', 'node_up']
       OR n.budget_ids <> o.budget_ids AND n.budget_ids <> '{}' OR n.skipped IS DISTINCT FROM o.skipped AND n.skipped IS NOT NULL
       OR ((n.lane_id, n.rank, n.priority, n.jig, n.exclusive, n.destructive, n.instant, n.needs, n.place, n.budget_ids, n.freezes_node,
            n.retries, n.backoff_s, n.timeout_s, n.join_kind, n.join_n, n.join_after, n.skipped, n.state = 'gone') IS DISTINCT FROM
@@ -342,6 +355,11 @@ BEGIN
         AND (doc.is_now -> 'noderoles' ? (r.role || CASE WHEN r.instance > 0 THEN '/' || r.instance ELSE '' END)) IS NOT TRUE
         AND (s.state <> 'gone' OR EXISTS (SELECT FROM edge e WHERE e.child = s.id) OR EXISTS (SELECT FROM edge e WHERE e.parent = s.id))
       LIMIT 5) g
+    UNION ALL SELECT * FROM (
+      SELECT 'noderole ' || r.id FROM doc JOIN noderole r ON r.node_id = doc.id
+      WHERE doc.kind = 'node' AND r.disposition = 'in_service'
+        AND (doc.is_now -> 'noderoles' ? (r.role || CASE WHEN r.instance > 0 THEN '/' || r.instance ELSE '' END)) IS NOT TRUE
+      LIMIT 5) l
     UNION ALL SELECT * FROM (
       -- On nodes whose own documents stay.
       SELECT 'step ' || s.id FROM told t JOIN noderole r ON r.deployment_id = t.deployment_id AND r.role = t.role
