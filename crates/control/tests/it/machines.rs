@@ -320,6 +320,25 @@ async fn reviewed_connection_moves_the_record() {
     assert!(refused.detail.contains("gantry node edit"), "{refused:?}");
 }
 
+/// The node's record tells all of its steps that it is gone: also those of roles that it no longer has.
+#[tokio::test]
+async fn node_that_had_other_roles_is_removed() {
+    let house = House::new().await;
+    house.bound("web", 1, "still").await;
+    let n1 = house.node(1).await;
+    let noderole = engine::cluster::NoderoleKey::first(RoleName::parse("still").unwrap());
+    let unbind = Edit::Unbind { node: n1, noderole, with_dependents: false };
+    running::set_node_alive(house.database.owner(), n1, true).await.unwrap();
+    for edit in [unbind, Edit::ExpungeNode { node: n1, reason: "burnt".into() }] {
+        let submission = house.submit(&house.ada, "web", vec![edit]).await;
+        house.approve(&house.bo, submission).await;
+        house.commit(&house.ada, submission).await.unwrap();
+    }
+    let sql = "SELECT count(*) FROM step WHERE node_id = $1 AND state = 'gone' AND NOT node_fits";
+    let gone: i64 = sqlx::query_scalar(sql).bind(n1.0).fetch_one(house.database.owner()).await.unwrap();
+    assert!(gone > 0);
+}
+
 #[tokio::test]
 async fn reviewed_connection_to_refused_address_is_rejected() {
     let house = House::new().await;
