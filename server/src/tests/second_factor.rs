@@ -88,10 +88,8 @@ async fn session_without_its_factor_reaches_a_short_list() {
     let options = house.bare_json(Method::POST, "/api/v1/me/passkeys/options", &dee, json!({})).await;
     assert_eq!(code_of(&options), (403, "second_factor_needed".into()));
     let options = house.ask(house.post_json("/call/passkey-options", &dee, "{}")).await;
-    assert_eq!(
-        (options.status, options.json()["code"].as_str()),
-        (StatusCode::FORBIDDEN, Some("second_factor_needed"))
-    );
+    assert_eq!(options.status, StatusCode::FORBIDDEN);
+    assert!(options.text().contains("second_factor_needed"), "{}", options.text());
 
     let present = async |body: Value| house.bare_json(Method::POST, "/api/v1/me/second-factor", &dee, body).await;
     assert_eq!(code_of(&present(json!({})).await), (400, "invalid".into()));
