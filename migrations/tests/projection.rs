@@ -126,6 +126,12 @@ async fn row_beyond_the_documents_is_refused() {
     commit_with(&world, &planned, submission, "SELECT 1").await.unwrap();
 }
 
+/// The noderole of n1, while it has one.
+async fn only_noderole(world: &World) -> Uuid {
+    let sql = "SELECT id FROM noderole WHERE node_id = $1";
+    sqlx::query_scalar(sql).bind(world.n1).fetch_one(world.db.app()).await.unwrap()
+}
+
 /// Statements that bind app a second time on n1, after the first.
 fn bind_second(world: &World) -> String {
     format!(
@@ -144,11 +150,7 @@ fn bind_second(world: &World) -> String {
 async fn deleted_edge_is_refused() {
     let world = World::new().await;
     world.grant_all().await;
-    let parent: Uuid = sqlx::query_scalar("SELECT id FROM noderole WHERE node_id = $1")
-        .bind(world.n1)
-        .fetch_one(world.db.app())
-        .await
-        .unwrap();
+    let parent = only_noderole(&world).await;
     let carried = |port: i32| {
         let after = json!([{"parent": parent, "kind": "hard"}]);
         json!({"app": {"data": {"port": port}}, "app/1": {"rank": 1, "parents": after}})
@@ -206,11 +208,7 @@ async fn transaction_commits_one_change() {
 async fn removed_noderole_stays_removed() {
     let world = World::new().await;
     world.grant_all().await;
-    let parent: Uuid = sqlx::query_scalar("SELECT id FROM noderole WHERE node_id = $1")
-        .bind(world.n1)
-        .fetch_one(world.db.app())
-        .await
-        .unwrap();
+    let parent = only_noderole(&world).await;
     let plan = async |port: i32, both: bool| {
         let mut planned = world.plan(world.web, world.ada).await;
         let mut carried = json!({"app": {"data": {"port": port}}});
