@@ -211,7 +211,7 @@ fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
                 {icon(Icon::Undo)}
                 <div>
                     <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed: its base moved"</b>
-                    <p>"Changed since: " {back.moved.join(", ")} ". Look at the change, edit it if need be, and submit it again."</p>
+                    <p>"Changed since: " {back.moved.join(", ")} ". Check the change, edit it if necessary, and submit it again."</p>
                     <ul>{reasons(back)}</ul>
                 </div>
             </div>

@@ -47,7 +47,7 @@ fn gone(replanned: &Replanned) -> AnyView {
                 {icon(Icon::Warn)}
                 <div>
                     <b>"The base moved: this is back with its authors"</b>
-                    <p>"Changed since: " {moved} ". An author looks at the change on the board, edits it if need be, and submits it again."</p>
+                    <p>"Changed since: " {moved} ". An author checks the change on the board, edits it if necessary, and submits it again."</p>
                     <ul>{reasons(replanned)}</ul>
                 </div>
             </div>
