@@ -910,7 +910,14 @@ BEGIN
     END IF;
     SELECT * INTO who FROM person WHERE id = NEW.person_id;
   ELSIF NEW.resolved_by IS NULL THEN
-    RETURN NEW;
+    IF OLD.resolved_by IS NULL OR is_owner() THEN
+      RETURN NEW;
+    END IF;
+    SELECT * INTO who FROM person WHERE id = acting_person();
+    IF NOT FOUND OR NOT acting_as_operator() THEN
+      RAISE EXCEPTION 'cannot open thread % again: the transaction does not act for a person who may', OLD.id
+        USING ERRCODE = 'GY035', HINT = 'Sign in, or use a token with the scope operator.';
+    END IF;
   ELSE
     NEW.resolved_at := now();
     SELECT * INTO who FROM person WHERE id = NEW.resolved_by;

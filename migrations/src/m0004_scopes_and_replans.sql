@@ -27,5 +27,5 @@ CREATE TABLE replan (
   CONSTRAINT replan_came_to_one CHECK ((after_id IS NULL) = (refused <> '[]'))
 );
 COMMENT ON TABLE replan IS 'A submission whose base moved, and what planning its edits anew came to. Append-only; each once.';
-COMMENT ON COLUMN replan.after_id IS 'NULL: an edit does not plan any more, and the proposal is back with its authors.';
+COMMENT ON COLUMN replan.after_id IS 'NULL: the proposal is back with its authors.';
 COMMENT ON COLUMN replan.version IS 'The version of the proposal from then on.';

@@ -152,6 +152,9 @@ async fn proposals_edits_and_comments_take_their_person() {
     let resolve = format!("UPDATE comment SET resolved_by = '{ada}'");
     assert_refused("resolved", world.app_as(eve, &resolve).await, Refusal::NotThatPerson);
     world.app_as(ada, &resolve).await.unwrap();
+    let reopen = "UPDATE comment SET resolved_by = NULL, resolved_at = NULL";
+    assert_refused("opened again by nobody", world.app(reopen).await, Refusal::NotThatPerson);
+    world.app_as(eve, reopen).await.unwrap();
     let version = world.edit(planned.proposal, eve).await.unwrap();
     let mut tx = world.begin_as(eve).await;
     let sql = format!(

@@ -102,6 +102,22 @@ async fn each_change_writes_its_row() {
 }
 
 #[tokio::test]
+async fn dropped_reviews_are_audited() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let submission = world.submit(&planned).await.unwrap();
+    world.app("UPDATE proposal SET version = version + 1").await.unwrap();
+    let replan = format!(
+        "INSERT INTO replan (before_id, proposal_id, version, target, refused)
+         SELECT {submission}, id, version, 1, '[\"gone\"]' FROM proposal"
+    );
+    world.app(&replan).await.unwrap();
+    let (raised, sent_back) = (database_rows(&world, "proposal.update").await, database_rows(&world, "replan.insert").await);
+    assert_eq!(raised.last().unwrap().1["version"], planned.version + 1);
+    assert_eq!(sent_back.len(), 1);
+}
+
+#[tokio::test]
 async fn comments_are_audited_by_the_hash_of_their_text() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;

@@ -7,6 +7,7 @@ mod world;
 
 use migrations::Refusal;
 use sqlx::Executor as _;
+use uuid::Uuid;
 use world::{World, assert_refused, state};
 
 const WORKER: &str = "00000000-0000-0000-0000-000000000001";
@@ -159,10 +160,53 @@ async fn destructive_step_is_retried_by_a_person_only() {
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
     finish(&world, "failed", "state = 'error', error = 'no'").await.unwrap();
-    let retry = "UPDATE step SET state = 'todo', cause = 'retry', cause_by = 'bo' WHERE state = 'error'";
+    let retry = "UPDATE step SET state = 'todo', cause = 'retry' WHERE state = 'error'";
     assert_refused("server", world.app(retry).await, Refusal::StepMoved);
     assert_refused("worker", world.worker(retry).await, Refusal::StepMoved);
-    world.app_as(world.ada, retry).await.unwrap();
+    assert_refused("a reviewer", world.app_as(world.bo, retry).await, Refusal::StepMoved);
+    // An operator of another deployment.
+    world.owner(&format!("UPDATE person SET permissions = '{{}}' WHERE id = '{}'", world.eve)).await.unwrap();
+    grant_operator(&world, world.eve, world.storage).await;
+    assert_refused("of storage", world.app_as(world.eve, retry).await, Refusal::StepMoved);
+    grant_operator(&world, world.eve, world.web).await;
+    world.app_as(world.eve, retry).await.unwrap();
+}
+
+async fn grant_operator(world: &World, person: Uuid, place: Uuid) {
+    let sql = format!(
+        "INSERT INTO scoped_grant (person_id, permission, deployment_id) VALUES ('{person}', 'operator', '{place}')"
+    );
+    world.owner(&sql).await.unwrap();
+}
+
+#[tokio::test]
+async fn retry_names_the_operator_who_asks_for_it() {
+    let world = ready().await;
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    finish(&world, "failed", "state = 'error', error = 'no'").await.unwrap();
+    let named = |name: &str| {
+        format!("UPDATE step SET state = 'todo', cause = 'retry', cause_by = '{name}' WHERE state = 'error'")
+    };
+    assert_refused("nobody", world.app(&named("ada")).await, Refusal::NotThatPerson);
+    assert_refused("worker", world.worker(&named("ada")).await, Refusal::NotThatPerson);
+    assert_refused("another person", world.app_as(world.eve, &named("ada")).await, Refusal::NotThatPerson);
+    assert_refused("a reviewer", world.app_as(world.bo, &named("bo")).await, Refusal::NotThatPerson);
+    world.app_as(world.ada, &named("ada")).await.unwrap();
+}
+
+#[tokio::test]
+async fn run_is_cancelled_by_an_operator_or_a_commit() {
+    let world = ready().await;
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    let cancel = "UPDATE run SET cancel_requested = true, error = 'cancelled by ada'";
+    let superseded = "UPDATE run SET cancel_requested = true, superseded = true";
+    assert_refused("nobody", world.app(cancel).await, Refusal::NotThatPerson);
+    assert_refused("no commit", world.app(superseded).await, Refusal::NotThatPerson);
+    assert_refused("no commit, a person", world.app_as(world.ada, superseded).await, Refusal::NotThatPerson);
+    assert_refused("a reviewer", world.app_as(world.bo, cancel).await, Refusal::NotThatPerson);
+    world.app_as(world.ada, cancel).await.unwrap();
 }
 
 #[tokio::test]

@@ -73,6 +73,7 @@ async fn row_beyond_the_documents_is_refused() {
         (format!("INSERT INTO edge VALUES ({}, {}, 'hard')", of("n2"), of("n1")), NotListed),
         (format!("DELETE FROM step WHERE {n2}"), NotListed),
         ("UPDATE lane SET max_running = 1000".into(), NotAsDocumented),
+        ("UPDATE lane SET max_running = 1000; SET CONSTRAINTS guard_lane_role IMMEDIATE".into(), NotAsDocumented),
         (format!("INSERT INTO lane (deployment_id, name) VALUES ('{}', 'x')", world.storage), NotAsDocumented),
         (format!("INSERT INTO budget (deployment_id, name, max_down) VALUES ('{}', 'x', 1)", world.web), NotListed),
         ("UPDATE deployment SET name = 'x' WHERE name = 'storage'".into(), NotListed),

@@ -123,13 +123,14 @@ impl Control {
         // Where a run is bound never changes.
         let place = reading::place_of_run(&mut transaction, run).await.map_err(from_store)?;
         place.map_or(Ok(()), |place| actor.require_in(Permission::Operator, place))?;
+        running::share_apply(&mut transaction).await.map_err(from_store)?;
+        let now = actor.still(&mut transaction).await?;
+        place.map_or(Ok(()), |place| now.require_in(Permission::Operator, place))?;
         let asked = match running::ask_to_cancel(&mut transaction, run, &actor.name).await {
             Ok(asked) => asked,
             Err(ChangeError::NotOpen(_)) => return Err(not_open(&mut transaction, run).await?),
             Err(error) => return Err(from_change(error)),
         };
-        let now = actor.still(&mut transaction).await?;
-        place.map_or(Ok(()), |place| now.require_in(Permission::Operator, place))?;
         intent::append_audit(&mut transaction, Some(actor.person), "run.cancel", &run.to_string(), &json!({}))
             .await
             .map_err(from_store)?;

@@ -76,6 +76,17 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
                    AND (a.session_id IS NOT NULL OR 'operator' = ANY (t.scopes)))
 $$;
 
+-- Whether that person may operate in a deployment with what they presented. The worker's role can ask no more than whether one is there.
+CREATE OR REPLACE FUNCTION acting_operates(place uuid) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF acting_person() IS NULL THEN
+    RETURN false;
+  END IF;
+  RETURN acting_as_operator() AND EXISTS (
+    SELECT FROM person p WHERE p.id = acting_person() AND may_in(p, ARRAY['operator'], ARRAY[place]));
+END $$;
+
 -- Whether that person is an admin and presented a session. An admin who gives the permission up in this transaction finishes it as one.
 CREATE OR REPLACE FUNCTION acting_admin() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
@@ -213,7 +224,7 @@ BEGIN
     RAISE EXCEPTION 'cannot change hold, maintenance or priority of % %: the transaction does not act for that person', TG_TABLE_NAME, NEW.id
       USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
   END IF;
-  IF NOT acting_as_operator() OR NOT may_in(who, ARRAY['operator'], ARRAY[place]) THEN
+  IF NOT acting_operates(place) THEN
     RAISE EXCEPTION '% may not change hold, maintenance or priority of % %', who.name, TG_TABLE_NAME, NEW.id
       USING ERRCODE = 'GY019', HINT = 'That takes the operator permission there.';
   END IF;

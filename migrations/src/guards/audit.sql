@@ -77,7 +77,7 @@ SET search_path = pg_catalog, public, pg_temp AS $$
        END) c (name)),
     CASE of_table
       WHEN 'edit' THEN r - 'body' || jsonb_build_object('body_sha256', encode(sha256(convert_to((r -> 'body')::text, 'UTF8')), 'hex'))
-      WHEN 'proposal' THEN r - ARRAY['version', 'updated_at']
+      WHEN 'proposal' THEN r - 'updated_at'
       WHEN 'comment' THEN r - 'body' || jsonb_build_object('body_sha256', encode(sha256(convert_to(r ->> 'body', 'UTF8')), 'hex'))
       ELSE r - 'xid' END))
 $$;
@@ -114,8 +114,9 @@ CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON totp FOR EACH ROW
 CREATE TRIGGER guard_audit AFTER INSERT ON passkey_confirmation
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('passkey_id', '');
 CREATE TRIGGER guard_audit AFTER INSERT ON proposal FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'created_by');
-CREATE TRIGGER guard_audit_change AFTER UPDATE OF state, title ON proposal
+CREATE TRIGGER guard_audit_change AFTER UPDATE OF state, title, version ON proposal
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
+CREATE TRIGGER guard_audit AFTER INSERT ON replan FOR EACH ROW EXECUTE FUNCTION guard_audit_row('before_id', '');
 CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE ON comment FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
 CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE ON access_change FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
 CREATE TRIGGER guard_audit AFTER INSERT ON edit FOR EACH ROW EXECUTE FUNCTION guard_audit_row('proposal_id seq', 'actor');

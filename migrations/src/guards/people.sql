@@ -139,7 +139,8 @@ END $$;
 CREATE TRIGGER guard_link_session BEFORE INSERT OR UPDATE OF link_by, token_hash ON session
   FOR EACH ROW EXECUTE FUNCTION guard_link_session();
 
--- The admin who made a link may use it, so its session gives no verdict and commits nothing before its person sets a password.
+-- The admin who made a link may use it, so its session acts for nobody before its person sets a password (acting_person). These triggers
+-- name the reason.
 CREATE OR REPLACE FUNCTION guard_password_first() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN

@@ -107,11 +107,11 @@ BEGIN
         WHEN o.state = 'error' THEN CASE
             WHEN n.instant OR n.skipped IS NOT NULL THEN NULL
             WHEN n.cause IS NULL THEN 'is to run again without a cause'
-            WHEN n.destructive AND n.cause NOT LIKE 'retry%' AND NOT EXISTS (
-                SELECT FROM target t WHERE t.xid = this AND t.epoch = epoch_now AND t.number = n.generation)
-              THEN 'is destructive and in ERROR, and is to run again without a retry'
-            WHEN n.destructive AND n.cause LIKE 'retry%' AND acting_person() IS NULL
-              THEN 'is destructive and in ERROR, and nobody who retries it is signed in' END
+            WHEN NOT n.destructive OR EXISTS (
+                SELECT FROM target t WHERE t.xid = this AND t.epoch = epoch_now AND t.number = n.generation) THEN NULL
+            WHEN n.cause NOT LIKE 'retry%' THEN 'is destructive and in ERROR, and is to run again without a retry'
+            WHEN NOT acting_operates((SELECT l.deployment_id FROM lane l WHERE l.id = n.lane_id))
+              THEN 'is destructive and in ERROR, and no operator of its deployment retries it' END
       END AS what,
       CASE WHEN (n.wall, n.wall_run, n.results) IS DISTINCT FROM (o.wall, o.wall_run, o.results) THEN 'GY050' ELSE 'GY047' END AS code
     FROM is_now n JOIN was o ON o.id = n.id
@@ -126,6 +126,35 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_step_progress AFTER UPDATE ON step REFERENCING OLD TABLE AS was NEW TABLE AS is_now
   FOR EACH STATEMENT EXECUTE FUNCTION guard_step_progress();
+
+-- A retry and a cancelled run name the operator of the deployment who asked for it. A commit cancels the runs of steps that it changes.
+CREATE OR REPLACE FUNCTION guard_retried_by() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF owns_tables() THEN
+    RETURN NULL;
+  END IF;
+  IF acting_operates((SELECT l.deployment_id FROM lane l WHERE l.id = NEW.lane_id)) THEN
+    IF NEW.cause_by = (SELECT left(p.name, 200) FROM person p WHERE p.id = acting_person()) THEN
+      RETURN NULL;
+    END IF;
+  END IF;
+  RAISE EXCEPTION 'step % names % as the one who retries it, and the transaction does not act for an operator of that name', NEW.id, NEW.cause_by
+    USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
+END $$;
+CREATE TRIGGER guard_retried_by AFTER UPDATE OF cause_by ON step FOR EACH ROW
+  WHEN (NEW.cause_by IS NOT NULL AND NEW.cause_by IS DISTINCT FROM OLD.cause_by) EXECUTE FUNCTION guard_retried_by();
+
+CREATE OR REPLACE FUNCTION guard_cancelled_by() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT (CASE WHEN NEW.superseded THEN committing()
+          ELSE acting_operates((SELECT l.deployment_id FROM lane l WHERE l.id = NEW.lane_id)) END) AND NOT owns_tables() THEN
+    RAISE EXCEPTION 'run % is to be cancelled, and the transaction does not act for an operator of its deployment', NEW.id
+      USING ERRCODE = 'GY035', HINT = 'Sign in as an operator.';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_cancelled_by AFTER UPDATE OF cancel_requested, superseded ON run FOR EACH ROW
+  WHEN (NEW.cancel_requested AND NOT OLD.cancel_requested OR NEW.superseded AND NOT OLD.superseded) EXECUTE FUNCTION guard_cancelled_by();
 
 -- No code writes system data yet: it begins empty, and a noderole that is bound again begins anew.
 CREATE OR REPLACE FUNCTION guard_system_data() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$

@@ -40,6 +40,12 @@ BEGIN
   END IF;
 END $$;
 
+-- Under which key a node's document has a noderole.
+CREATE OR REPLACE FUNCTION noderole_key(role text, instance int) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT role OPERATOR(pg_catalog.||) CASE WHEN instance OPERATOR(pg_catalog.>) 0
+    THEN '/' OPERATOR(pg_catalog.||) instance::pg_catalog.text ELSE '' END
+$$;
+
 CREATE OR REPLACE FUNCTION guard_listed_noderole() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -69,7 +75,7 @@ BEGIN
       WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id IN (SELECT x.node_id FROM is_now x))
     SELECT n.id INTO named FROM is_now n JOIN doc d ON d.id = n.node_id
     WHERE n.disposition = 'in_service' AND NOT coalesce(jsonb_build_object('deployment', n.deployment_id, 'role', encode(n.role_hash, 'hex'))
-            <@ (d.carried -> (n.role || CASE WHEN n.instance > 0 THEN '/' || n.instance ELSE '' END)), false)
+            <@ (d.carried -> noderole_key(n.role, n.instance)), false)
     LIMIT 1;
   END IF;
   IF named IS NOT NULL THEN
@@ -220,8 +226,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seq
   FROM (SELECT convert_from(o.body, 'UTF8')::jsonb AS b FROM object o WHERE o.hash = role_hash AND o.kind = 'role') r
 $$;
 
--- A limit is what a role of the deployment says, and a jig is off where the document of *system* says so. Both at the end, when the rows
--- that say so are there.
+-- A limit is what a role of the deployment says, and a jig is off where the document of *system* says so. Both are checked when the
+-- transaction ends, or when it asks for it (SET CONSTRAINTS). Noderoles are compared with the documents by each statement, so they
+-- cannot say something else at that moment.
 CREATE OR REPLACE FUNCTION guard_lane_role() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   -- Usually a role of that name has no limit.
@@ -352,13 +359,13 @@ BEGIN
       -- What goes now, and what went before, has no edges left, and its steps are gone.
       SELECT 'step ' || s.id FROM doc JOIN noderole r ON r.node_id = doc.id JOIN step s ON s.noderole_id = r.id
       WHERE doc.kind = 'node'
-        AND (doc.is_now -> 'noderoles' ? (r.role || CASE WHEN r.instance > 0 THEN '/' || r.instance ELSE '' END)) IS NOT TRUE
+        AND (doc.is_now -> 'noderoles' ? noderole_key(r.role, r.instance)) IS NOT TRUE
         AND (s.state <> 'gone' OR EXISTS (SELECT FROM edge e WHERE e.child = s.id) OR EXISTS (SELECT FROM edge e WHERE e.parent = s.id))
       LIMIT 5) g
     UNION ALL SELECT * FROM (
       SELECT 'noderole ' || r.id FROM doc JOIN noderole r ON r.node_id = doc.id
       WHERE doc.kind = 'node' AND r.disposition = 'in_service'
-        AND (doc.is_now -> 'noderoles' ? (r.role || CASE WHEN r.instance > 0 THEN '/' || r.instance ELSE '' END)) IS NOT TRUE
+        AND (doc.is_now -> 'noderoles' ? noderole_key(r.role, r.instance)) IS NOT TRUE
       LIMIT 5) l
     UNION ALL SELECT * FROM (
       -- On nodes whose own documents stay.

@@ -106,7 +106,7 @@ async fn a_cancelled_run_has_returned_what_it_wrote_by_then() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     appears(&cluster.nodes[0].root.join("started")).await;
     let run = cluster.running(0, "serves").await;
-    store::running::cancel_run(cluster.server(), run, "ada").await.expect("to cancel");
+    store::running::cancel_run(cluster.db.owner(), run, "ada").await.expect("to cancel");
     cluster.reaches(0, "serves", "error").await;
     worker.stop().await;
     assert_eq!(outcomes(&cluster.runs(0, "serves").await), [(Some("cancelled"), json!({"port": 7}))]);

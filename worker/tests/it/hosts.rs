@@ -184,7 +184,7 @@ async fn a_run_that_is_cancelled_ends_on_its_host_with_all_its_descendants() {
     let root = bed.cluster.nodes[0].root.clone();
     appears(&root.join("leader")).await;
     let run = bed.cluster.running(0, "family").await;
-    store::running::cancel_run(bed.cluster.server(), run, "ada").await.expect("to cancel");
+    store::running::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
     bed.cluster.reaches_within(0, "family", "error", Duration::from_secs(60)).await;
     assert_eq!(bed.cluster.error(0, "family").await.as_deref(), Some("cancelled by ada"));
     family_ends(&root).await;

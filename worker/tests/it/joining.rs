@@ -100,7 +100,7 @@ async fn a_run_under_way_is_none_of_it() {
         .map(|run| RunId(run.id))
         .collect();
     assert_eq!(open, [run]);
-    store::running::cancel_run(bed.cluster.server(), run, "ada").await.expect("to cancel");
+    store::running::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
     dies(&pid).await;
     worker.stop().await;
 }

@@ -69,7 +69,7 @@ async fn a_role_says_how_often_a_failure_is_retried_and_each_attempt_says_which_
     until(&cluster, "step WHERE state = 'todo' AND failures = 1 AND not_before > now() + interval '9 minutes'", 1)
         .await;
 
-    running::retry_step(cluster.server(), cluster.step(0, "twice"), "bo").await.expect("a retry");
+    running::retry_step(cluster.db.owner(), cluster.step(0, "twice"), "bo").await.expect("a retry");
     cluster.reaches(0, "twice", "error").await;
     let by_bo = |failures| (Some("failed".to_owned()), Some("retry".to_owned()), Some("bo".to_owned()), failures);
     assert_eq!(told(&cluster, 0, "twice").await[3..], [by_bo(0), by_bo(1), by_bo(2)], "a retry begins anew");
@@ -205,7 +205,7 @@ async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts
     // A retry takes a signed-in person, or the owner of the database.
     let unsigned =
         running::retry_step(cluster.server(), cluster.step(1, "wipe"), "bo").await.expect_err("bo is not there");
-    assert!(unsigned.to_string().contains("nobody who retries it is signed in"), "{unsigned}");
+    assert!(unsigned.to_string().contains("no operator of its deployment retries it"), "{unsigned}");
     running::retry_step(cluster.db.owner(), cluster.step(1, "wipe"), "bo").await.expect("a retry");
     cluster.running(1, "wipe").await;
     assert_eq!(cluster.runs(1, "wipe").await.len(), 2);

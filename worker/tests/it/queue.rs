@@ -189,6 +189,6 @@ async fn a_node_that_dies_takes_its_runs_with_it_and_comes_back() {
 #[tokio::test]
 async fn retrying_is_for_errors_only_and_says_what_else_to_do() {
     let cluster = noops(1).await;
-    let refused = running::retry_step(cluster.server(), cluster.step(0, "noop"), "bo").await.expect_err("it is TODO");
+    let refused = running::retry_step(cluster.db.owner(), cluster.step(0, "noop"), "bo").await.expect_err("it is TODO");
     assert!(refused.to_string().contains("waits to be claimed"), "{refused}");
 }

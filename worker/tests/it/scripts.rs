@@ -117,7 +117,7 @@ async fn scripts_of_a_role_run_in_order_and_the_first_failure_ends_them() {
     let root = cluster.nodes[0].root.clone();
     assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\n");
     std::fs::write(root.join("may-go-on"), "").expect("the folder is ours");
-    store::running::retry_step(cluster.server(), cluster.step(0, "both"), "bo").await.expect("a retry");
+    store::running::retry_step(cluster.db.owner(), cluster.step(0, "both"), "bo").await.expect("a retry");
     cluster.reaches(0, "both", "active").await;
     assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\none\ntwo\none\n");
     worker.stop().await;
@@ -166,14 +166,14 @@ async fn a_cancelled_run_ends_and_its_step_says_who() {
     let root = cluster.nodes[0].root.clone();
     let leader = appears(&root.join("leader")).await;
     let run = cluster.running(0, "long").await;
-    store::running::cancel_run(cluster.server(), run, "bo").await.expect("it is open");
+    store::running::cancel_run(cluster.db.owner(), run, "bo").await.expect("it is open");
     cluster.reaches(0, "long", "error").await;
     assert_eq!(cluster.error(0, "long").await.as_deref(), Some("cancelled by bo"));
     assert!(!is_alive(&leader), "the run was ended before the step was");
     let row = cluster.runs(0, "long").await[0].clone();
     assert_eq!(row.outcome.as_deref(), Some("cancelled"));
     assert_eq!(row.error.as_deref(), Some("cancelled by bo"));
-    assert!(store::running::cancel_run(cluster.server(), run, "bo").await.is_err(), "it has ended");
+    assert!(store::running::cancel_run(cluster.db.owner(), run, "bo").await.is_err(), "it has ended");
     end_service(&root);
     worker.stop().await;
 }

@@ -178,7 +178,7 @@ async fn a_cancelled_run_ends_on_its_node() {
     let worker = bed.worker();
     let pid = appears(&bed.cluster.nodes[0].root.join("ran")).await;
     let run = bed.cluster.running(0, "sleeps").await;
-    store::running::cancel_run(bed.cluster.server(), run, "ada").await.expect("to cancel");
+    store::running::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
     dies(&pid).await;
     worker.stop().await;
 }
