@@ -161,7 +161,7 @@ async fn a_commit_that_says_so_ends_the_runs_that_it_overtakes_and_no_step_fails
     let other = cluster.running(1, "app").await;
     cluster.running(0, "app").await;
     let target = cluster.commit(&[bind(0, "app").data(json!({}))]).await;
-    let mut transaction = cluster.server().begin().await.expect("a transaction");
+    let mut transaction = cluster.db.owner().begin().await.expect("a transaction");
     assert_eq!(running::end_superseded(&mut transaction, target).await.expect("an answer"), 1);
     transaction.commit().await.expect("a commit");
     cluster.reaches(0, "app", "active").await;
