@@ -28,7 +28,10 @@ impl Started {
     }
 
     fn up_on(data: &Path, listen: &str, more: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+        Self::of(Command::new(env!("CARGO_BIN_EXE_gantry")), data, listen, more)
+    }
+
+    fn of(mut command: Command, data: &Path, listen: &str, more: &[&str]) -> Self {
         command.args(["up", "--json", "--listen", listen, "--data"]).arg(data).args(more);
         command.env("GANTRY_LOG", "info").env_remove("DATABASE_URL").env_remove("GANTRY_OWNER_URL");
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
@@ -277,4 +280,25 @@ fn stop_ends_services_of_nodes_added_since_the_start() {
     for mut service in services {
         within(Duration::from_secs(10), || service.0.try_wait().unwrap());
     }
+}
+
+#[test]
+fn closed_terminal_stops_everything() {
+    let data = tempfile::tempdir().unwrap();
+    let postmaster = data.path().join("postgres/data/postmaster.pid");
+    // As nohup starts it.
+    let mut nohup = Command::new("sh");
+    nohup.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_gantry")]);
+    let mut gantry = Started::of(nohup, data.path(), "127.0.0.1:0", &["--no-demo"]);
+    gantry.ready();
+    gantry.signal(Signal::SIGHUP);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(gantry.0.try_wait().unwrap().is_none() && postmaster.exists(), "nohup keeps it running");
+    gantry.stop();
+
+    let mut gantry = Started::up_with(data.path(), &["--no-demo"]);
+    gantry.ready();
+    gantry.signal(Signal::SIGHUP);
+    let status = within(Duration::from_secs(120), || gantry.0.try_wait().unwrap());
+    assert!(status.success() && !postmaster.exists(), "{status}");
 }
