@@ -115,6 +115,7 @@ pub struct World {
     pub overseen: crate::oversight::Overseen,
     pub people: Vec<api::people::PersonView>,
     pub factor: api::second_factor::FactorPage,
+    pub passkeys: Vec<api::people::PasskeyView>,
     /// What every read answers instead.
     pub problem: Option<Problem>,
     /// Commands that were given.
@@ -993,6 +994,7 @@ impl Default for World {
             overseen: crate::oversight::Overseen::default(),
             people: crate::accounts::some(),
             factor: crate::accounts::factor(),
+            passkeys: crate::accounts::passkeys(),
             problem: None,
             opened: Opened::default(),
             told: Vec::new(),
