@@ -131,9 +131,9 @@ fn last_of(to: &Destination) -> Result<Option<Checkpoint>, String> {
         Destination::File(path) => last_of_file(path),
         Destination::Url(url) => Ok(last_of_url(url).unwrap_or_else(|why| {
             tracing::warn!(
-                "The URL of audit_checkpoints does not return the last checkpoint: {why}. The server cannot notice that the audit was \
-                 cut or computed again before this start. Use a URL that answers GET with the last checkpoint, or compare an export \
-                 with the checkpoints yourself: gantry audit verify EXPORT --checkpoints FILE --key PUBLIC."
+                "The URL of audit_checkpoints does not return the last checkpoint: {why}. The server cannot detect that the \
+                 audit was cut or computed again before this start. Use a URL that answers GET with the last checkpoint, or verify an \
+                 export against the checkpoints: gantry audit verify EXPORT --checkpoints FILE --key PUBLIC."
             );
             None
         })),
@@ -151,7 +151,7 @@ fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
     file.seek(SeekFrom::End(-length.min(LINE))).map_err(failed)?;
     let mut end = Vec::new();
     file.read_to_end(&mut end).map_err(failed)?;
-    last_line(&end).map_err(|error| format!("the last line of {} is no checkpoint: {error}", path.display()))
+    last_line(&end).map_err(|error| format!("the last line of {} is not a checkpoint: {error}", path.display()))
 }
 
 /// None: the URL returns nothing, because nothing was posted yet.
@@ -160,7 +160,7 @@ fn last_of_url(url: &str) -> Result<Option<Checkpoint>, String> {
     let body = answer.into_body().into_with_config().limit(ANSWER_SIZE).read_to_vec();
     let body = body.map_err(|error| without_url(&error))?;
     // The error would repeat parts of the answer.
-    last_line(&body).map_err(|_| "the last line of its answer is no checkpoint".to_owned())
+    last_line(&body).map_err(|_| "the last line of its answer is not a checkpoint".to_owned())
 }
 
 fn last_line(text: &[u8]) -> Result<Option<Checkpoint>, serde_json::Error> {
@@ -187,10 +187,13 @@ fn agent() -> Agent {
     Agent::config_builder().tls_config(tls).timeout_global(Some(ANSWER)).build().into()
 }
 
-/// The URL may have a secret in it, so an error does not repeat it.
+/// The URL may have a secret in it, as may the one that it redirects to, so an error does not repeat them.
 fn without_url(error: &ureq::Error) -> String {
     match error {
-        ureq::Error::BadUri(_) => "the URL is not valid".to_owned(),
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
+            "the URL, or the one that it redirects to, is not valid".to_owned()
+        }
+        ureq::Error::Protocol(_) => "the answer is not valid HTTP".to_owned(),
         error => error.to_string(),
     }
 }
@@ -429,8 +432,9 @@ mod tests {
         for (get, why) in [
             (Some("HTTP/1.1 404 Not Found\r\n\r\n".to_owned()), "http status: 404"),
             (Some("HTTP/1.1 405 Method Not Allowed\r\n\r\n".to_owned()), "http status: 405"),
-            (Some("HTTP/1.1 302 Found\r\nlocation: http:///canary-4718\r\n\r\n".to_owned()), ""),
-            (ok("<html>canary-4718</html>"), "the last line of its answer is no checkpoint"),
+            (Some("HTTP/1.1 302 Found\r\nlocation: http:///canary-4718\r\n\r\n".to_owned()), "not valid"),
+            (Some("HTTP/1.1 302 Found\r\nlocation: http://[canary-4718\r\n\r\n".to_owned()), "not valid"),
+            (ok("<html>canary-4718</html>"), "the last line of its answer is not a checkpoint"),
             (ok(&"x".repeat(large)), "larger than"),
             (None, "timeout"),
         ] {

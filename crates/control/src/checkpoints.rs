@@ -135,7 +135,8 @@ impl Control {
                 "checkpoint_not_signed",
                 "The last checkpoint has no valid signature by audit_key: another key signed it, or it was altered. \
                  No more checkpoints are signed. If you changed the key, set audit_checkpoints to a new file or URL. \
-                 Otherwise find out who wrote that checkpoint.",
+                 Otherwise verify an export against the checkpoints: \
+                 gantry audit verify EXPORT --checkpoints FILE --key PUBLIC.",
             ));
         }
         let mut connection = self.connection().await?;
@@ -154,8 +155,8 @@ impl Control {
                     "audit_changed",
                     format!(
                         "The audit in the database differs from the last checkpoint: {broken}. No more checkpoints are signed. \
-                         If you restored a backup, set audit_checkpoints to a new file or URL. Otherwise somebody changed the \
-                         audit: compare an export with the checkpoints: \
+                         If you restored a backup, set audit_checkpoints to a new file or URL. Otherwise verify an export \
+                         against the checkpoints: \
                          gantry audit verify EXPORT --checkpoints FILE --key PUBLIC."
                     ),
                 ));
