@@ -305,10 +305,9 @@ pub(crate) fn rejected(error: &PasskeyError) -> Problem {
             Problem::internal()
         }
         PasskeyError::NoHostName(_) => Problem::conflict("no_host_name", format!("{error}.")),
-        PasskeyError::Malformed(_) | PasskeyError::Rejected(_) => Problem {
-            code: "passkey_rejected".into(),
-            ..Problem::invalid(format!("{}. Try again.", words::capital(&error.to_string())))
-        },
+        PasskeyError::Malformed(_) | PasskeyError::Rejected(_) => {
+            Problem { code: "passkey_rejected".into(), ..Problem::invalid(format!("{error}. Try again.")) }
+        }
     }
 }
 
