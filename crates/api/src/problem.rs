@@ -83,44 +83,12 @@ pub fn told(text: String) -> String {
 }
 
 /// Words that begin sentences. A text that begins with another word may begin with a name, and `web` and `Web` are two deployments.
-const BEGINNINGS: [&str; 32] = [
-    "a",
-    "an",
-    "binding",
-    "cannot",
-    "comment",
-    "deployment",
-    "invalid",
-    "it",
-    "jig",
-    "no",
-    "nobody",
-    "node",
-    "nothing",
-    "object",
-    "only",
-    "passkey",
-    "policy",
-    "proposal",
-    "run",
-    "say",
-    "step",
-    "submission",
-    "target",
-    "the",
-    "there",
-    "these",
-    "this",
-    "version",
-    "what",
-    "whoever",
-    "you",
-    "your",
-];
+const BEGINNINGS: &str = "a an binding cannot comment deployment invalid it jig no nobody node nothing object only passkey policy \
+    proposal run say step submission target the there these this version what whoever you your";
 
 /// With a capital letter at its beginning, as sentences have it.
 fn capital(mut text: String) -> String {
-    if text.split_once(' ').is_some_and(|(word, _)| BEGINNINGS.contains(&word))
+    if text.split_once(' ').is_some_and(|(word, _)| BEGINNINGS.split(' ').any(|known| known == word))
         && let Some(first) = text.get_mut(..1)
     {
         first.make_ascii_uppercase();

@@ -22,6 +22,7 @@ use crate::problems::{from_store, no_review};
 use crate::proposing::{Planned, counting, plan};
 use crate::reviewing::{Case, may_commit, name_to_type, places, risks_of};
 use crate::weighing::settle;
+use crate::words::capital;
 use crate::{Control, done};
 
 /// How often a commit plans anew because another one came first, before it leaves that to the caller.
@@ -189,7 +190,7 @@ impl Control {
 }
 
 fn not_typed(no: &NameNotTyped) -> Problem {
-    let detail = format!("{no}. Programs send it as {{\"name\": {:?}}}.", no.name);
+    let detail = format!("{}. Programs send it as {{\"name\": {:?}}}.", capital(&no.to_string()), no.name);
     let mut problem = Problem::new(422, "name_not_typed", "The name was not typed", detail);
     problem.errors.push(Finding { at: "name".into(), detail: format!("Type {}.", no.name) });
     problem

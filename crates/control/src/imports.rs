@@ -17,7 +17,7 @@ use store::intent::{self, ImportOutcome};
 
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::words::{sentence, some_of};
+use crate::words::{capital, sentence, some_of};
 use crate::{Control, done};
 
 /// Most bytes of all files of one import; a request may not be larger either.
@@ -132,7 +132,7 @@ fn refused(findings: &Findings) -> Problem {
         0 | 1 => String::new(),
         n => format!(" It is the first of {n} errors."),
     };
-    let detail = format!("{}{more}", sentence(&first));
+    let detail = format!("{}{more}", sentence(&capital(&first)));
     let mut problem = Problem::new(422, "barclamp", "The barclamps can't be imported", detail);
     problem.errors = errors.collect();
     problem

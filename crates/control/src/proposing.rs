@@ -352,7 +352,8 @@ impl Control {
                     }
                 });
                 if let Err(detail) = checked {
-                    let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", detail.clone());
+                    let mut problem =
+                        Problem::new(422, "edit_refused", "The edit can't take effect", words::capital(&detail));
                     problem.errors.push(Finding { at: format!("edit {new}"), detail });
                     return Err(problem);
                 }
@@ -481,7 +482,10 @@ impl Control {
         submittable(planned)?;
         // The node's surroundings may have changed since it was edited.
         if let Some(other) = beyond(&present.skeleton, row.scope(), &planned.effects) {
-            return Err(Problem::conflict("beyond_scope", format!("{}.", reaches(present, row.scope(), &other))));
+            return Err(Problem::conflict(
+                "beyond_scope",
+                format!("{}.", words::capital(&reaches(present, row.scope(), &other))),
+            ));
         }
         let internal = |error: serde_json::Error| {
             tracing::error!(%error, "a plan can't be written as JSON");

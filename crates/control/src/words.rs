@@ -230,8 +230,9 @@ pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
 /// Refuses an edit that is none by itself: the engine says which and why. Its data is looked at with what it is for, by
 /// [`engine::data::check_written`], which names the place.
 pub(crate) fn well_formed(edit: &Edit) -> Result<(), Problem> {
-    edit.check()
-        .map_err(|error| Problem::new(422, "edit_refused", "The edit can't take effect", sentence(&error.to_string())))
+    edit.check().map_err(|error| {
+        Problem::new(422, "edit_refused", "The edit can't take effect", sentence(&capital(&error.to_string())))
+    })
 }
 
 /// What somebody sent, so much of it that they know it again.

@@ -305,9 +305,10 @@ pub(crate) fn rejected(error: &PasskeyError) -> Problem {
             Problem::internal()
         }
         PasskeyError::NoHostName(_) => Problem::conflict("no_host_name", format!("{error}.")),
-        PasskeyError::Malformed(_) | PasskeyError::Rejected(_) => {
-            Problem { code: "passkey_rejected".into(), ..Problem::invalid(format!("{error}. Try again.")) }
-        }
+        PasskeyError::Malformed(_) | PasskeyError::Rejected(_) => Problem {
+            code: "passkey_rejected".into(),
+            ..Problem::invalid(format!("{}. Try again.", words::capital(&error.to_string())))
+        },
     }
 }
 
