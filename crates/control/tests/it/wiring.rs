@@ -123,7 +123,7 @@ async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of(
     let signed = Edit::SetPolicy { policy: Policy { signed: [signed].into(), ..policy(1) } };
     let open = house.board("web").await.proposal.unwrap().id;
     let lines = house.control.foresee(&house.ada, open, vec![signed]).await.unwrap().lines;
-    assert!(lines[0].ends_with(", approvals signed with a passkey for every change in edge."), "{lines:?}");
+    assert!(lines[0].ends_with(", approvals signed with a passkey for every change of deployment edge."), "{lines:?}");
     // The same once it is in force.
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();

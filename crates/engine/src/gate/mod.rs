@@ -601,13 +601,13 @@ impl GateState {
 #[serde(rename_all = "snake_case")]
 pub enum NoVerdict {
     /// They wrote part of it.
-    #[error("you wrote part of this change, so somebody else has to review it")]
+    #[error("You wrote part of this change, so somebody else has to review it")]
     Author,
     /// They are no reviewer here.
-    #[error("your account may not review this deployment: ask an administrator for the reviewer permission")]
+    #[error("Your account may not review this deployment: ask an administrator for the reviewer permission")]
     NotAReviewer,
     /// It is not the newest any more.
-    #[error("this version of the change was replaced or is closed: look at the newest one")]
+    #[error("This version of the change was replaced or is closed: look at the newest one")]
     NotNewest,
 }
 
