@@ -164,7 +164,7 @@ struct Answer {
 }
 
 /// People, deployments and roles that details of problems begin with.
-const NAMES: [&str; 6] = ["ada", "bo", "eve", "web", "system", "app"];
+const NAMES: [&str; 7] = ["ada", "bo", "cy", "eve", "web", "system", "app"];
 
 impl Answer {
     fn header(&self, name: impl AsRef<str>) -> &str {

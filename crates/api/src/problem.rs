@@ -83,7 +83,7 @@ pub fn told(text: String) -> String {
 }
 
 /// Words that begin sentences. A text that begins with another word may begin with a name, and `web` and `Web` are two deployments.
-const BEGINNINGS: &str = "a an binding cannot comment deployment invalid it jig no nobody node nothing object only passkey policy \
+const BEGINNINGS: &str = "a an binding cannot comment deployment invalid it jig no nobody node nothing object only passkey passkeys policy \
     proposal run say step submission target the there these this version what whoever you your";
 
 /// With a capital letter at its beginning, as sentences have it.

@@ -198,11 +198,15 @@ async fn text_of_nodes_counts_each_address() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    let addresses: String = (1..=api::limits::ADDRESSES).map(|n| format!(" ssh=10.0.3.{n}")).collect();
-    let line = |n: usize| format!("m{n}.rack1.example.com{addresses} key=deploy/ssh host_key=\"{HOST_KEY}\"\n");
+    let line = |n: usize| {
+        let address = |k: usize| format!(" ssh=10.{k}.{}.{}", n / 200, n % 200 + 1);
+        let addresses: String = (1..=api::limits::ADDRESSES).map(address).collect();
+        format!("m{n}.rack1.example.com{addresses} key=deploy/ssh host_key=\"{HOST_KEY}\"\n")
+    };
     let tell = async |text: String| house.tell("/api/v1/nodes/many", &ada, json!({"text": text})).await;
     let all: String = (1..=api::limits::INVENTORY).map(line).collect();
-    assert_eq!(tell(all).await.status, StatusCode::CREATED);
+    let made = tell(all).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
     let refused = tell(line(0)).await;
     assert_eq!(
         (refused.status, refused.problem()["code"].as_str()),

@@ -195,7 +195,7 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
     // An error that lint finds now.
     jig(&house, false).await;
     let [_, lint] = buttons(&house, ada, id).await;
-    assert!(lint.contains("Make jig noop active first") && lint.ends_with("Can act: ada, bo, cy and eve"), "{lint}");
+    assert!(lint.contains("Make jig noop active first") && lint.ends_with("Can act: ada"), "{lint}");
     jig(&house, true).await;
 
     // Held, and execution off: that keeps no button off, and is said.
@@ -238,10 +238,7 @@ async fn a_stale_review_says_who_submits_again_and_shows_what_was_submitted() {
     house.approve(&house.bo, id).await;
     sqlx::query("SELECT raise_epoch()").execute(house.database.owner()).await.unwrap();
     let [_, why] = buttons(&house, &house.bo, id).await;
-    assert!(
-        why.starts_with("Made before the database was restored") && why.ends_with("Can act: ada"),
-        "{why}"
-    );
+    assert!(why.starts_with("Made before the database was restored") && why.ends_with("Can act: ada"), "{why}");
     let other = house.bind("web", 2, "app").await;
     let open = house.board("web").await.proposal.unwrap();
     house.control.edit(&house.ada, open.id, open.version, vec![other]).await.unwrap();
