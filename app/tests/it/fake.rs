@@ -746,7 +746,7 @@ fn review() -> ReviewView {
         ],
         signature_needed: false,
         may_sign: false,
-        may_judge: Err("you wrote part of this change, so somebody else has to review it".into()),
+        may_judge: Err("You wrote part of this change, so somebody else has to review it".into()),
         may_commit: Err("1 of 2 approvals. Can act: bo, dee".into()),
         type_to_commit: Some("web".into()),
         came_from: None,

@@ -491,7 +491,7 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     let review = house.gantry(&["proposal", "submit", &proposal, "--title", "Two apps", "--json"]).json()["submission"]
         .to_string();
 
-    house.gantry(&["review", "approve", &review]).no(5, "you wrote part of this change");
+    house.gantry(&["review", "approve", &review]).no(5, "You wrote part of this change");
     let problem = house.gantry(&["review", "approve", &review, "--json"]).no(5, "");
     assert_eq!(serde_json::from_str::<Value>(&problem.err).unwrap()["status"], 403);
     house.gantry(&["review", "commit", &review]).no(5, "approval");
