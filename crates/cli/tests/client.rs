@@ -466,6 +466,38 @@ async fn review_names_secrets_by_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sent_back_proposal_gives_its_reason_and_shift() {
+    let house = House::new().await;
+    house.gantry(&["bind", "n3", "app", "--in", "web"]).ok();
+    let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+    let submit = || {
+        let answer = house.gantry(&["proposal", "submit", &proposal, "--title", "One app", "--json"]).json();
+        answer["submission"].to_string()
+    };
+    let first = submit();
+    house.gantry(&["node", "edit", "n3", "--root", "/srv/elsewhere/n3"]).ok();
+    let moved = "  Changed since: the record of node n3.house.example.com.\n  n3.house.example.com: It changed since";
+    let review = house.gantry(&["review", "show", &first]).ok();
+    assert!(
+        review.contains("state: sent back (") && review.contains(&format!("Sent back to its authors\n{moved}")),
+        "{review}"
+    );
+    let open = house.gantry(&["proposal", "show", &proposal]).ok();
+    assert!(open.contains(&format!("sent back from review {first}: its base moved\n{moved}")), "{open}");
+    let open = house.gantry(&["proposal", "show", &proposal, "--json"]).json();
+    assert_eq!((&open["title"], open["sent_back"]["before"].to_string()), (&json!("One app"), first.clone()));
+
+    let second = submit();
+    let review = house.gantry(&["review", "show", &second]).ok();
+    let begin = format!("  Submitted again: review {first} was sent back to its authors.\n{moved}");
+    assert!(review.contains(&begin), "{review}");
+    let shift = &review[review.find("  It was to be:").expect("a shift")..];
+    assert!(shift.contains("/n3") && shift.contains("  It is now:") && shift.contains("/srv/elsewhere/n3"), "{review}");
+    let told = house.gantry(&["review", "show", &second, "--json"]).json();
+    assert_eq!(told["came_from"]["before"].to_string(), first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     let house = House::new().await;
     let file =

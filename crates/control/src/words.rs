@@ -204,7 +204,7 @@ impl<'a> Names<'a> {
 
     /// What a policy demands of signatures and at sign-in.
     fn demands(&self, policy: &Policy) -> Vec<String> {
-        let signed: Vec<String> = policy.signed.iter().map(|rule| rule.text(&|id| self.deployment(id))).collect();
+        let signed: Vec<String> = policy.signed.iter().map(|rule| rule.text(|id| self.deployment(id))).collect();
         let signed = (!signed.is_empty()).then(|| format!("approvals signed with a passkey for {}", signed.join(", ")));
         let factor = policy.second_factor.then(|| "a second factor at sign-in for everyone".to_owned());
         signed.into_iter().chain(factor).collect()
