@@ -2,6 +2,9 @@
 //!
 //! A round signs the end of the chain if it grew, and appends the checkpoint to a file or posts it to a URL. A round that fails is
 //! tried again with the next one; the server serves on. Several servers may write to the same file: each appends whole lines.
+//!
+//! The first round after a start reads the last checkpoint back from the file or the URL, because the chain may have been changed while
+//! no server ran. A file that cannot be read stops the round. A URL may accept checkpoints only: then the server warns and goes on.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -21,8 +24,10 @@ use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::metrics::Metrics;
 
-/// How long a POST may take.
-const POST: Duration = Duration::from_secs(10);
+/// How long the URL may take to answer.
+const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
+/// How many bytes the answer to a GET may have.
+const ANSWER_SIZE: u64 = 1 << 20;
 /// A line of the file is shorter than this.
 const LINE: i64 = 4096;
 
@@ -31,7 +36,7 @@ const LINE: i64 = 4096;
 pub enum Destination {
     /// Appended to this file, a line each.
     File(PathBuf),
-    /// Posted to this URL, one each.
+    /// Posted to this URL, one each. A GET returns the newest one, if the URL supports that.
     Url(String),
 }
 
@@ -91,12 +96,16 @@ async fn round(
     to: &Destination,
     last: &mut Option<Checkpoint>,
 ) -> Result<(), String> {
-    if let (Destination::File(path), None) = (to, &last) {
-        let path = path.clone();
-        *last = blocking(move || last_of(&path)).await?;
-    }
-    let next = control.checkpoint(key, last.as_ref()).await.map_err(|problem| problem.to_string())?;
-    let Some(next) = next else { return Ok(()) };
+    let known = match last.take() {
+        None => {
+            let to = to.clone();
+            blocking(move || last_of(&to)).await?
+        }
+        known => known,
+    };
+    let next = control.checkpoint(key, known.as_ref()).await;
+    *last = known;
+    let Some(next) = next.map_err(|problem| problem.detail)? else { return Ok(()) };
     let line = serde_json::to_string(&next).map_err(|error| error.to_string())?;
     match to {
         Destination::File(path) => {
@@ -116,8 +125,23 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + 
     spawn_blocking(work).await.map_err(|error| error.to_string())?
 }
 
-/// The last checkpoint of a file; None: there is no file yet, or it is empty.
-fn last_of(path: &Path) -> Result<Option<Checkpoint>, String> {
+/// The last checkpoint that was written; None: there is none yet, or the URL does not return it.
+fn last_of(to: &Destination) -> Result<Option<Checkpoint>, String> {
+    match to {
+        Destination::File(path) => last_of_file(path),
+        Destination::Url(url) => Ok(last_of_url(url).unwrap_or_else(|why| {
+            tracing::warn!(
+                "The URL of audit_checkpoints does not return the last checkpoint: {why}. The server cannot detect that the \
+                 audit was cut or computed again before this start. Use a URL that answers GET with the last checkpoint, or verify an \
+                 export against the checkpoints: gantry audit verify EXPORT --checkpoints FILE --key PUBLIC."
+            );
+            None
+        })),
+    }
+}
+
+/// None: there is no file yet, or it is empty.
+fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
     let failed = |error: std::io::Error| format!("{} can't be read: {error}", path.display());
     let mut file = match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -127,10 +151,21 @@ fn last_of(path: &Path) -> Result<Option<Checkpoint>, String> {
     file.seek(SeekFrom::End(-length.min(LINE))).map_err(failed)?;
     let mut end = Vec::new();
     file.read_to_end(&mut end).map_err(failed)?;
-    let end = String::from_utf8_lossy(&end);
-    let Some(line) = end.lines().rfind(|line| !line.trim().is_empty()) else { return Ok(None) };
-    let read = serde_json::from_str(line);
-    read.map(Some).map_err(|error| format!("the last line of {} is no checkpoint: {error}", path.display()))
+    last_line(&end).map_err(|error| format!("the last line of {} is not a checkpoint: {error}", path.display()))
+}
+
+/// None: the URL returns nothing, because nothing was posted yet.
+fn last_of_url(url: &str) -> Result<Option<Checkpoint>, String> {
+    let answer = agent().get(url).call().map_err(|error| without_url(&error))?;
+    let body = answer.into_body().into_with_config().limit(ANSWER_SIZE).read_to_vec();
+    let body = body.map_err(|error| without_url(&error))?;
+    // The error would repeat parts of the answer.
+    last_line(&body).map_err(|_| "the last line of its answer is not a checkpoint".to_owned())
+}
+
+fn last_line(text: &[u8]) -> Result<Option<Checkpoint>, serde_json::Error> {
+    let text = String::from_utf8_lossy(text);
+    text.lines().rfind(|line| !line.trim().is_empty()).map(serde_json::from_str).transpose()
 }
 
 fn append(path: &Path, line: &str) -> Result<(), String> {
@@ -142,12 +177,25 @@ fn append(path: &Path, line: &str) -> Result<(), String> {
     write().map_err(|error: std::io::Error| format!("{} can't be written: {error}", path.display()))
 }
 
-/// The URL may have a secret in it, so a failure does not repeat it.
 fn post(url: &str, line: &str) -> Result<(), String> {
+    let sent = agent().post(url).header("content-type", "application/json").send(line);
+    sent.map(drop).map_err(|error| format!("the POST of the checkpoint failed: {}", without_url(&error)))
+}
+
+fn agent() -> Agent {
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
-    let agent: Agent = Agent::config_builder().tls_config(tls).timeout_global(Some(POST)).build().into();
-    let sent = agent.post(url).header("content-type", "application/json").send(line);
-    sent.map(drop).map_err(|error| format!("the POST of the checkpoint failed: {error}"))
+    Agent::config_builder().tls_config(tls).timeout_global(Some(ANSWER)).build().into()
+}
+
+/// The URL may have a secret in it, as may the one that it redirects to, so an error does not repeat them.
+fn without_url(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
+            "the URL, or the one that it redirects to, is not valid".to_owned()
+        }
+        ureq::Error::Protocol(_) => "the answer is not valid HTTP".to_owned(),
+        error => error.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -162,6 +210,9 @@ mod tests {
     use testdb::TestDatabase;
 
     use super::*;
+
+    /// In each URL, and in no error.
+    const SECRET: &str = "canary-4718";
 
     struct World {
         db: TestDatabase,
@@ -246,10 +297,7 @@ mod tests {
         world.grow().await;
         let key = SigningKey::read(&world.pem).unwrap();
         let last = world.control.checkpoint(&key, None).await.unwrap().unwrap();
-        for sql in [
-            "ALTER TABLE seal DISABLE TRIGGER USER",
-            "UPDATE seal SET hash = sha256(hash) WHERE seq = (SELECT max(seq) FROM seal)",
-        ] {
+        for sql in ["ALTER TABLE seal DISABLE TRIGGER USER", RECOMPUTED] {
             sqlx::query(sql).execute(world.db.owner()).await.unwrap();
         }
         world.grow().await;
@@ -257,33 +305,59 @@ mod tests {
         assert_eq!(refused.code, "audit_changed");
     }
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn failed_post_is_retried() {
-        let world = World::new().await;
-        world.grow().await;
+    /// A URL that answers each GET with this text (None: never) and each POST with the next status, and what was posted to it.
+    fn url(get: Option<String>, posts: &'static [&'static str]) -> (String, mpsc::Receiver<Checkpoint>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/checkpoints", listener.local_addr().unwrap());
+        let url = format!("http://{SECRET}@{}/checkpoints?token={SECRET}", listener.local_addr().unwrap());
         let (send, received) = mpsc::channel();
         std::thread::spawn(move || {
-            for (n, stream) in listener.incoming().enumerate() {
+            let (mut statuses, mut silent) = (posts.iter(), Vec::new());
+            for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let (mut line, mut length) = (String::new(), 0);
+                let (mut line, mut length, mut is_post) = (String::new(), 0, false);
                 while reader.read_line(&mut line).unwrap() > 2 {
+                    is_post |= line.starts_with("POST ");
                     if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
                         length = value.trim().parse().unwrap();
                     }
                     line.clear();
                 }
-                let mut body = vec![0; length];
-                reader.read_exact(&mut body).unwrap();
-                let status = if n == 0 { "503 Service Unavailable" } else { "204 No Content" };
-                write!(stream, "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").unwrap();
-                if send.send(body).is_err() {
-                    return;
-                }
+                let answer = match (is_post, &get) {
+                    (true, _) => {
+                        let mut body = vec![0; length];
+                        reader.read_exact(&mut body).unwrap();
+                        // The test may have ended.
+                        let _ = send.send(serde_json::from_slice(&body).unwrap());
+                        format!("HTTP/1.1 {}\r\n\r\n", statuses.next().unwrap_or(&"204 No Content"))
+                    }
+                    (false, Some(answer)) => answer.clone(),
+                    (false, None) => {
+                        silent.push(stream);
+                        continue;
+                    }
+                };
+                let answer = answer.replacen("\r\n\r\n", "\r\nconnection: close\r\n\r\n", 1);
+                // A client may have read enough.
+                let _ = stream.write_all(answer.as_bytes());
             }
         });
+        (url, received)
+    }
+
+    fn ok(body: &str) -> Option<String> {
+        Some(format!("HTTP/1.1 200 OK\r\n\r\n{body}"))
+    }
+
+    fn line(checkpoint: &Checkpoint) -> String {
+        serde_json::to_string(checkpoint).unwrap() + "\n"
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn failed_post_is_retried() {
+        let world = World::new().await;
+        world.grow().await;
+        let (url, received) = url(ok(""), &["503 Service Unavailable"]);
         let stopping = world.start(Destination::Url(url));
         let posted = spawn_blocking(move || {
             let take = || received.recv_timeout(Duration::from_secs(10)).unwrap();
@@ -291,9 +365,88 @@ mod tests {
         });
         let [first, second] = posted.await.unwrap();
         stopping.cancel();
-        let read = |body: &[u8]| serde_json::from_slice::<Checkpoint>(body).unwrap();
-        assert!(world.public.signed(&read(&first)) && world.public.signed(&read(&second)));
-        assert_eq!(read(&first).link.hash, read(&second).link.hash, "the same end is sent again");
+        assert!(world.public.signed(&first) && world.public.signed(&second));
+        assert_eq!(first.link.hash, second.link.hash, "the same end is sent again");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn url_is_read_before_the_first_checkpoint() {
+        let world = World::new().await;
+        world.grow().await;
+        let key = SigningKey::read(&world.pem).unwrap();
+        let last = world.control.checkpoint(&key, None).await.unwrap().unwrap();
+        let (url, received) = url(ok(&line(&last)), &[]);
+        let to = Destination::Url(url);
+        let mut known = None;
+        round(&world.control, &key, &to, &mut known).await.unwrap();
+        assert_eq!(known, Some(last.clone()));
+        assert!(received.try_recv().is_err(), "the chain did not grow");
+        world.grow().await;
+        round(&world.control, &key, &to, &mut known).await.unwrap();
+        let posted = received.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(posted.link.seq > last.link.seq);
+    }
+
+    /// Changes as the owner of the database, after which the audit differs from a checkpoint.
+    const CUT: &str = "DELETE FROM seal WHERE seq = (SELECT max(seq) FROM seal)";
+    const RECOMPUTED: &str = "UPDATE seal SET hash = sha256(hash) WHERE seq = (SELECT max(seq) FROM seal)";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn checkpoint_that_disagrees_stops_signing() {
+        let stranger = SigningKey::generate().unwrap();
+        for (own, change, why) in [
+            (true, CUT, "are missing: the chain had them"),
+            (true, RECOMPUTED, "the chain was computed again"),
+            (false, "SELECT 1", "The last checkpoint has no valid signature by audit_key"),
+        ] {
+            let world = World::new().await;
+            world.grow().await;
+            world.grow().await;
+            let key = SigningKey::read(&world.pem).unwrap();
+            let signing = SigningKey::read(if own { &world.pem } else { &stranger }).unwrap();
+            let last = world.control.checkpoint(&signing, None).await.unwrap().unwrap();
+            for sql in ["ALTER TABLE seal DISABLE TRIGGER USER", change] {
+                sqlx::query(sqlx::AssertSqlSafe(sql)).execute(world.db.owner()).await.unwrap();
+            }
+            std::fs::write(world.file(), line(&last)).unwrap();
+            let (url, received) = url(ok(&line(&last)), &[]);
+            for to in [Destination::File(world.file()), Destination::Url(url)] {
+                let failed = round(&world.control, &key, &to, &mut None).await.unwrap_err();
+                assert!(
+                    failed.contains(why) && failed.contains("set audit_checkpoints to a new file or URL"),
+                    "{failed}"
+                );
+                assert!(!failed.contains(SECRET), "{failed}");
+            }
+            assert!(received.try_recv().is_err(), "nothing is posted");
+            assert_eq!(std::fs::read_to_string(world.file()).unwrap(), line(&last));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn url_without_a_checkpoint_gets_the_next_one() {
+        let world = World::new().await;
+        world.grow().await;
+        let key = SigningKey::read(&world.pem).unwrap();
+        let large = usize::try_from(ANSWER_SIZE).unwrap() + 1;
+        for (get, why) in [
+            (Some("HTTP/1.1 404 Not Found\r\n\r\n".to_owned()), "http status: 404"),
+            (Some("HTTP/1.1 405 Method Not Allowed\r\n\r\n".to_owned()), "http status: 405"),
+            (Some("HTTP/1.1 302 Found\r\nlocation: canary-4718://host/\r\n\r\n".to_owned()), "is not valid"),
+            (ok("<html>canary-4718</html>"), "the last line of its answer is not a checkpoint"),
+            (ok(&"x".repeat(large)), "larger than"),
+            (None, "timeout"),
+        ] {
+            let (url, received) = url(get, &[]);
+            let unread = spawn_blocking({
+                let url = url.clone();
+                move || last_of_url(&url).unwrap_err()
+            });
+            let unread = unread.await.unwrap();
+            assert!(unread.contains(why) && !unread.contains(SECRET), "{why}: {unread}");
+            round(&world.control, &key, &Destination::Url(url), &mut None).await.unwrap();
+            assert!(world.public.signed(&received.recv_timeout(Duration::from_secs(10)).unwrap()), "{why}");
+        }
     }
 
     #[test]

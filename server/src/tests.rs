@@ -163,6 +163,9 @@ struct Answer {
     body: Bytes,
 }
 
+/// People, deployments and roles that details of problems begin with.
+const NAMES: [&str; 7] = ["ada", "bo", "cy", "eve", "web", "system", "app"];
+
 impl Answer {
     fn header(&self, name: impl AsRef<str>) -> &str {
         self.headers.get(name.as_ref()).map(|value| value.to_str().expect("text")).unwrap_or_default()
@@ -185,6 +188,10 @@ impl Answer {
         assert_eq!(self.header(header::CONTENT_TYPE), "application/problem+json", "{}", self.text());
         let problem: Value = serde_json::from_slice(&self.body).expect("JSON");
         assert_eq!(problem["status"], self.status.as_u16());
+        let first = problem["detail"].as_str().and_then(|detail| Some(detail.split_once(' ')?.0)).unwrap_or_default();
+        let is_name =
+            first.is_empty() || !first.bytes().all(|byte| byte.is_ascii_lowercase()) || NAMES.contains(&first);
+        assert!(is_name, "a detail begins with a capital letter or a name: {problem}");
         problem
     }
 }

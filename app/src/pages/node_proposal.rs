@@ -211,8 +211,7 @@ fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
                 {icon(Icon::Undo)}
                 <div>
                     <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed: its base moved"</b>
-                    <p>"Changed since: " {back.moved.join(", ")} ". Check the change, edit it if necessary, and submit it again."</p>
-                    <ul>{reasons(back)}</ul>
+                    {reasons(back)}
                 </div>
             </div>
         }
@@ -455,6 +454,14 @@ fn Which(draft: Draft) -> impl IntoView {
     .into_any()
 }
 
+/// The title that it was submitted under, or its node.
+fn suggested_title(view: &NodeProposal) -> String {
+    match view.proposal.title.as_str() {
+        "" => format!("Changes on {}", fqdn(view)),
+        title => title.to_owned(),
+    }
+}
+
 /// Asking for the review, or giving it up.
 #[component]
 fn Review(draft: Draft) -> impl IntoView {
@@ -463,7 +470,7 @@ fn Review(draft: Draft) -> impl IntoView {
     let nothing = move || view.read().proposal.edits.iter().all(|edit| edit.undone);
     when_done(discard, move |()| gone.set(true));
     let typed = Refused::of(submit).typed("title");
-    let title = move || typed.clone().unwrap_or_else(|| format!("Changes on {}", fqdn(&view.read())));
+    let title = move || typed.clone().unwrap_or_else(|| suggested_title(&view.read()));
     view! {
         <section class="card" aria-labelledby="review-title">
             <header><h2 id="review-title">"Review"</h2></header>
@@ -478,7 +485,7 @@ fn Review(draft: Draft) -> impl IntoView {
                 <Same of=move |typed: Typed| {
                     let view = view.read();
                     let (id, version) = (view.proposal.id, view.proposal.version);
-                    let title = typed.or("title", &format!("Changes on {}", fqdn(&view)));
+                    let title = typed.or("title", &suggested_title(&view));
                     vec![api::calls::submit(id, version, &title), api::calls::discard(id, version)]
                 }/>
             </ActionForm>

@@ -41,8 +41,8 @@ pub fn factor() -> FactorPage {
     FactorPage { person: "ada".into(), state: SecondFactor::default(), set_up: None }
 }
 
-/// One that is confirmed, if `confirmed`, and one that is not.
-fn passkeys(confirmed: bool) -> Vec<PasskeyView> {
+/// One that is confirmed, and one that is not.
+pub fn passkeys() -> Vec<PasskeyView> {
     let passkey = |n: u128, name: &str, confirmed: bool| PasskeyView {
         id: PasskeyId(Uuid::from_u128(n)),
         name: name.into(),
@@ -53,8 +53,7 @@ fn passkeys(confirmed: bool) -> Vec<PasskeyView> {
         created: At(1_795_248_902_000),
         used: None,
     };
-    let first = confirmed.then(|| passkey(1, "Laptop", true));
-    first.into_iter().chain([passkey(2, "Phone", false)]).collect()
+    vec![passkey(1, "Laptop", true), passkey(2, "Phone", false)]
 }
 
 fn none() -> Problem {
@@ -67,7 +66,7 @@ impl Accounts for Fake {
         let person = self.read(|world| world.people.first().cloned())?.ok_or_else(none)?;
         let permissions = self.read(|world| world.permissions.clone())?;
         let mine = MyAccount {
-            passkeys: passkeys(person.password),
+            passkeys: self.read(|world| world.passkeys.clone())?,
             second_factor: SecondFactor::default(),
             person,
             permissions,
@@ -106,7 +105,7 @@ impl Accounts for Fake {
             person,
             access_changes: vec![change("reset", Some("root")), change("created", None)],
             approvals_limited: if id == PersonId(Uuid::from_u128(1)) { vec![limited] } else { Vec::new() },
-            passkeys: passkeys(id == PersonId(Uuid::from_u128(1))),
+            passkeys: self.read(|world| world.passkeys.clone())?,
         };
         Ok((details, Vec::new()))
     }
@@ -288,7 +287,7 @@ async fn account_lists_passkeys_with_their_actions() {
         "gantry me",
     ]);
     page.says_not(&["Confirm with another passkey: Laptop"]);
-    let first = Fake::new(|world| world.people[0].password = false);
+    let first = Fake::new(|world| drop(world.passkeys.remove(0)));
     let page = get(&first, "/settings/account").await;
     page.says(&["Read its fingerprint to an admin"]);
     page.says_not(&["Confirm with another passkey"]);
@@ -308,4 +307,19 @@ async fn admin_compares_the_fingerprint_before_confirming() {
     page.says_not(&["Confirm passkey: Laptop", "Register a passkey"]);
     let service = app::places::person(PersonId(Uuid::from_u128(3)));
     get(&fake, &service).await.says_not(&["Compare the fingerprint"]);
+}
+
+#[tokio::test]
+async fn confirmed_passkeys_offer_no_confirmation() {
+    let person = app::places::person(PersonId(Uuid::from_u128(1)));
+    let fake = Fake::new(|world| world.passkeys.truncate(1));
+    for page in [person.as_str(), "/settings/account"] {
+        let page = get(&fake, page).await;
+        page.says(&["aria-label=\"Revoke passkey Laptop\""]);
+        page.says_not(&["Confirm passkey", "Confirm with another passkey", "Compare the fingerprint", "not confirmed"]);
+    }
+    let fake = Fake::new(|world| world.passkeys.clear());
+    let page = get(&fake, &person).await;
+    page.says(&["No passkeys yet."]);
+    page.says_not(&["Confirm passkey", "Compare the fingerprint"]);
 }

@@ -115,6 +115,7 @@ pub struct World {
     pub overseen: crate::oversight::Overseen,
     pub people: Vec<api::people::PersonView>,
     pub factor: api::second_factor::FactorPage,
+    pub passkeys: Vec<api::people::PasskeyView>,
     /// What every read answers instead.
     pub problem: Option<Problem>,
     /// Commands that were given.
@@ -745,7 +746,7 @@ fn review() -> ReviewView {
         ],
         signature_needed: false,
         may_sign: false,
-        may_judge: Err("you wrote part of this change, so somebody else has to review it".into()),
+        may_judge: Err("You wrote part of this change, so somebody else has to review it".into()),
         may_commit: Err("1 of 2 approvals. Can act: bo, dee".into()),
         type_to_commit: Some("web".into()),
         came_from: None,
@@ -993,6 +994,7 @@ impl Default for World {
             overseen: crate::oversight::Overseen::default(),
             people: crate::accounts::some(),
             factor: crate::accounts::factor(),
+            passkeys: crate::accounts::passkeys(),
             problem: None,
             opened: Opened::default(),
             told: Vec::new(),

@@ -844,7 +844,7 @@ async fn a_review_says_what_a_moved_base_did_to_it() {
     let anew = Fake::new(|world| world.review.came_from = Some(replanned(Some(128))));
     let page = get(&anew, "/reviews/128").await;
     page.says(&["The base moved: <!>effect unchanged", "/reviews/127", "web (target 131)", "bo (approved)"]);
-    page.says_not(&["What differs from"]);
+    page.says_not(&["What differs from", "on target <!>131"]);
 
     let other = Fake::new(|world| {
         let shift = engine::blueprint::Shift { after: world.review.difference.clone(), ..Default::default() };
@@ -872,6 +872,7 @@ async fn a_review_says_what_a_moved_base_did_to_it() {
         "back with its authors",
         "edit 1, by ada",
         "n1 belongs to web",
+        "An author checks the change",
         "Open the board",
     ]);
 }
@@ -901,7 +902,7 @@ async fn a_board_names_who_overrules_whom_and_what_was_sent_back() {
         "the policy",
         "The later one counts.",
     ]);
-    page.says(&["was closed: its base moved", "n1 belongs to web"]);
+    page.says(&["was closed: its base moved", "n1 belongs to web", "An author checks the change"]);
 }
 
 #[tokio::test]

@@ -1203,7 +1203,7 @@ impl Comparison {
         let Part { difference, more, next } = Part::of(self.difference, skip, most);
         (self.difference, self.next) = (difference, next);
         self.more += more;
-        self.names = self.names.only(&self.difference);
+        self.names = self.names.only(&[&self.difference]);
         keep_shown(&self.difference, &mut self.pins, &mut self.contents);
         self
     }
@@ -1454,12 +1454,14 @@ impl ReviewView {
         let noderoles = self.difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
         let noderoles: std::collections::BTreeSet<NoderoleId> = noderoles.collect();
         self.brought.retain(|id, _| noderoles.contains(id));
-        let names = Names { deployments: self.deployments, noderoles: self.noderoles }.only(&self.difference);
-        (self.deployments, self.noderoles) = (names.deployments, names.noderoles);
-        keep_shown(&self.difference, &mut self.pins, &mut self.contents);
         for replanned in self.came_from.iter_mut().chain(&mut self.became) {
             replanned.cut(most);
         }
+        let shift = self.came_from.iter().flat_map(|came| [&came.shift.before, &came.shift.after]);
+        let shown: Vec<&Difference> = shift.chain([&self.difference]).collect();
+        let names = Names { deployments: self.deployments, noderoles: self.noderoles }.only(&shown);
+        (self.deployments, self.noderoles) = (names.deployments, names.noderoles);
+        keep_shown(&self.difference, &mut self.pins, &mut self.contents);
         self
     }
 }
@@ -1621,7 +1623,7 @@ impl SinceLook {
     pub fn page(mut self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
         let skip = behind(&self.difference, after)?;
         let Part { difference, more, next } = Part::of(self.difference, skip, most);
-        let names = Names { deployments: Default::default(), noderoles: self.noderoles }.only(&difference);
+        let names = Names { deployments: Default::default(), noderoles: self.noderoles }.only(&[&difference]);
         (self.difference, self.next, self.noderoles) = (difference, next, names.noderoles);
         self.more += more;
         keep_shown(&self.difference, &mut self.pins, &mut self.contents);

@@ -82,6 +82,20 @@ pub fn told(text: String) -> String {
     }
 }
 
+/// Words that begin sentences. A text that begins with another word may begin with a name, and `web` and `Web` are two deployments.
+const BEGINNINGS: &str = "a an binding cannot comment deployment invalid it jig no nobody node nothing object only passkey passkeys policy \
+    proposal run say step submission target the there these this version what whoever you your";
+
+/// With a capital letter at its beginning, as sentences have it.
+fn capital(mut text: String) -> String {
+    if text.split_once(' ').is_some_and(|(word, _)| BEGINNINGS.split(' ').any(|known| known == word))
+        && let Some(first) = text.get_mut(..1)
+    {
+        first.make_ascii_uppercase();
+    }
+    text
+}
+
 fn blank() -> String {
     "about:blank".into()
 }
@@ -94,7 +108,7 @@ impl Problem {
             code: code.into(),
             title: title.into(),
             status,
-            detail: told(detail.into()),
+            detail: capital(told(detail.into())),
             errors: Vec::new(),
             admins_give: false,
             again_after: None,
@@ -176,6 +190,16 @@ mod tests {
             assert_eq!(told(short.to_owned()), short);
         }
         assert_eq!(told("!".repeat(400)), format!("{}…!!!", "!".repeat(limits::REFUSAL_WORD)));
+    }
+
+    #[test]
+    fn detail_begins_with_a_capital_letter() {
+        let detail = |text: &str| Problem::invalid(text).detail;
+        assert_eq!(detail("there is no role x"), "There is no role x");
+        for text in ["", "a", "macs: give one.", "n1 is gone.", "n1.example.com is gone.", "\"x\" is gone.", "Über x"]
+        {
+            assert_eq!(detail(text), text);
+        }
     }
 
     #[test]

@@ -64,10 +64,19 @@ struct Expected {
 impl FromStr for Expected {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "give a number and a hash with a colon between them, such as 5210:9f86d0...".to_owned();
-        let (seq, hash) = text.split_once(':').ok_or_else(wrong)?;
-        let seq = seq.parse().ok().filter(|seq| *seq > 0).ok_or_else(wrong)?;
-        Ok(Self { seq, hash: hash.parse().map_err(|_| wrong())? })
+        let wrong = |why: String| {
+            format!(
+                "{why}. A link is SEQ:HASH, as `gantry audit chain` prints it: an entry from 1 on, and the 64 hex digits of its hash"
+            )
+        };
+        let (seq, hash) = text.split_once(':').ok_or_else(|| wrong("the colon is missing".to_owned()))?;
+        let seq = match seq.parse() {
+            Ok(0) => return Err(wrong("the audit has no entry 0".to_owned())),
+            Ok(seq) => seq,
+            Err(error) => return Err(wrong(format!("{seq:?} is not the number of an entry: {error}"))),
+        };
+        let hash = hash.parse().map_err(|error| wrong(format!("{hash:?} is not a hash: {error}")))?;
+        Ok(Self { seq, hash })
     }
 }
 

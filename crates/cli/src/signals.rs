@@ -1,23 +1,39 @@
-//! When to stop: Ctrl-C, a polite kill, or the end of whoever started this process.
+//! When to stop: Ctrl-C, a polite kill, a closed terminal, or the end of whoever started this process.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Resolves at the first SIGINT or SIGTERM. Heard from the call on, not only from the first look.
+/// Resolves at the first SIGINT or SIGTERM, or at SIGHUP, which a terminal sends when it closes. Heard from the call on, not only from the
+/// first look.
 pub fn stopped() -> impl Future<Output = ()> + Send + 'static {
-    let heard = signal(SignalKind::interrupt()).and_then(|first| Ok((first, signal(SignalKind::terminate())?)));
+    let ignores_hangup = ignores_hangup();
+    let heard = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
+        .into_iter()
+        .filter(|kind| *kind != SignalKind::hangup() || !ignores_hangup)
+        .map(signal)
+        .collect::<Result<Vec<_>, _>>();
     async move {
-        let Ok((mut interrupt, mut terminate)) = heard else {
+        let Ok(mut heard) = heard else {
             tracing::error!("signals can't be heard; stop this process with SIGKILL");
             return std::future::pending().await;
         };
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        poll_fn(|context| match heard.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
     }
+}
+
+/// Whether this process was started to ignore SIGHUP, as `nohup` does.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // The lowest bit is signal 1.
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_none_or(|mask| mask & 1 == 1)
 }
 
 /// Whether to stop, for those who do one thing after the other: it can be asked between them and waited for within one.
@@ -25,7 +41,7 @@ pub fn stopped() -> impl Future<Output = ()> + Send + 'static {
 pub struct Stopping(watch::Receiver<bool>);
 
 impl Stopping {
-    /// At the first SIGINT or SIGTERM from now on.
+    /// As [`stopped`], from now on.
     pub fn at_signals() -> Self {
         let (tell, told) = watch::channel(false);
         let stopped = stopped();

@@ -165,7 +165,7 @@ async fn work_on(
     let control = Control::new(store.clone()).keeping(data).reaching(database::reach(store, local_nodes));
     let people = People::over(store.clone()).with_owner(owner.clone());
     seed(arguments, data, &control, &people, arguments.has_demo_people(&place.0)).await?;
-    let nodes = demo_nodes(store, data).await?;
+    let mut nodes = demo_nodes(store, data).await?;
     let booted = tokio::select! {
         () = stop.told() => None,
         troubles = boot(&nodes) => Some(troubles),
@@ -189,6 +189,14 @@ async fn work_on(
             serve_and_work(arguments, worker, database, place, &control, owner, stop).await
         }
     };
+    // Nodes were added and moved since the start.
+    match tokio::time::timeout(STATEMENTS_STOP, demo_nodes(store, data)).await {
+        Ok(Ok(now)) => nodes.extend(now.into_iter().filter(|node| !nodes.contains(node)).collect::<Vec<_>>()),
+        Ok(Err(error)) => tracing::warn!(%error, "services of nodes that were added since the start may run on"),
+        Err(_) => {
+            tracing::warn!("services of nodes that were added since the start may run on: the database does not answer")
+        }
+    }
     for trouble in halt(&nodes).await {
         tracing::warn!(%trouble, "a demo node did not stop all of its services");
     }

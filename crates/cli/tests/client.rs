@@ -13,6 +13,7 @@ use control::people::{NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment};
 use engine::gate::Policy;
 use engine::ids::{DeploymentName, Fqdn, PersonId, RoleName};
+use passkeys::authenticator::Authenticator;
 use serde_json::{Value, json};
 use store::Store;
 use tempfile::TempDir;
@@ -102,6 +103,37 @@ impl House {
 
     fn gantry(&self, words: &[&str]) -> Said {
         self.told(words, "")
+    }
+
+    /// An admin, and their context.
+    async fn admin(&self, name: &str) {
+        let person = self.people.create_person(None, &NewPerson::human(name, [Permission::Admin])).await.unwrap();
+        self.comes_in(name, person).await;
+        self.gantry(&["context", "use", "ada"]).ok();
+    }
+
+    /// `gantry admin`, with the database's owner.
+    fn as_owner(&self, words: &[&str]) -> Said {
+        let words = [&["admin"], words].concat();
+        let output = self.command(&words).env("GANTRY_OWNER_URL", self.database.owner_url()).output();
+        Said::of(&words, output.unwrap())
+    }
+
+    /// A person's new passkey, registered in their own session: its id and fingerprint.
+    async fn passkey(&self, name: &str, person: PersonId) -> (String, String) {
+        // Passkeys need a host name.
+        let origin = self.server.replace("127.0.0.1", "localhost");
+        let link = self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.unwrap();
+        self.told(&["context", "add", name, "--server", &origin], link.reveal()).ok();
+        self.gantry(&["context", "use", "ada"]).ok();
+        let post = |path: &str, body: Value| {
+            self.told(&["api", "POST", path, "--body", "-", "--context", name], &body.to_string()).json()
+        };
+        let begun = post("/me/passkeys/options", json!({}));
+        let answer = Authenticator::new().create(&origin, &begun["options"]);
+        let made = post("/me/passkeys", json!({"name": "Laptop", "answer": answer}));
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        (text(&made["id"]), text(&made["fingerprint"]))
     }
 
     fn file(&self, name: &str, text: &str) -> String {
@@ -239,8 +271,7 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
 async fn second_admin_confirms_with_the_command_line() {
     let house = House::new().await;
     for name in ["root", "second"] {
-        let person = house.people.create_person(None, &NewPerson::human(name, [Permission::Admin])).await.unwrap();
-        house.comes_in(name, person).await;
+        house.admin(name).await;
     }
     let link = house.gantry(&["person", "link", "bo", "--context", "root"]).ok();
     assert!(link.contains("/sign-in#token="), "{link}");
@@ -261,6 +292,209 @@ async fn second_admin_confirms_with_the_command_line() {
     house.told(&["session", "password", "--context", "again"], "vague otter lamp\n").ok();
     house.gantry(&["node", "list", "--context", "again"]).ok();
     house.gantry(&["session", "dismiss-notices", "--context", "again"]).ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_link_resets_a_persons_access() {
+    let house = House::new().await;
+    house.admin("root").await;
+    let root = |words: &[&str]| house.gantry(&[words, &["--context", "root"]].concat());
+    house.gantry(&["person", "link", "bo"]).no(6, "admin");
+    root(&["person", "link", "zoe"]).no(4, "nobody called zoe");
+    let made = root(&["person", "link", "bo", "--json"]).json();
+    let first = made["link"].as_str().unwrap().to_owned();
+    assert!(first.starts_with(&format!("{}/sign-in#token=", house.server)), "{made}");
+    assert_eq!(made["minutes"], 24 * 60);
+    let said = root(&["person", "link", "bo"]);
+    let second = said.ok();
+    assert!(said.err.contains("within 1440 minutes") && !said.err.contains("token="), "{said:?}");
+    let add = |name: &str, link: &str| house.told(&["context", "add", name, "--server", &house.server], link.trim());
+    add("first", &first).no(6, "");
+    assert_eq!(root(&["person", "link", "bo", "--version", "99"]).code, 5);
+    add("second", &second).ok();
+    add("again", &second).no(6, "used already");
+
+    // The password ends the sessions from before, and both sides see who reset the sign-in.
+    house.gantry(&["node", "list", "--context", "bo"]).ok();
+    house.told(&["session", "password", "--context", "second"], "vague otter lamp\n").ok();
+    house.gantry(&["node", "list", "--context", "bo"]).no(6, "gantry context sign-in");
+    let me = house.gantry(&["me", "--json", "--context", "second"]).json();
+    assert_eq!(me["notices"][0]["by"], "root", "{me}");
+    let shown = root(&["person", "show", "bo", "--json"]).json();
+    assert_eq!(
+        (&shown["access_changes"][0]["kind"], &shown["access_changes"][0]["by"]),
+        (&json!("reset"), &json!("root"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn disabled_person_returns_without_their_approvals() {
+    let house = House::new().await;
+    house.admin("root").await;
+    let root = |words: &[&str]| house.gantry(&[words, &["--context", "root"]].concat());
+    let make = ["token", "make", "--name", "ci", "--may", "viewer", "--context", "bo", "--json"];
+    let token = house.gantry(&make).json()["token"].as_str().unwrap().to_owned();
+    let by_token = || {
+        let mut command = house.command(&["node", "list"]);
+        Said::of(
+            &["node", "list"],
+            command.env("GANTRY_SERVER", &house.server).env("GANTRY_TOKEN", &token).output().unwrap(),
+        )
+    };
+    by_token().ok();
+    let file = house.file("web.yaml", "deployment: web\nbindings: {app: [n1]}\n");
+    let made = house.gantry(&["apply", "-f", &file, "--submit", "--title", "One app", "--json"]).json();
+    let review = made[0]["review"].to_string();
+    house.gantry(&["review", "approve", &review, "--context", "bo"]).ok();
+    assert!(house.gantry(&["review", "show", &review]).ok().contains("1 of 1 approval"));
+
+    house.gantry(&["person", "disable", "bo"]).no(6, "admin");
+    root(&["person", "disable", "zoe"]).no(4, "nobody called zoe");
+    root(&["person", "disable", "root"]).no(5, "Another admin");
+    assert_eq!(root(&["person", "disable", "bo"]).ok(), "bo is kept out, and their tokens are taken back.\n");
+    house.gantry(&["node", "list", "--context", "bo"]).no(6, "gantry context sign-in");
+    by_token().no(6, "");
+    root(&["person", "link", "bo"]).no(5, "bo is disabled");
+    assert_eq!(root(&["person", "show", "bo", "--json"]).json()["disabled"], json!(true));
+
+    assert_eq!(root(&["person", "enable", "bo"]).ok(), "bo can come in. Tokens from before stay taken back.\n");
+    assert_eq!(root(&["person", "show", "bo", "--json"]).json()["disabled"], json!(false));
+    house.gantry(&["node", "list", "--context", "bo"]).no(6, "");
+    by_token().no(6, "");
+    let shown = house.gantry(&["review", "show", &review]).ok();
+    assert!(shown.contains("0 of 1 approval") && shown.contains("bo approve (does not count)"), "{shown}");
+    house.gantry(&["review", "commit", &review]).no(5, "bo approved it before the account was disabled");
+    let link = house.people.one_time_sign_in(None, house.bo, Duration::from_secs(60)).await.unwrap();
+    house.told(&["context", "sign-in", "bo"], link.reveal()).ok();
+    house.committed(&review, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn owner_confirms_a_passkey_by_its_fingerprint() {
+    let house = House::new().await;
+    let (id, fingerprint) = house.passkey("local", house.bo).await;
+    let confirm = |name: &str, fingerprint: &str| house.as_owner(&[name, "--confirm-passkey", fingerprint]);
+    let listed = house.as_owner(&["bo", "--passkeys"]).ok();
+    assert_eq!(listed, format!("{fingerprint}  Laptop  localhost  not confirmed\n"));
+    assert!(house.as_owner(&["ada", "--passkeys"]).ok().starts_with("ada has no passkeys."));
+
+    let words = ["admin", "bo", "--confirm-passkey", &fingerprint];
+    house.gantry(&words).no(1, "GANTRY_OWNER_URL is not set");
+    confirm("zoe", &fingerprint).no(1, "zoe");
+    house.as_owner(&["zoe", "--passkeys"]).no(1, "zoe");
+    for (name, other) in [("ada", fingerprint.as_str()), ("bo", "0000-0000-0000-0000-0000")] {
+        confirm(name, other).no(1, "no passkey with the fingerprint");
+    }
+    assert!(house.as_owner(&["bo", "--passkeys"]).ok().contains("not confirmed"));
+    let said = confirm("bo", &fingerprint.to_uppercase()).ok();
+    assert_eq!(said, format!("The passkey Laptop of bo ({fingerprint}) is confirmed.\n"));
+    confirm("bo", &fingerprint).no(1, "confirmed already");
+    let listed = house.as_owner(&["bo", "--passkeys", "--json"]).json();
+    assert_eq!((&listed[0]["id"], &listed[0]["confirmed"]), (&json!(id), &json!(true)), "{listed}");
+    assert!(house.as_owner(&["bo", "--passkeys"]).ok().contains("confirmed by the owner"));
+
+    // Revoked, it is nothing to confirm.
+    house.gantry(&["passkey", "revoke", "Laptop"]).no(2, "");
+    house.gantry(&["passkey", "revoke", &id]).no(4, "");
+    let said = house.gantry(&["passkey", "revoke", &id, "--context", "local"]).ok();
+    assert_eq!(said, format!("Passkey {id} is revoked.\n"));
+    assert_eq!(house.gantry(&["me", "--context", "local", "--json"]).json()["passkeys"], json!([]));
+    confirm("bo", &fingerprint).no(1, "no passkey with the fingerprint");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reset_second_factor_ends_sessions_and_passkeys() {
+    let house = House::new().await;
+    house.admin("root").await;
+    let root = |words: &[&str]| house.gantry(&[words, &["--context", "root"]].concat());
+    house.passkey("local", house.bo).await;
+    house.gantry(&["node", "list", "--context", "bo"]).no(5, "second factor");
+    house.gantry(&["node", "list", "--context", "local"]).ok();
+    house.gantry(&["person", "reset-second-factor", "bo"]).no(6, "admin");
+    root(&["person", "reset-second-factor", "zoe"]).no(4, "nobody called zoe");
+    root(&["person", "reset-second-factor", "root"]).no(5, "another admin");
+    let said = root(&["person", "reset-second-factor", "bo"]).ok();
+    assert_eq!(said, "The second factor of bo is removed, and their sessions have ended.\n");
+    house.gantry(&["node", "list", "--context", "local"]).no(6, "gantry context sign-in");
+    let shown = root(&["person", "show", "bo", "--json"]).json();
+    assert_eq!((&shown["passkeys"], &shown["access_changes"][0]["kind"]), (&json!([]), &json!("factor_removed")));
+
+    // The owner resets one, too: an admin may have lost theirs.
+    house.passkey("near", house.bo).await;
+    let said = house.as_owner(&["bo", "--reset-second-factor"]).ok();
+    assert_eq!(said, "The second factor of bo is removed, and their sessions have ended.\n");
+    house.gantry(&["node", "list", "--context", "near"]).no(6, "gantry context sign-in");
+    house.as_owner(&["zoe", "--reset-second-factor"]).no(1, "zoe");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn review_names_secrets_by_version() {
+    let house = House::new().await;
+    let declared = |data: &str| {
+        let text = format!("deployment: web\nprune: true\nbindings: {{app: [n1]}}\ndata: {{app: {data}}}\n");
+        let made =
+            house.gantry(&["apply", "-f", &house.file("web.yaml", &text), "--submit", "--title", "A key", "--json"]);
+        made.json()[0]["review"].to_string()
+    };
+    let secret = |version: u32| format!("{{db: {{password: {{$secret: db/password, version: {version}}}}}}}");
+    let shown = |review: &str| {
+        let page = house.gantry(&["review", "show", review]).ok();
+        (page, house.gantry(&["review", "show", review, "--json"]).json())
+    };
+    let review = declared(&secret(1));
+    let (page, json) = shown(&review);
+    assert!(page.contains("\nSecrets\n  uses secret db/password version 1 in app of web on n1\n"), "{page}");
+    assert!(page.lines().any(|line| line.starts_with("risks: ") && line.contains("secret")), "{page}");
+    assert!(json["risks"].as_array().unwrap().contains(&json!("secret")), "{json}");
+    let used = &json["consequences"]["secrets"][0];
+    let first = json!({"$secret": "db/password", "version": 1});
+    assert_eq!((&used["change"], &used["secret"], &used["role"]), (&json!("added"), &first, &json!("app")), "{used}");
+    house.committed(&review, &[]);
+
+    let review = declared(&secret(2));
+    let (page, json) = shown(&review);
+    assert!(page.contains("  uses secret db/password version 2 (was version 1) in app of web on n1\n"), "{page}");
+    assert!(json["risks"].as_array().unwrap().contains(&json!("secret")), "{json}");
+    let used = &json["consequences"]["secrets"][0];
+    let second = json!({"$secret": "db/password", "version": 2});
+    assert_eq!((&used["change"], &used["secret"], &used["was"]), (&json!("replaced"), &second, &first), "{used}");
+    house.committed(&review, &[]);
+
+    let (page, json) = shown(&declared("{port: 80}"));
+    assert!(page.contains("no longer uses secret db/password version 2"), "{page}");
+    assert!(!json["risks"].as_array().unwrap().contains(&json!("secret")), "{json}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sent_back_proposal_gives_its_reason_and_shift() {
+    let house = House::new().await;
+    house.gantry(&["bind", "n3", "app", "--in", "web"]).ok();
+    let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+    let submit = || {
+        let answer = house.gantry(&["proposal", "submit", &proposal, "--title", "One app", "--json"]).json();
+        answer["submission"].to_string()
+    };
+    let first = submit();
+    house.gantry(&["node", "edit", "n3", "--root", "/srv/elsewhere/n3"]).ok();
+    let moved = "  Changed since: the record of node n3.house.example.com.\n  n3.house.example.com: It changed since";
+    let review = house.gantry(&["review", "show", &first]).ok();
+    assert!(
+        review.contains("state: sent back (") && review.contains(&format!("Sent back to its authors\n{moved}")),
+        "{review}"
+    );
+    let open = house.gantry(&["proposal", "show", &proposal]).ok();
+    assert!(open.contains(&format!("sent back from review {first}: its base moved\n{moved}")), "{open}");
+    let open = house.gantry(&["proposal", "show", &proposal, "--json"]).json();
+    assert_eq!((&open["title"], open["sent_back"]["before"].to_string()), (&json!("One app"), first.clone()));
+
+    let second = submit();
+    let review = house.gantry(&["review", "show", &second]).ok();
+    let begin = format!("  Submitted again: review {first} was sent back to its authors.\n{moved}");
+    assert!(review.contains(&begin), "{review}");
+    let shift = &review[review.find("  It was to be:").expect("a shift")..];
+    assert!(shift.contains("/n3") && shift.contains("  It is now:") && shift.contains("/srv/elsewhere/n3"), "{review}");
+    let told = house.gantry(&["review", "show", &second, "--json"]).json();
+    assert_eq!(told["came_from"]["before"].to_string(), first);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -289,7 +523,7 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     let review = house.gantry(&["proposal", "submit", &proposal, "--title", "Two apps", "--json"]).json()["submission"]
         .to_string();
 
-    house.gantry(&["review", "approve", &review]).no(5, "you wrote part of this change");
+    house.gantry(&["review", "approve", &review]).no(5, "You wrote part of this change");
     let problem = house.gantry(&["review", "approve", &review, "--json"]).no(5, "");
     assert_eq!(serde_json::from_str::<Value>(&problem.err).unwrap()["status"], 403);
     house.gantry(&["review", "commit", &review]).no(5, "approval");

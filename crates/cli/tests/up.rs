@@ -3,7 +3,8 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,7 +28,10 @@ impl Started {
     }
 
     fn up_on(data: &Path, listen: &str, more: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+        Self::of(Command::new(env!("CARGO_BIN_EXE_gantry")), data, listen, more)
+    }
+
+    fn of(mut command: Command, data: &Path, listen: &str, more: &[&str]) -> Self {
         command.args(["up", "--json", "--listen", listen, "--data"]).arg(data).args(more);
         command.env("GANTRY_LOG", "info").env_remove("DATABASE_URL").env_remove("GANTRY_OWNER_URL");
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
@@ -240,4 +244,61 @@ async fn it_starts_without_those_who_are_kept_out() {
     let refused = admin(data, "ada").unwrap_err();
     assert!(refused.contains("a new name adds an admin") && refused.contains("ada is disabled"), "{refused}");
     gantry.stop();
+}
+
+/// A service of a node, as a script leaves it: it leads a process group and is named in `run`.
+fn service(root: &Path) -> Started {
+    std::fs::create_dir_all(root.join("run")).unwrap();
+    let script = r#"echo "$$ $(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20)" >run/svc.new
+        mv run/svc.new run/svc.pid
+        exec sleep 600"#;
+    let mut command = Command::new("sh");
+    let service = Started(command.args(["-c", script]).current_dir(root).process_group(0).spawn().unwrap());
+    within(Duration::from_secs(10), || root.join("run/svc.pid").exists().then_some(()));
+    service
+}
+
+#[test]
+fn stop_ends_services_of_nodes_added_since_the_start() {
+    let data = tempfile::tempdir().unwrap();
+    let mut gantry = Started::up(data.path());
+    let ready = gantry.ready();
+    let ask = |words: &[&str], given: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
+        command.args(words).env("XDG_CONFIG_HOME", data.path().join("config"));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(given.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success(), "{words:?}");
+    };
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    ask(&["context", "add", "ada", "--server", &text(&ready["address"])], &text(&ready["sign_in"][0]["url"]));
+    let root = |name: &str| data.path().join("nodes").join(name);
+    let late = root("late");
+    ask(&["node", "add", "late.demo.gantry.internal", "--root", late.to_str().unwrap()], "");
+    let services = [root("n1"), late].map(|root| service(&root));
+    gantry.stop();
+    for mut service in services {
+        within(Duration::from_secs(10), || service.0.try_wait().unwrap());
+    }
+}
+
+#[test]
+fn closed_terminal_stops_everything() {
+    let data = tempfile::tempdir().unwrap();
+    let postmaster = data.path().join("postgres/data/postmaster.pid");
+    // As nohup starts it.
+    let mut nohup = Command::new("sh");
+    nohup.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_gantry")]);
+    let mut gantry = Started::of(nohup, data.path(), "127.0.0.1:0", &["--no-demo"]);
+    gantry.ready();
+    gantry.signal(Signal::SIGHUP);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(gantry.0.try_wait().unwrap().is_none() && postmaster.exists(), "nohup keeps it running");
+    gantry.stop();
+
+    let mut gantry = Started::up_with(data.path(), &["--no-demo"]);
+    gantry.ready();
+    gantry.signal(Signal::SIGHUP);
+    let status = within(Duration::from_secs(120), || gantry.0.try_wait().unwrap());
+    assert!(status.success() && !postmaster.exists(), "{status}");
 }

@@ -250,13 +250,18 @@ fn chain(client: &Client, after: u64) -> Outcome {
         match view.next {
             Some(next) if next > after => after = next,
             _ => {
-                let told = format!(
-                    "The chain holds up to {}; {} {} not sealed yet.\nIts last link is {}. Note it elsewhere.",
+                let mut told = format!(
+                    "The chain holds up to {}; {} {} not sealed yet.",
                     view.end,
                     view.unsealed,
                     either(view.unsealed, "entry is", "entries are"),
-                    view.hash
                 );
+                if view.end > 0 {
+                    told.push_str(&format!(
+                        "\nThe last link is {}:{}. Note it elsewhere, for gantry audit verify --expect.",
+                        view.end, view.hash
+                    ));
+                }
                 return paper.either(&value, &told);
             }
         }

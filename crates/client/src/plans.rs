@@ -6,13 +6,14 @@ use clap::{Args, Subcommand, ValueEnum};
 use engine::blueprint::Consequences;
 use engine::blueprint::consequences::{Counted, Touched, WaveGroup};
 use engine::blueprint::secret_uses::SecretChange;
+use engine::blueprint::text::{Behind, Names};
 use engine::catalog::read::MAX_PRIORITY;
 use engine::counting::many;
 use engine::ids::{CommentId, ProposalId, SubmissionId, TargetNo, by_whom};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use api::console::{Board, Carriers, Comparison, Discussion, Opened, SinceLook};
+use api::console::{Board, Carriers, Comparison, Discussion, Opened, Replanned, SinceLook};
 
 use crate::address::{Query, part};
 use crate::apply::edits_of;
@@ -436,6 +437,9 @@ fn draft(value: &Value, paper: Paper) -> String {
     if !value["submission"].is_null() {
         text += &format!("in review {}\n", count("submission"));
     }
+    if let Some(back) = replanned(&value["sent_back"]) {
+        text += &format!("sent back from review {}: its base moved\n{}", back.before, indented(&reasons(&back)));
+    }
     let mut table = Table::new(["EDIT", "WHAT", "BY", "AT"]);
     for edit in value["edits"].as_array().map(Vec::as_slice).unwrap_or_default() {
         let undone = if edit["undone"] == true { " (taken back)" } else { "" };
@@ -444,9 +448,59 @@ fn draft(value: &Value, paper: Paper) -> String {
     }
     text += &table.text(paper);
     for refused in value["refused"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        text += &format!("refused: {}\n", outline(refused).trim_end());
+        text += &format!("refused: edit {}: {}\n", said(&refused["edit"]), plain(&said(&refused["reason"])));
     }
     text
+}
+
+fn replanned(value: &Value) -> Option<Replanned> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+fn indented(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("  {line}\n")).collect()
+}
+
+/// What changed since a submission was planned, and why its proposal was sent back.
+fn reasons(replanned: &Replanned) -> Vec<String> {
+    let moved = plain(&format!("Changed since: {}.", replanned.moved.join(", ")));
+    let refused = replanned.refused.iter().map(|finding| plain(&format!("{}: {}", finding.at, finding.detail)));
+    [moved].into_iter().chain(refused).collect()
+}
+
+/// How a review differs from the one that it was planned again from.
+fn shift(came: &Replanned, value: &Value) -> Vec<String> {
+    let mut lines = vec![match came.refused.is_empty() {
+        true => format!("Planned again from review {}.", came.before),
+        false => format!("Submitted again: review {} was sent back to its authors.", came.before),
+    }];
+    lines.extend(reasons(came));
+    if !came.dropped.is_empty() {
+        lines.push(plain(&format!("Verdicts that do not count here: {}.", came.dropped.join(", "))));
+    }
+    if came.same_effect {
+        lines.push("The effect is unchanged.".to_owned());
+        return lines;
+    }
+    if came.shift.is_empty() {
+        lines.push("The same values change; the effects or risks differ.".to_owned());
+        return lines;
+    }
+    let names: Names = serde_json::from_value(value.clone()).unwrap_or_default();
+    for (title, side) in [("It was to be:", &came.shift.before), ("It is now:", &came.shift.after)] {
+        lines.push(title.to_owned());
+        match side.is_empty() {
+            true => lines.push("  Nothing.".to_owned()),
+            false => {
+                let text = plain_lines(&side.text(&names, &Behind::default()));
+                lines.extend(text.lines().map(|line| format!("  {line}")));
+            }
+        }
+    }
+    if came.more > 0 {
+        lines.push(format!("{} more differ.", many(came.more, "document")));
+    }
+    lines
 }
 
 #[derive(Debug, Subcommand)]
@@ -735,7 +789,7 @@ fn review_page(value: &Value, paper: Paper) -> String {
         "on {}{node}, by {}, {at}\nstate: {} (proposal {} version {}, planned on target {})\n",
         word("deployment"),
         word("authors"),
-        word("state"),
+        word("state").replace('_', " "),
         word("proposal"),
         word("version"),
         word("parent")
@@ -748,18 +802,28 @@ fn review_page(value: &Value, paper: Paper) -> String {
     }
     let mut part = |title: &str, lines: Vec<String>| {
         if !lines.is_empty() {
-            text += &format!(
-                "\n{}\n{}",
-                paper.heading(title),
-                lines.iter().map(|line| format!("  {line}\n")).collect::<String>()
-            );
+            text += &format!("\n{}\n{}", paper.heading(title), indented(&lines));
         }
     };
+    if let Some(became) = replanned(&value["became"]) {
+        match became.after {
+            Some(after) => {
+                let same = if became.same_effect { "the same effect" } else { "another effect" };
+                let mut lines = reasons(&became);
+                lines.push(format!("Planned again as review {after}, with {same}: gantry review show {after}"));
+                part("The base moved", lines);
+            }
+            None => part("Sent back to its authors", reasons(&became)),
+        }
+    }
+    if let Some(came) = replanned(&value["came_from"]) {
+        part("The base moved", shift(&came, value));
+    }
     part("What it does", lines_of(&value["summary"]));
     let secrets = serde_json::from_value::<Vec<SecretChange>>(value["consequences"]["secrets"].clone());
     part("Secrets", secrets.unwrap_or_default().iter().map(|secret| plain(&secret.to_string())).collect());
     let checks = value["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
-    part("What is wrong with it", checks.iter().map(|check| plain(&outline(check))).collect());
+    part("What is wrong with it", checks.iter().map(check_line).collect());
     let waves = value["waves"].as_array().map(Vec::as_slice).unwrap_or_default();
     part(
         "The order",
@@ -793,6 +857,12 @@ fn review_page(value: &Value, paper: Paper) -> String {
     };
     part("Verdicts", value["verdicts"].as_array().map(|all| all.iter().map(verdict).collect()).unwrap_or_default());
     text
+}
+
+/// What lint found, on a line.
+fn check_line(value: &Value) -> String {
+    let [level, at, what, remedy] = ["level", "at", "what", "remedy"].map(|word| said(&value[word]));
+    plain(&format!("{level}: {at}: {what}. {remedy}"))
 }
 
 /// What a proposal would come to, and which edits can't take effect.
@@ -1038,6 +1108,9 @@ pub(crate) enum OnOff {
 
 #[cfg(test)]
 mod tests {
+    use engine::blueprint::difference::{Difference, Sides};
+    use engine::gate::Policy;
+
     use super::*;
 
     fn secret_use() -> Value {
@@ -1130,6 +1203,59 @@ mod tests {
             assert!(text.contains(line), "{line}: {text}");
         }
         assert!(!text.contains("you may not commit"), "{text}");
+    }
+
+    fn moved(after: Option<i64>) -> Value {
+        json!({"before": 5, "after": after, "target": 4, "moved": ["web (target 4)"], "dropped": ["bo (approved)"],
+            "same_effect": false, "shift": {"before": Difference::default(), "after": Difference::default()}})
+    }
+
+    #[test]
+    fn sent_back_review_and_proposal_give_the_reason() {
+        let mut back = moved(None);
+        back["refused"] = json!([{"at": "web", "detail": "It changed since."}]);
+        let text = review_page(&json!({"state": "sent_back", "became": back}), Paper::new(false));
+        let lines = "\nSent back to its authors\n  Changed since: web (target 4).\n  web: It changed since.\n";
+        assert!(text.contains("state: sent back (") && text.contains(lines), "{text}");
+        let text = draft(&json!({"sent_back": back}), Paper::new(false));
+        let lines =
+            "sent back from review 5: its base moved\n  Changed since: web (target 4).\n  web: It changed since.\n";
+        assert!(text.contains(lines), "{text}");
+    }
+
+    #[test]
+    fn submitted_again_review_shows_its_shift() {
+        let mut came = moved(Some(6));
+        let lines = |came: &Value| review_page(&json!({"came_from": came}), Paper::new(false));
+        let text = lines(&came);
+        assert!(text.contains("  Planned again from review 5.\n  Changed since: web (target 4).\n"), "{text}");
+        assert!(
+            text.contains("  Verdicts that do not count here: bo (approved).\n  The same values change;"),
+            "{text}"
+        );
+        let policy = |approvals: u32| Policy { approvals, ..Policy::default() };
+        let side = |old, new| Difference {
+            policy: Some(Sides { old: policy(old), new: policy(new) }),
+            ..Difference::default()
+        };
+        came["shift"] = json!({"before": side(1, 2), "after": side(3, 2)});
+        let text = lines(&came);
+        let (was, is) = text.split_once("  It is now:\n").expect("both sides");
+        assert!(was.contains("  It was to be:\n    ") && is.starts_with("    "), "{text}");
+        assert_ne!(was.lines().last(), is.lines().next(), "{text}");
+    }
+
+    #[test]
+    fn findings_are_one_line_each() {
+        let found = json!({"check": "reserved", "level": "warning", "at": "app on n1", "what": "it has no data",
+            "remedy": "Set some."});
+        let text = review_page(&json!({"checks": [found]}), Paper::new(false));
+        assert!(text.contains("What is wrong with it\n  warning: app on n1: it has no data. Set some.\n"), "{text}");
+        let text = draft(
+            &json!({"refused": [{"edit": 2, "code": "already_bound", "reason": "app is on n1 already"}]}),
+            Paper::new(false),
+        );
+        assert!(text.ends_with("refused: edit 2: app is on n1 already\n"), "{text}");
     }
 
     #[test]

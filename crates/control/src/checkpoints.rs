@@ -1,7 +1,7 @@
 //! Signed checkpoints of the audit's chain.
 //!
-//! The key is in a file outside of the database. A checkpoint is signed only if the one before it still is in the chain: so the key
-//! never vouches for a chain that was computed again. [`engine::audit::checkpoint`] says what is signed.
+//! The key is in a file outside of the database. A checkpoint is signed only if this key signed the one before it and the chain still
+//! has it: so the key never vouches for a chain that was cut or computed again. [`engine::audit::checkpoint`] says what is signed.
 //!
 //! Keys are PEM files as OpenSSL writes them (`openssl genpkey -algorithm ed25519`); the public key is an RFC 8410 `PUBLIC KEY`.
 
@@ -10,6 +10,7 @@ use std::fmt;
 use api::Problem;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use engine::audit::Broken;
 use engine::audit::checkpoint::{Checkpoint, Link};
 use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
@@ -63,6 +64,11 @@ impl SigningKey {
     pub fn generate() -> Result<String, KeyError> {
         let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandom)?;
         Ok(to_pem(document.as_ref(), "PRIVATE KEY"))
+    }
+
+    /// The key that verifies the signatures of this one.
+    pub fn verifying(&self) -> VerifyingKey {
+        VerifyingKey(self.0.public_key().as_ref().to_vec())
     }
 
     /// The text of the public key's file.
@@ -122,20 +128,36 @@ impl Control {
     /// The next checkpoint, if the chain grew since the last one.
     ///
     /// # Errors
-    /// When the last one is not in the chain any more, and when the database does not answer.
+    /// When another key signed the last one, when the chain does not have it, and when the database does not answer.
     pub async fn checkpoint(&self, key: &SigningKey, last: Option<&Checkpoint>) -> Result<Option<Checkpoint>, Problem> {
+        if last.is_some_and(|last| !key.verifying().signed(last)) {
+            return Err(Problem::conflict(
+                "checkpoint_not_signed",
+                "The last checkpoint has no valid signature by audit_key: another key signed it, or it was altered. \
+                 No more checkpoints are signed. If you changed the key, set audit_checkpoints to a new file or URL. \
+                 Otherwise verify an export against the checkpoints: \
+                 gantry audit verify EXPORT --checkpoints FILE --key PUBLIC.",
+            ));
+        }
         let mut connection = self.connection().await?;
         let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
         let first = reading::seal_at(&mut connection, 1).await.map_err(from_store)?;
         if let Some(Checkpoint { link, .. }) = last {
             let seq = i64::try_from(link.seq).unwrap_or(i64::MAX);
-            let there = reading::seal_at(&mut connection, seq).await.map_err(from_store)?;
-            if there.is_none_or(|(_, hash)| hash != link.hash) {
+            let found = reading::seal_at(&mut connection, seq).await.map_err(from_store)?.map(|(_, hash)| hash);
+            if found != Some(link.hash) {
+                let ends = end.map_or(0, |(seq, _)| seq.unsigned_abs());
+                let broken = match found {
+                    Some(found) => Broken::Recomputed { seq: link.seq, expected: link.hash, found },
+                    None => Broken::CutTail { from: (ends + 1).min(link.seq), to: link.seq },
+                };
                 return Err(Problem::conflict(
                     "audit_changed",
                     format!(
-                        "Entry {seq} of the audit is not the one that the last checkpoint signed, so nothing more is signed. \
-                         Compare an export with the checkpoints: gantry audit verify EXPORT --checkpoints FILE --key PUBLIC."
+                        "The audit in the database differs from the last checkpoint: {broken}. No more checkpoints are signed. \
+                         If you restored a backup, set audit_checkpoints to a new file or URL. Otherwise verify an export \
+                         against the checkpoints: \
+                         gantry audit verify EXPORT --checkpoints FILE --key PUBLIC."
                     ),
                 ));
             }
@@ -179,6 +201,7 @@ mod tests {
         for link in altered {
             assert!(!public.signed(&Checkpoint { link, ..signed.clone() }));
         }
+        assert!(key.verifying().signed(&signed));
         let stranger = SigningKey::read(&SigningKey::generate().unwrap()).unwrap();
         assert!(!VerifyingKey::read(&stranger.public()).unwrap().signed(&signed));
     }

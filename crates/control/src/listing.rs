@@ -69,6 +69,7 @@ impl Reader<'_> {
             lint: Vec::new(),
             moved_base: row.moved_base.clone(),
             moved_documents: Vec::new(),
+            moved_records: Vec::new(),
             same_epoch: row.epoch == ground.present.head.epoch,
             policy: (row.policy, ground.present.head.policy),
             approvals_needed: asked.max(row.approvals.unsigned_abs()),

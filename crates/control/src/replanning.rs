@@ -32,7 +32,7 @@ use crate::beside::Beside;
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Asked, Planned, counting, plan_aside, tell};
-use crate::reviewing::{changed, moved_base, moved_parts, named, risks_of};
+use crate::reviewing::{changed, moved_base, moved_documents, named, risks_of};
 use crate::{Control, done};
 
 /// How long behind a commit another change begins to be planned anew. Its caller waits for the last one to end, however long that takes;
@@ -175,12 +175,10 @@ impl Control {
 
 /// What a submission rests on and what changed of that, in words.
 async fn moved(on: &mut PgConnection, present: &Present, id: SubmissionId) -> Result<Vec<String>, Problem> {
-    let deployments = moved_base(on, present, id).await.map_err(from_store)?;
+    let base = moved_base(on, present, id).await.map_err(from_store)?;
     let documents = intent::documents(on, id).await.map_err(from_store)?;
-    let named = deployments.iter().map(|(name, target)| format!("{name} (target {target})"));
-    let taken = moved_parts(on, present, id, &documents).await.map_err(from_store)?;
-    let taken = taken.iter().filter(|name| !deployments.iter().any(|(other, _)| other == *name)).cloned();
-    Ok(named.chain(taken).collect())
+    let records = intent::moved_records(on, id).await.map_err(from_store)?;
+    Ok(engine::gate::moved(&base, &moved_documents(present, &documents), &records))
 }
 
 /// The new submission, if it does exactly what the one before was to do; else what it would do differently.

@@ -80,7 +80,8 @@ impl Control {
             // Only a plan tells: see `weighing`.
             lint: Vec::new(),
             moved_base: moved_base(on, present, id).await.map_err(from_store)?,
-            moved_documents: moved_parts(on, present, id, &documents).await.map_err(from_store)?,
+            moved_documents: moved_documents(present, &documents),
+            moved_records: intent::moved_records(on, id).await.map_err(from_store)?,
             same_epoch: row.epoch == present.head.epoch,
             policy: (row.policy, present.head.policy),
             approvals_needed: policy.approvals_for(&risks).max(row.approvals.unsigned_abs()),
@@ -90,7 +91,7 @@ impl Control {
             access: Access { cooling_hours: policy.cooling_hours, submitted: micros(row.at), ..access },
             signing,
             open_threads: intent::open_threads(on, row.proposal).await.map_err(from_store)?,
-            helpers: helpers(on, id).await?,
+            helpers: helpers(on, id, &authors).await?,
         };
         Ok(Case { row, proposal, authors, verdicts, documents, signed, facts })
     }
@@ -352,7 +353,8 @@ pub(crate) fn may_commit(
     }
 }
 
-async fn helpers(on: &mut PgConnection, id: SubmissionId) -> Result<Helpers, Problem> {
+/// Of the operators only authors, if any are left: another operator who submits it becomes an author, and may not approve it then.
+async fn helpers(on: &mut PgConnection, id: SubmissionId, authors: &[PersonRow]) -> Result<Helpers, Problem> {
     let mut helpers = Helpers::default();
     for (name, permissions) in intent::able(on, id).await.map_err(from_store)? {
         let has = |permission: Permission| permissions.iter().any(|word| word == permission.as_str());
@@ -365,6 +367,10 @@ async fn helpers(on: &mut PgConnection, id: SubmissionId) -> Result<Helpers, Pro
         if has(Permission::Admin) {
             helpers.administrators.push(name);
         }
+    }
+    let wrote = |name: &String| authors.iter().any(|author| author.name == *name);
+    if helpers.operators.iter().any(wrote) {
+        helpers.operators.retain(wrote);
     }
     Ok(helpers)
 }
@@ -389,19 +395,6 @@ pub(crate) async fn moved_base(
         None => Some((deployment.to_string(), present.head.number.0)),
     });
     Ok(moved.collect())
-}
-
-/// What the change was planned on and is not any more: documents, and records of nodes that get their first document.
-pub(crate) async fn moved_parts(
-    on: &mut PgConnection,
-    present: &Present,
-    id: SubmissionId,
-    documents: &[DocumentChange],
-) -> Result<Vec<String>, StoreError> {
-    let mut moved = moved_documents(present, documents);
-    let records = intent::moved_records(on, id).await?;
-    moved.extend(records.into_iter().filter(|fqdn| !moved.contains(fqdn)).collect::<Vec<_>>());
-    Ok(moved)
 }
 
 /// Documents of the change that are not any more what it was planned on.
@@ -441,6 +434,7 @@ fn as_it_passed(case: &Case) -> Facts {
         newest: true,
         moved_base: Vec::new(),
         moved_documents: Vec::new(),
+        moved_records: Vec::new(),
         same_epoch: true,
         policy: (facts.policy.0, facts.policy.0),
         ..facts

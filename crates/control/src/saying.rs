@@ -3,12 +3,13 @@
 //! A review is read by people, and people read the beginning. So what is grave stands first: what can't be undone, what goes, what
 //! is switched off, the gate's policy, and nodes that somebody moves. These lines are never cut away, however much else a change does;
 //! instead, each kind of them is told in a few lines that name the first and count the rest. Everything else may be cut, because the
-//! changes below have it all. That a node comes down with what is bound to it is not grave: every new node does.
+//! changes below have it all. What is there already, because another commit made it since the edit, is left out. That a node comes down with what is bound to it is not grave: every new node does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::blueprint::consequences::{self, Consequences, Loss, Touched};
 use engine::blueprint::secret_uses::SecretChange;
+use engine::cluster::NodeDoc;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
 use engine::plan::effects::{Moved, Why};
 use engine::plan::{Effects, NumberedEdit};
@@ -123,7 +124,11 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
             some_of(jigs)
         )),
     }
-    let reached: Vec<String> = effects.connections.iter().map(|set| names.node(set.node)).collect();
+    let reached = effects.connections.iter().filter(|set| {
+        let is_there = |doc: &NodeDoc| set.connection.apply(doc.connection.as_ref()).ok() == doc.connection;
+        names.is_new_in_node(set.node, is_there)
+    });
+    let reached: Vec<String> = reached.map(|set| names.node(set.node)).collect();
     if !reached.is_empty() {
         let its = if reached.len() == 1 { "its" } else { "their" };
         let nodes = some_nodes(&reached);
@@ -131,7 +136,7 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
             "Changes the connection of {nodes}: {its} steps run on the machine that the new connection names."
         ));
     }
-    lines.extend(effects.policy.as_ref().map(|set| words::policy(&set.policy)));
+    lines.extend(effects.policy.as_ref().map(|set| names.policy(&set.policy)));
     lines.extend(moves(names, effects.moved.iter().filter(|moved| matches!(moved.why, Why::Asked { .. }))));
     lines
 }
@@ -278,15 +283,20 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         lines.push(format!("Brings {} along: {}.", words::count(came, "noderole"), some_of(&roles)));
     }
     lines.extend(moves(names, effects.moved.iter().filter(|moved| matches!(moved.why, Why::Brought { .. }))));
-    for set in &effects.role_data {
+    for set in effects.role_data.iter().filter(|set| names.is_new_role_data(set)) {
         lines.push(format!("Sets the data of {} in {}.", set.role, names.deployment(set.deployment)));
     }
-    let hints: Vec<String> = effects.hints.iter().map(|set| names.node(set.node)).collect();
+    let hints = effects.hints.iter().filter(|set| names.is_new_in_node(set.node, |doc| doc.hints == set.hints));
+    let hints: Vec<String> = hints.map(|set| names.node(set.node)).collect();
     if !hints.is_empty() {
         lines.push(format!("Sets the hints of {}.", some_nodes(&hints)));
     }
     let mut own: Grouped<&RoleName> = BTreeMap::new();
     for set in &effects.noderole_data {
+        let is_there = |doc: &NodeDoc| doc.noderoles.get(&set.noderole).is_some_and(|known| known.data == set.data);
+        if !names.is_new_in_node(set.node, is_there) {
+            continue;
+        }
         own.entry(&set.noderole.role).or_default().push(names.node(set.node));
     }
     for (role, nodes) in &own {
@@ -300,7 +310,7 @@ fn secrets(consequences: &Consequences) -> Vec<String> {
     let used = consequences.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<&SecretChange> = used.collect();
     let alone = if used.len() > GROUPS + 1 { GROUPS } else { used.len() };
-    let mut lines: Vec<String> = used.iter().take(alone).map(|secret| capital(&format!("{secret}."))).collect();
+    let mut lines: Vec<String> = used.iter().take(alone).map(|secret| words::capital(&format!("{secret}."))).collect();
     if used.len() > alone {
         lines.push(format!(
             "Adds or replaces {} more uses of secrets; the effects list all of them.",
@@ -308,12 +318,6 @@ fn secrets(consequences: &Consequences) -> Vec<String> {
         ));
     }
     lines
-}
-
-/// With a capital letter in front.
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// What versions of barclamps had and those in their places have not.

@@ -161,6 +161,7 @@ impl Case {
             && self.facts.newest
             && self.facts.moved_base.is_empty()
             && self.facts.moved_documents.is_empty()
+            && self.facts.moved_records.is_empty()
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{At, Problem};
 use engine::Hash;
-use engine::cluster::phantom;
+use engine::cluster::{NodeDoc, phantom};
 use engine::gate::{COOLING_HOURS, Policy};
 use engine::ids::{DeploymentId, Fqdn, NodeId};
 use engine::plan::Edit;
 use engine::plan::clash::Over;
+use engine::plan::effects::RoleData;
 use engine::text::{deceiving, number};
 use time::OffsetDateTime;
 
@@ -63,6 +64,17 @@ impl<'a> Names<'a> {
     /// ` in web`; nothing where the reader is.
     fn place(&self, deployment: DeploymentId) -> String {
         if self.home == Some(deployment) { String::new() } else { format!(" in {}", self.deployment(deployment)) }
+    }
+
+    /// Whether an edit sets other data than the role has now.
+    pub fn is_new_role_data(&self, set: &RoleData) -> bool {
+        let deployment = self.present.blueprint.deployments.get(&set.deployment);
+        deployment.and_then(|known| known.doc.roles.get(&set.role)).is_none_or(|role| role.data != set.data)
+    }
+
+    /// Whether the document of a node does not have yet what an edit sets.
+    pub fn is_new_in_node(&self, node: NodeId, is_there: impl Fn(&NodeDoc) -> bool) -> bool {
+        !self.present.blueprint.nodes.get(&node).is_some_and(|known| is_there(&known.doc))
     }
 
     pub fn deployment(&self, id: DeploymentId) -> String {
@@ -170,14 +182,32 @@ impl<'a> Names<'a> {
                     COOLING_HOURS => String::new(),
                     hours => format!(", with a cooling period of {}", count(hours as usize, "hour")),
                 };
-                let name = |id| self.deployment(id);
-                let demands: String = demands(policy, &name).iter().map(|demand| format!(", {demand}")).collect();
+                let demands: String = self.demands(policy).iter().map(|demand| format!(", {demand}")).collect();
                 format!(
                     "let the changes of every deployment need {}{by_risk}{cooling}{demands} from now on",
                     count(policy.approvals as usize, "approval")
                 )
             }
         }
+    }
+
+    /// What a policy asks for.
+    pub fn policy(&self, policy: &Policy) -> String {
+        let mut asks = vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
+        asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} for {}", risk.change())));
+        if policy.cooling_hours != COOLING_HOURS {
+            asks.push(format!("a cooling period of {}", count(policy.cooling_hours as usize, "hour")));
+        }
+        asks.extend(self.demands(policy));
+        format!("Sets the policy for all changes after this one, in every deployment: {}.", asks.join(", "))
+    }
+
+    /// What a policy demands of signatures and at sign-in.
+    fn demands(&self, policy: &Policy) -> Vec<String> {
+        let signed: Vec<String> = policy.signed.iter().map(|rule| rule.text(|id| self.deployment(id))).collect();
+        let signed = (!signed.is_empty()).then(|| format!("approvals signed with a passkey for {}", signed.join(", ")));
+        let factor = policy.second_factor.then(|| "a second factor at sign-in for everyone".to_owned());
+        signed.into_iter().chain(factor).collect()
     }
 }
 
@@ -238,25 +268,6 @@ pub(crate) fn lasting(seconds: impl Into<i64>) -> String {
 /// `One noderole waits`, `3 noderoles wait`.
 pub(crate) fn wait(n: usize) -> String {
     if n == 1 { "One noderole waits".into() } else { format!("{n} noderoles wait") }
-}
-
-/// What a policy demands of signatures and at sign-in.
-fn demands(policy: &Policy, name: &dyn Fn(DeploymentId) -> String) -> Vec<String> {
-    let signed: Vec<String> = policy.signed.iter().map(|rule| rule.text(name)).collect();
-    let signed = (!signed.is_empty()).then(|| format!("approvals signed with a passkey for {}", signed.join(", ")));
-    let factor = policy.second_factor.then(|| "a second factor at sign-in for everyone".to_owned());
-    signed.into_iter().chain(factor).collect()
-}
-
-/// What a policy asks for.
-pub(crate) fn policy(policy: &Policy) -> String {
-    let mut asks = vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
-    asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} for {}", risk.change())));
-    if policy.cooling_hours != COOLING_HOURS {
-        asks.push(format!("a cooling period of {}", count(policy.cooling_hours as usize, "hour")));
-    }
-    asks.extend(demands(policy, &|id| id.to_string()));
-    format!("Sets the policy for all changes after this one, in every deployment: {}.", asks.join(", "))
 }
 
 /// A text that ends like a sentence.

@@ -193,6 +193,33 @@ async fn a_text_of_nodes_is_added_whole_or_not_at_all() {
     assert_eq!(there().await, names);
 }
 
+#[tokio::test]
+async fn text_of_nodes_counts_each_address() {
+    let house = House::new().await;
+    house.furnish().await;
+    let ada = house.cookie().await;
+    let line = |n: usize| {
+        let address = |k: usize| format!(" ssh=10.{k}.{}.{}", n / 200, n % 200 + 1);
+        let addresses: String = (1..=api::limits::ADDRESSES).map(address).collect();
+        format!("m{n}.rack1.example.com{addresses} key=deploy/ssh host_key=\"{HOST_KEY}\"\n")
+    };
+    let tell = async |text: String| house.tell("/api/v1/nodes/many", &ada, json!({"text": text})).await;
+    let all: String = (1..=api::limits::INVENTORY).map(line).collect();
+    let made = tell(all).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
+    let refused = tell(line(0)).await;
+    assert_eq!(
+        (refused.status, refused.problem()["code"].as_str()),
+        (StatusCode::TOO_MANY_REQUESTS, Some("too_many_addresses"))
+    );
+    assert!(refused.header(header::RETRY_AFTER).parse::<u64>().is_ok_and(|wait| wait <= 3_600));
+    let detail = refused.problem()["detail"].clone();
+    assert!(
+        detail.as_str().is_some_and(|detail| detail.contains("4000 addresses of nodes within one hour")),
+        "{detail}"
+    );
+}
+
 /// By REST, as one record, as a text and as a change, and by the page.
 #[tokio::test]
 async fn record_of_refused_address_is_rejected_everywhere() {

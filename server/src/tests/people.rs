@@ -161,7 +161,10 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
     for path in ["/api/v1/nodes", "/api/v1/me/sessions", "/events?after=1"] {
         assert_eq!(code(&house.ask_get(path, &dee).await), (403, "password_needed".into()), "{path}");
     }
-    assert_eq!(code(&house.tell("/call/nodes", &dee, json!({})).await), (403, "password_needed".into()));
+    // A passkey is no substitute for the password.
+    for path in ["/call/nodes", "/call/passkey-options", "/api/v1/me/passkeys/options", "/api/v1/me/totp"] {
+        assert_eq!(code(&house.tell(path, &dee, json!({})).await), (403, "password_needed".into()), "{path}");
+    }
     let away = house.visit("/nodes", &dee).await;
     assert_eq!((away.status, away.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/settings/account?set=1"));
     // As a form without scripts sends it.

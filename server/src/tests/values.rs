@@ -224,3 +224,47 @@ impl House {
         json!(id)
     }
 }
+
+#[tokio::test]
+async fn review_names_secrets_by_version() {
+    let house = House::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let web = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let secret = |version: u32| json!({"$secret": "db/password", "version": version});
+    let data = |data: Value| json!({"edit": "set_role_data", "deployment": web, "role": "app", "data": data});
+    let bind = json!({"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "app"});
+    let reviewed = async |edits: Value| {
+        let draft = house.draft(&ada, "web", edits).await;
+        let id = house.submit(&ada, draft).await;
+        (id, house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await.json())
+    };
+    let has_risk = |review: &Value| review["risks"].as_array().expect("a list").contains(&json!("secret"));
+    let commit = async |id: i64| {
+        house.tell(&format!("/api/v1/submissions/{id}/verdicts"), &bo, json!({"kind": "approve"})).await.json();
+        house.tell(&format!("/api/v1/submissions/{id}/commit"), &ada, json!({"name": "web"})).await.json();
+    };
+
+    let (id, review) = reviewed(json!([bind, data(json!({"key": secret(1)}))])).await;
+    let used = &review["consequences"]["secrets"][0];
+    assert_eq!(
+        (&used["change"], &used["secret"], &used["role"]),
+        (&json!("added"), &secret(1), &json!("app")),
+        "{used}"
+    );
+    assert!(has_risk(&review), "{review}");
+    commit(id).await;
+    let (id, review) = reviewed(json!([data(json!({"key": secret(2)}))])).await;
+    let used = &review["consequences"]["secrets"][0];
+    assert_eq!(
+        (&used["change"], &used["secret"], &used["was"]),
+        (&json!("replaced"), &secret(2), &secret(1)),
+        "{used}"
+    );
+    assert!(has_risk(&review), "{review}");
+    commit(id).await;
+    let (_, review) = reviewed(json!([data(json!({"port": 80}))])).await;
+    let used = &review["consequences"]["secrets"][0];
+    assert_eq!((&used["change"], &used["secret"]), (&json!("removed"), &secret(2)), "{used}");
+    assert!(!has_risk(&review), "{review}");
+}

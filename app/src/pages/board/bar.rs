@@ -213,8 +213,7 @@ fn SentBack(desk: Desk) -> impl IntoView {
                 {icon(Icon::Undo)}
                 <div>
                     <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed: its base moved"</b>
-                    <p>"Changed since: " {back.moved.join(", ")} ". Check the change, edit it if necessary, and submit it again."</p>
-                    <ul>{reasons(&back)}</ul>
+                    {reasons(&back)}
                 </div>
             </div>
         })

@@ -390,7 +390,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                 {icon(Icon::Warn)}
                 <div>
                     <b>"Planned on an older state"</b>
-                    <p>"Something that it rests on changed since; the gate names it. When that was another commit, it is planned anew by itself in a moment; else open the board and submit again."</p>
+                    <p>"Something that it rests on changed since; the gate names it. When that was another commit, it is planned anew by itself in a moment; else an author submits it again on the board."</p>
                 </div>
             </div>
         })}

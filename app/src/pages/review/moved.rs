@@ -27,7 +27,6 @@ fn link(id: SubmissionId) -> impl IntoView {
 
 /// On the old one: where to go on.
 fn gone(replanned: &Replanned) -> AnyView {
-    let moved = replanned.moved.join(", ");
     match replanned.after {
         Some(after) => {
             let said = if replanned.same_effect { "with the same effect" } else { "with another effect" };
@@ -36,7 +35,7 @@ fn gone(replanned: &Replanned) -> AnyView {
                     {icon(Icon::Again)}
                     <div>
                         <b>"The base moved: planned anew as " {link(after)} ", " {said}</b>
-                        <p>"Changed since: " {moved} ". Verdicts on this one don't count there."</p>
+                        <p>"Changed since: " {replanned.moved.join(", ")} ". Verdicts on this one don't count there."</p>
                     </div>
                 </div>
             }
@@ -47,8 +46,7 @@ fn gone(replanned: &Replanned) -> AnyView {
                 {icon(Icon::Warn)}
                 <div>
                     <b>"The base moved: this is back with its authors"</b>
-                    <p>"Changed since: " {moved} ". An author checks the change on the board, edits it if necessary, and submits it again."</p>
-                    <ul>{reasons(replanned)}</ul>
+                    {reasons(replanned)}
                 </div>
             </div>
         }
@@ -56,12 +54,16 @@ fn gone(replanned: &Replanned) -> AnyView {
     }
 }
 
-/// Which edits don't plan, and why.
-pub(crate) fn reasons(replanned: &Replanned) -> impl IntoView + use<> {
+/// Why it was sent back, and who submits it again.
+pub(crate) fn reasons(replanned: &Replanned) -> AnyView {
     let line = |finding: &api::problem::Finding| {
         view! { <li><b>{finding.at.clone()}</b> ": " {finding.detail.clone()}</li> }
     };
-    replanned.refused.iter().map(line).collect_view()
+    view! {
+        <p>"Changed since: " {replanned.moved.join(", ")} ". An author checks the change, edits it if necessary, and submits it again."</p>
+        <ul>{replanned.refused.iter().map(line).collect_view()}</ul>
+    }
+    .into_any()
 }
 
 /// On the new one: whether it is still what was looked at.
@@ -79,7 +81,7 @@ fn anew(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyView {
             {icon(Icon::Again)}
             <div>
                 <b>"The base moved: " {what}</b>
-                <p>"Planned anew from " {link(replanned.before)} " on target " {replanned.target.0} ". Changed since: " {replanned.moved.join(", ")} "." {risks} {dropped}</p>
+                <p>"Planned anew from " {link(replanned.before)} ". Changed since: " {replanned.moved.join(", ")} "." {risks} {dropped}</p>
             </div>
         </div>
         {differs.then(|| view! {

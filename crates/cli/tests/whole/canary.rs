@@ -260,6 +260,14 @@ async fn a_secret_that_a_script_says_aloud_is_found_nowhere() {
     }
     assert!(seen > 80 && masked > 4, "{seen} answers say something, {masked} where the secret was");
 
+    // A review names the secret and its version.
+    for more in [&[][..], &["--json"]] {
+        let said = cage.house.gantry(&[&["review", "show", &cage.review][..], more].concat());
+        cage.check("gantry review show", &(said.out.clone() + &said.err));
+        let page = said.ok();
+        assert!(page.contains("deploy/key") && page.contains("version"), "{page}");
+    }
+
     // Errors, with what was sent in them, and metrics.
     let wrong = format!("Bearer {METRICS}x");
     let refused = cage.ask(Method::GET, "/metrics", &[("authorization", &wrong)], &Value::Null).await;

@@ -5,4 +5,5 @@
 
 mod canary;
 mod house;
+mod proof;
 mod restoring;

@@ -121,7 +121,7 @@ async fn edits_say_what_is_wrong_and_leave_nothing() {
         (bind(n2, "app"), "app is on n2.house.example.com already"),
         (bind(n2, "lonely"), "conflicts with app"),
         (bind(NodeId(uuid::Uuid::from_u128(7)), "app"), "is not there"),
-        (Edit::Bind { deployment: edge, node: n1, role: role("app") }, "this proposal is on web"),
+        (Edit::Bind { deployment: edge, node: n1, role: role("app") }, "This proposal is on web"),
         (
             Edit::Bind { deployment: DeploymentId(uuid::Uuid::from_u128(7)), node: n1, role: role("app") },
             "is not there: it was removed",

@@ -16,7 +16,7 @@ async fn an_author_does_not_approve() {
     let before = house.traces().await;
     let refused = house.control.judge(&house.ada, id, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "author"));
-    assert!(refused.detail.contains("you wrote part of this change"), "{}", refused.detail);
+    assert!(refused.detail.contains("You wrote part of this change"), "{}", refused.detail);
     assert_eq!(house.traces().await, before);
     let (audited,): (i64,) = sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'submission.verdict.refused'")
         .fetch_one(house.database.owner())

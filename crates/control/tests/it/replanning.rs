@@ -2,7 +2,8 @@
 
 use api::console::ReviewState;
 use api::reviews::Fate;
-use engine::gate::VerdictKind;
+use engine::cluster::NoderoleKey;
+use engine::gate::{Rule, VerdictKind};
 use engine::ids::{ProposalId, SubmissionId, TargetNo};
 use engine::plan::Edit;
 use serde_json::{Value, json};
@@ -80,7 +81,8 @@ async fn other_documents_than_submitted_are_sent_back_and_what_differs_is_shown(
     assert!(finding.at == "web" && finding.detail.contains("differently than submitted"), "{finding:?}");
 
     let open = house.board("web").await.proposal.unwrap();
-    assert_eq!((open.submission, open.sent_back.map(|back| back.before)), (None, Some(old)));
+    assert_eq!((open.title.as_str(), open.submission), ("a change", None));
+    assert_eq!(open.sent_back.map(|back| back.before), Some(old));
     let new = house.control.submit(&house.ada, open.id, open.version, "the same again".into()).await.unwrap();
     let came = house.control.review(&house.bo, new).await.unwrap().came_from.unwrap();
     assert_eq!((came.before, came.after, came.target, came.same_effect), (old, Some(new), target, false));
@@ -138,6 +140,27 @@ async fn a_change_that_somebody_else_made_already_goes_back_too() {
 }
 
 #[tokio::test]
+async fn edit_that_another_commit_made_leaves_the_summary() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let made = house.data_edit("web", json!({"a": 1})).await;
+    let own = Edit::SetNoderoleData {
+        node: house.node(1).await,
+        noderole: NoderoleKey::first(role("app")),
+        data: json!({"b": 2}),
+    };
+    let old = house.submit(&house.ada, "web", vec![made.clone(), own]).await;
+    let summary = house.control.review(&house.bo, old).await.unwrap().summary;
+    assert!(summary.iter().any(|line| line == "Sets the data of app in web."), "{summary:?}");
+    house.moved_by("web", vec![made]).await;
+    let open = house.board("web").await.proposal.unwrap();
+    let new = house.control.submit(&house.ada, open.id, open.version, open.title).await.unwrap();
+    let summary = house.control.review(&house.bo, new).await.unwrap().summary;
+    assert!(!summary.iter().any(|line| line.starts_with("Sets the data")), "{summary:?}");
+    assert!(summary.iter().any(|line| line.starts_with("Sets the own data of app on n1")), "{summary:?}");
+}
+
+#[tokio::test]
 async fn a_process_that_dies_behind_its_commit_loses_nothing() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
@@ -166,6 +189,15 @@ async fn a_process_that_dies_behind_its_commit_loses_nothing() {
     holding.rollback().await.unwrap();
     let stale = house.control.review(&house.bo, old).await.unwrap();
     assert_eq!((stale.state, stale.became), (ReviewState::Stale, None));
+    let base = stale.gate.rules.iter().find(|rule| rule.rule == Rule::Base).unwrap();
+    let target = house.targets().await;
+    assert_eq!(
+        base.text,
+        format!(
+            "Planned on an older state: web (target {target}) changed since. It has to be submitted again. Can act: ada"
+        ),
+        "cy may edit, too, and is no author"
+    );
     let (one, two) = tokio::join!(house.control.replan_stale(), house.control.replan_stale());
     assert_eq!(one.unwrap() + two.unwrap(), 1, "two sweeps do it once");
     assert_eq!(house.control.replan_stale().await.unwrap(), 0);

@@ -187,7 +187,7 @@ async fn a_node_that_others_moved_meanwhile_gets_the_same_from_its_proposal() {
     let id = house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
     house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
     let became = house.control.review(&house.bo, id).await.unwrap().became.unwrap();
-    assert_eq!((became.after, became.moved), (None, vec!["n1.house.example.com".to_owned()]));
+    assert_eq!((became.after, became.moved), (None, vec!["n1.house.example.com (taken by another change)".to_owned()]));
     assert_eq!(became.refused[0].at, "n1.house.example.com");
     let version = house.control.node_proposal(&house.ada, proposal).await.unwrap().proposal.version;
     let again = house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();

@@ -162,8 +162,8 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
     let wipe = house.bind("web", 1, "wipe").await;
     let (proposal, version) = house.propose(ada, "web", vec![wipe]).await;
     let id = house.control.submit(ada, proposal, version, "a wipe".into()).await.unwrap();
-    let author = "you wrote part of this change, so somebody else has to review it. Can act: bo, cy and gus";
-    let stranger = "your account may not review this deployment: ask an administrator for the reviewer permission. \
+    let author = "You wrote part of this change, so somebody else has to review it. Can act: bo, cy and gus";
+    let stranger = "Your account may not review this deployment: ask an administrator for the reviewer permission. \
                     Can act: bo, cy and gus";
     let two = "0 of 2 approvals. 2 more needed. Can act: bo, cy and gus";
 
@@ -188,14 +188,14 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
 
     // An objection, and its end.
     house.control.judge(cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
-    let objects = "cy asked for changes or rejected it. Can decide again: cy. Can change it: ada, bo, cy and eve";
+    let objects = "cy asked for changes or rejected it. Can decide again: cy. Can change it: ada";
     assert_eq!(buttons(&house, ada, id).await, [author, objects]);
     house.approve(cy, id).await;
 
     // An error that lint finds now.
     jig(&house, false).await;
     let [_, lint] = buttons(&house, ada, id).await;
-    assert!(lint.contains("Make jig noop active first") && lint.ends_with("Can act: ada, bo, cy and eve"), "{lint}");
+    assert!(lint.contains("Make jig noop active first") && lint.ends_with("Can act: ada"), "{lint}");
     jig(&house, true).await;
 
     // Held, and execution off: that keeps no button off, and is said.
@@ -238,10 +238,7 @@ async fn a_stale_review_says_who_submits_again_and_shows_what_was_submitted() {
     house.approve(&house.bo, id).await;
     sqlx::query("SELECT raise_epoch()").execute(house.database.owner()).await.unwrap();
     let [_, why] = buttons(&house, &house.bo, id).await;
-    assert!(
-        why.starts_with("Made before the database was restored") && why.ends_with("Can act: ada, bo and cy"),
-        "{why}"
-    );
+    assert!(why.starts_with("Made before the database was restored") && why.ends_with("Can act: ada"), "{why}");
     let other = house.bind("web", 2, "app").await;
     let open = house.board("web").await.proposal.unwrap();
     house.control.edit(&house.ada, open.id, open.version, vec![other]).await.unwrap();

@@ -9,7 +9,7 @@ use control::people::{NewPerson, Permission};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::text::{Behind, Names};
 use engine::cluster::NoderoleKey;
-use engine::gate::{Policy, Risk};
+use engine::gate::{Policy, Risk, SignedRule};
 use engine::ids::{DeploymentId, DeploymentName, JigName, NodeId, SubmissionId};
 use engine::lint::Check;
 use engine::plan::Edit;
@@ -119,6 +119,11 @@ async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of(
     let text = text.difference.text(&text.names, &Behind::default());
     assert!(text.contains("destructive: 2 -> 1") && !text.contains("Nothing differs"), "{text}");
     assert!(review.checks.iter().any(|finding| finding.check == Check::PolicyWeaker), "{:?}", review.checks);
+    let signed = SignedRule { deployment: Some(house.id("edge").await), risk: None };
+    let signed = Edit::SetPolicy { policy: Policy { signed: [signed].into(), ..policy(1) } };
+    let open = house.board("web").await.proposal.unwrap().id;
+    let lines = house.control.foresee(&house.ada, open, vec![signed]).await.unwrap().lines;
+    assert!(lines[0].ends_with(", approvals signed with a passkey for every change of deployment edge."), "{lines:?}");
     // The same once it is in force.
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();

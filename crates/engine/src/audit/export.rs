@@ -26,6 +26,7 @@ use super::{Broken, Chain, Sealed};
 use crate::Hash;
 use crate::blueprint::{DocumentChange, apply, change_hash, changes, projection};
 use crate::canonical::{self, ObjectKind};
+use crate::catalog::Script;
 use crate::cluster::{DeploymentDoc, NodeDoc, RootDoc};
 use crate::gate::signature::{self, Assertion, Confirmation, Nonce, Passkey, Reviewed, Statement};
 use crate::gate::{Policy, Risk, SignedRule, VerdictKind};
@@ -69,7 +70,7 @@ pub enum Line {
     End(End),
 }
 
-/// The tables whose rows an export has.
+/// The tables whose rows an export has, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Table {
@@ -201,6 +202,19 @@ impl Totals {
         };
         *total += 1;
     }
+
+    /// The counts that differ from the lines that were found.
+    fn difference(&self, found: &Self) -> String {
+        let counts = |totals: &Self| match serde_json::to_value(totals) {
+            Ok(Value::Object(counts)) => counts,
+            _ => Map::new(),
+        };
+        let expected = counts(self).into_iter().zip(counts(found));
+        let differ = expected.filter(|((_, expected), (_, found))| expected != found);
+        let differ =
+            differ.map(|((of, expected), (_, found))| format!("it counts {expected} {of}, and the export has {found}"));
+        differ.collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// What an export proves.
@@ -266,6 +280,20 @@ struct BarclampRow {
     version: String,
     #[serde(deserialize_with = "bytea")]
     hash: Hash,
+}
+
+/// What a document of a barclamp names.
+#[derive(Deserialize)]
+struct BarclampParts {
+    #[serde(default)]
+    roles: BTreeMap<String, Hash>,
+}
+
+/// What a document of a role names.
+#[derive(Deserialize)]
+struct RoleParts {
+    #[serde(default)]
+    scripts: Vec<Script>,
 }
 
 #[derive(Deserialize)]
@@ -421,7 +449,13 @@ pub struct Check {
     fields: Vec<Vec<String>>,
     recorded: HashMap<(Table, String), Recorded>,
     people: HashMap<PersonId, Vec<Standing>>,
-    objects: BTreeSet<Hash>,
+    /// The roles of each barclamp document.
+    barclamps: BTreeMap<Hash, BTreeMap<String, Hash>>,
+    /// The scripts of each role document.
+    roles: BTreeMap<Hash, Vec<Script>>,
+    scripts: BTreeSet<Hash>,
+    /// Documents whose bytes have another hash. The line that names one says what it is.
+    altered: BTreeMap<Hash, ObjectKind>,
     policy_objects: BTreeMap<Hash, Policy>,
     deployments: HashMap<Hash, Arc<DeploymentDoc>>,
     nodes: HashMap<Hash, Arc<NodeDoc>>,
@@ -536,20 +570,28 @@ impl Check {
             return Err(Broken::End { said: named, found: last });
         }
         if header.after == 0 {
-            let missing =
-                self.recorded.iter().filter(|(_, recorded)| !recorded.met).min_by_key(|(_, recorded)| recorded.seq);
-            if let Some(((table, key), recorded)) = missing {
-                return Err(wrong(
-                    format!("{} {key}", table.as_str()),
-                    format!("it is missing: entry {} of the audit records it", recorded.seq),
-                ));
-            }
+            self.all_met(Table::Run)?;
+        }
+        if let Some((hash, kind)) = self.altered.first_key_value() {
+            return Err(wrong(format!("a {} that no line names", kind.as_str()), self.gone(*hash)));
         }
         if said.totals != self.totals {
-            return Err(wrong("the end", format!("it counts {:?}, and the export has {:?}", said.totals, self.totals)));
+            return Err(wrong("the last line", said.totals.difference(&self.totals)));
         }
         self.ended = true;
         Ok(())
+    }
+
+    /// Whether the export has each recorded row, up to those of a table.
+    fn all_met(&self, up_to: Table) -> Result<(), Broken> {
+        let missing = self.recorded.iter().filter(|((table, _), recorded)| !recorded.met && *table <= up_to);
+        match missing.min_by_key(|(_, recorded)| recorded.seq) {
+            None => Ok(()),
+            Some(((table, key), recorded)) => Err(wrong(
+                format!("{} {key}", table.as_str()),
+                format!("it is missing: entry {} of the audit records it", recorded.seq),
+            )),
+        }
     }
 
     /// What is proven, when all lines were given.
@@ -646,7 +688,8 @@ impl Check {
     fn object(&mut self, kind: ObjectKind, hash: Hash, bytes: &[u8]) -> Result<(), Broken> {
         let what = || format!("{} document {hash}", kind.as_str());
         if Hash::of_bytes(bytes) != hash {
-            return Err(wrong(what(), "it was altered: its bytes have another hash"));
+            self.altered.insert(hash, kind);
+            return Ok(());
         }
         match kind {
             ObjectKind::Root => {
@@ -660,9 +703,15 @@ impl Check {
             ObjectKind::Deployment => drop(self.deployments.insert(hash, Arc::new(parsed(what, bytes)?))),
             ObjectKind::Node => drop(self.nodes.insert(hash, Arc::new(parsed(what, bytes)?))),
             ObjectKind::Policy => drop(self.policy_objects.insert(hash, parsed(what, bytes)?)),
-            ObjectKind::Barclamp | ObjectKind::Role | ObjectKind::Script => {
-                self.objects.insert(hash);
+            ObjectKind::Barclamp => {
+                let BarclampParts { roles } = parsed(what, bytes)?;
+                self.barclamps.insert(hash, roles);
             }
+            ObjectKind::Role => {
+                let RoleParts { scripts } = parsed(what, bytes)?;
+                self.roles.insert(hash, scripts);
+            }
+            ObjectKind::Script => drop(self.scripts.insert(hash)),
         }
         Ok(())
     }
@@ -718,8 +767,28 @@ impl Check {
         }
     }
 
+    /// Whether the document of a barclamp is there, with its roles and their scripts.
     fn barclamp(&self, row: &BarclampRow) -> Result<(), Broken> {
-        self.has(row.hash, || format!("barclamp {} {}", row.name, row.version))
+        let what = || format!("barclamp {} {}", row.name, row.version);
+        let roles = self.barclamps.get(&row.hash).ok_or_else(|| wrong(what(), self.gone(row.hash)))?;
+        roles.iter().try_for_each(|(role, hash)| self.role(*hash, || format!("role {role} of {}", what())))
+    }
+
+    /// Whether the document of a role is there, with its scripts.
+    fn role(&self, hash: Hash, what: impl Fn() -> String) -> Result<(), Broken> {
+        let scripts = self.roles.get(&hash).ok_or_else(|| wrong(what(), self.gone(hash)))?;
+        match scripts.iter().find(|script| !self.scripts.contains(&script.hash)) {
+            None => Ok(()),
+            Some(script) => Err(wrong(format!("script {} of {}", script.name, what()), self.gone(script.hash))),
+        }
+    }
+
+    /// Why a document is not there.
+    fn gone(&self, hash: Hash) -> String {
+        match self.altered.contains_key(&hash) {
+            true => format!("its document {hash} was altered: its bytes have another hash"),
+            false => format!("its document {hash} is missing"),
+        }
     }
 
     fn passkey(&mut self, row: PasskeyRow) -> Result<(), Broken> {
@@ -753,18 +822,9 @@ impl Check {
         Ok(())
     }
 
-    /// Whether an object of the catalog is there.
-    fn has(&self, hash: Hash, what: impl Fn() -> String) -> Result<(), Broken> {
-        if self.objects.contains(&hash) {
-            Ok(())
-        } else {
-            Err(wrong(what(), format!("its document {hash} is missing")))
-        }
-    }
-
     fn policy(&mut self, row: PolicyRow) -> Result<(), Broken> {
         if !self.policy_objects.contains_key(&row.hash) {
-            return Err(wrong(format!("policy {}", row.number), format!("its document {} is missing", row.hash)));
+            return Err(wrong(format!("policy {}", row.number), self.gone(row.hash)));
         }
         self.policies.insert(row.target, row);
         Ok(())
@@ -801,6 +861,10 @@ impl Check {
 
     fn target(&mut self, seq: u64, row: &TargetRow) -> Result<(), Broken> {
         let what = || format!("target {}", row.number);
+        if self.before.is_none() {
+            // Its approvals and signatures come before it. A missing one has a name of its own.
+            self.all_met(Table::VerdictSignature)?;
+        }
         let before = self.before.take();
         let last = before.as_ref().map_or(0, |before| before.number);
         if row.parent.unwrap_or(0) != last || row.number != last + 1 {
@@ -815,7 +879,7 @@ impl Check {
                 // A change of the policy alone has the root of its parent.
                 _ => match &before {
                     Some(before) if before.root_hash == row.root => before.root.clone(),
-                    _ => return Err(wrong(what(), format!("the document of its root, {}, is missing", row.root))),
+                    _ => return Err(wrong(format!("the root of {}", what()), self.gone(row.root))),
                 },
             },
             _ => return Err(wrong(what(), format!("the kind {:?} does not follow target {last}", row.kind))),
@@ -838,19 +902,24 @@ impl Check {
 
     /// Whether the new document of a change is there, with the roles that it names.
     fn documents_of(&self, change: &DocumentChange, target: &impl Fn() -> String) -> Result<(), Broken> {
-        let missing = |kind: &str, id: String, hash: Hash| {
-            wrong(target(), format!("the document {hash} of {kind} {id} is missing"))
-        };
         match change {
             DocumentChange::Deployment { id, new: Some(hash), .. } => {
-                let doc = self.deployments.get(hash).ok_or_else(|| missing("deployment", id.to_string(), *hash))?;
-                let named = doc.barclamps.values().copied().chain(doc.roles.values().map(|role| role.role));
-                named.into_iter().try_for_each(|hash| self.has(hash, || format!("deployment {id} in {}", target())))
+                let what = || format!("deployment {id} of {}", target());
+                let doc = self.deployments.get(hash).ok_or_else(|| wrong(what(), self.gone(*hash)))?;
+                if let Some((name, hash)) = doc.barclamps.iter().find(|(_, hash)| !self.barclamps.contains_key(hash)) {
+                    return Err(wrong(format!("barclamp {name} of {}", what()), self.gone(*hash)));
+                }
+                doc.roles
+                    .iter()
+                    .try_for_each(|(name, role)| self.role(role.role, || format!("role {name} of {}", what())))
             }
             DocumentChange::Node { id, new: Some(hash), .. } => {
-                let doc = self.nodes.get(hash).ok_or_else(|| missing("node", id.to_string(), *hash))?;
-                let mut named = doc.noderoles.values().map(|noderole| noderole.role);
-                named.try_for_each(|hash| self.has(hash, || format!("node {id} in {}", target())))
+                let what = || format!("node {id} of {}", target());
+                let doc = self.nodes.get(hash).ok_or_else(|| wrong(what(), self.gone(*hash)))?;
+                let mut noderoles = doc.noderoles.iter();
+                noderoles.try_for_each(|(key, noderole)| {
+                    self.role(noderole.role, || format!("role {} of {}", key.role, what()))
+                })
             }
             _ => Ok(()),
         }

@@ -14,6 +14,7 @@ const ADA: &str = "00000000-0000-0000-0000-00000000000a";
 const BO: &str = "00000000-0000-0000-0000-00000000000b";
 const DEPLOYMENT: &str = "00000000-0000-0000-0000-0000000000d0";
 const NODE: &str = "00000000-0000-0000-0000-0000000000e0";
+const SCRIPT: &str = "#!/bin/sh\n";
 
 /// An export in the making. Rows are sealed in the order in which they are told of.
 #[derive(Clone, Default)]
@@ -84,12 +85,18 @@ fn history() -> Export {
             &json!({"id": id, "kind": "human", "disabled": false, "permissions": ["viewer", permission]}),
         );
     }
-    let role = e.object(ObjectKind::Role, &json!({"name": "app"}));
+    let script = Hash::of_bytes(SCRIPT.as_bytes());
+    e.rest.push(Line::Object { kind: ObjectKind::Script, hash: script, body: Some(SCRIPT.to_owned()), hex: None });
+    let role = e.object(ObjectKind::Role, &json!({"name": "app", "scripts": [{"name": "run", "hash": script}]}));
+    let barclamp = e.object(ObjectKind::Barclamp, &json!({"name": "house", "version": "1", "roles": {"app": role}}));
     let policy = e.object(ObjectKind::Policy, &json!({"approvals": 1, "by_risk": {}}));
+    let imported = json!({"name": "house", "version": "1", "hash": bytea(barclamp)});
+    e.row(Table::Barclamp, &imported);
     let first = json!({"number": 1, "hash": bytea(policy), "target": 1});
     e.row(Table::Policy, &first);
 
-    let deployment = json!({"id": DEPLOYMENT, "name": "system", "parent": null, "phantom": NODE, "barclamps": {},
+    let deployment = json!({"id": DEPLOYMENT, "name": "system", "parent": null, "phantom": NODE,
+        "barclamps": {"house": barclamp},
         "roles": {"app": {"role": role, "data": {}}}});
     let (old, new) = (node_doc(role, 1), node_doc(role, 2));
     let hash_of = |value: &Value| crate::canonical::hash(value).unwrap();
@@ -127,6 +134,7 @@ fn history() -> Export {
     let ended = merged(&run, &json!({"outcome": "succeeded"}));
     e.row(Table::Run, &ended);
 
+    e.entry("barclamp.insert", "house 1", &imported);
     e.entry("target.insert", "1", &genesis);
     e.entry("policy.insert", "1", &first);
     e.entry("submission.insert", "1", &submission);
@@ -141,10 +149,6 @@ fn merged(value: &Value, other: &Value) -> Value {
     let mut value = value.clone();
     value.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
     value
-}
-
-fn place_of(e: &Export, wanted: impl Fn(&Line) -> bool) -> usize {
-    e.rest.iter().position(wanted).unwrap()
 }
 
 fn row_of(table: Table) -> impl Fn(&Line) -> bool {
@@ -189,30 +193,63 @@ fn honest_history_is_proven() {
     assert_eq!((totals.targets, totals.verdicts, totals.runs, totals.policies, totals.submissions), (2, 1, 1, 1, 1));
 }
 
+/// Each kind of document, with the name that a verifier has for it.
+const DOCUMENTS: [(&str, ObjectKind); 7] = [
+    ("barclamp house 1: its document", ObjectKind::Barclamp),
+    ("role app of barclamp house 1: its document", ObjectKind::Role),
+    ("script run of role app of barclamp house 1: its document", ObjectKind::Script),
+    ("policy 1: its document", ObjectKind::Policy),
+    ("the root of target 2: its document", ObjectKind::Root),
+    ("deployment 00000000-0000-0000-0000-0000000000d0 of target 1: its document", ObjectKind::Deployment),
+    ("node 00000000-0000-0000-0000-0000000000e0 of target 2: its document", ObjectKind::Node),
+];
+
 #[test]
-fn removed_things_are_named() {
-    type Place = fn(&Export) -> usize;
-    let cases: [(&str, Place); 9] = [
-        ("verdict 1", |e| place_of(e, row_of(Table::Verdict))),
-        ("run 1", |e| place_of(e, row_of(Table::Run))),
-        ("target 2", |e| last_of(e, row_of(Table::Target))),
-        ("policy 1", |e| place_of(e, row_of(Table::Policy))),
-        ("submission 1", |e| place_of(e, row_of(Table::Submission))),
-        ("policy 1: its document", |e| place_of(e, object_of(ObjectKind::Policy))),
-        ("target 2: the document of its root", |e| last_of(e, object_of(ObjectKind::Root))),
-        ("of node 00000000-0000-0000-0000-0000000000e0 is missing", |e| last_of(e, object_of(ObjectKind::Node))),
-        ("deployment 00000000-0000-0000-0000-0000000000d0 in target 1: its document", |e| {
-            place_of(e, object_of(ObjectKind::Role))
-        }),
-    ];
-    for (name, place) in cases {
+fn removed_rows_are_named() {
+    for (name, table) in [
+        ("barclamp house 1: it is missing", Table::Barclamp),
+        ("policy 1: it is missing", Table::Policy),
+        ("submission 1: it is missing", Table::Submission),
+        ("verdict 1: it is missing", Table::Verdict),
+        ("target 2: it is missing", Table::Target),
+        ("run 1: it is missing", Table::Run),
+    ] {
         let mut e = history();
-        let place = place(&e);
-        e.rest.remove(place);
-        // Without its verdict a target lacks an approval, which is found first.
-        let name = if name == "verdict 1" { "0 of the 1 approvals" } else { name };
+        let at = last_of(&e, row_of(table));
+        e.rest.remove(at);
         assert_named(&e, name);
     }
+}
+
+#[test]
+fn removed_documents_are_named() {
+    for (name, kind) in DOCUMENTS {
+        let mut e = history();
+        let at = last_of(&e, object_of(kind));
+        e.rest.remove(at);
+        let Err(Broken::Proof { what, why }) = e.verify() else { panic!("{name}") };
+        let said = format!("{what}: {why}");
+        assert!(said.starts_with(name) && said.ends_with("is missing"), "{said}");
+    }
+}
+
+#[test]
+fn altered_documents_are_named() {
+    for (name, kind) in DOCUMENTS {
+        let mut e = history();
+        let at = last_of(&e, object_of(kind));
+        let Line::Object { body: Some(body), .. } = &mut e.rest[at] else { panic!("an object") };
+        body.push(' ');
+        let Err(Broken::Proof { what, why }) = e.verify() else { panic!("{name}") };
+        let said = format!("{what}: {why}");
+        assert!(said.starts_with(name) && said.ends_with("was altered: its bytes have another hash"), "{said}");
+    }
+    // A document that no line names.
+    let mut e = history();
+    let hash = Hash::of_bytes(b"another script");
+    let unused = Line::Object { kind: ObjectKind::Script, hash, body: Some(SCRIPT.to_owned()), hex: None };
+    e.rest.insert(0, unused);
+    assert_named(&e, &format!("a script that no line names: its document {hash} was altered"));
 }
 
 #[test]
@@ -232,12 +269,7 @@ fn altered_rows_are_named() {
         assert_named(&e, "it was altered: entry");
     }
     let mut e = history();
-    let at = last_of(&e, object_of(ObjectKind::Node));
-    let Line::Object { body: Some(body), .. } = &mut e.rest[at] else { panic!("an object") };
-    *body = body.replace("\"port\":2", "\"port\":3");
-    assert_named(&e, "node document");
-    let mut e = history();
-    let at = place_of(&e, row_of(Table::Submission));
+    let at = last_of(&e, row_of(Table::Submission));
     let Line::Row { documents: Some(documents), .. } = &mut e.rest[at] else { panic!("a submission") };
     documents.clear();
     assert_named(&e, "submission 1: its documents were altered");
@@ -250,13 +282,14 @@ fn forged_histories_are_refused() {
         (forged(Table::Verdict, "kind", json!("request_changes")), "objected to submission 1"),
         (forged(Table::Submission, "approvals_needed", json!(2)), "1 of the 2 approvals"),
         (forged(Table::Submission, "epoch", json!(2)), "before a backup was restored"),
+        (forged(Table::Submission, "signed", json!(true)), "0 of the 1 signed approvals"),
         (forged(Table::Submission, "policy_number", json!(2)), "policy 2"),
         (forged(Table::Submission, "authors", json!([ADA, BO])), "0 of the 1 approvals"),
         (forged(Table::Run, "content_hash", json!(bytea(Hash::of_bytes(b"x")))), "run 1: it ran other content"),
         (forged(Table::Run, "step_id", json!(NODE)), "run 1: no document of target 2"),
         (forged(Table::Run, "target_number", json!(3)), "target 3"),
         (forged(Table::Run, "generation", json!(3)), "run 1: its generation 3"),
-        (forged(Table::Target, "root", json!(bytea(Hash::of_bytes(b"x")))), "target 2: the document of its root"),
+        (forged(Table::Target, "root", json!(bytea(Hash::of_bytes(b"x")))), "the root of target 2: its document"),
         (forged(Table::Target, "kind", json!("switch")), "target 2: a switch"),
     ];
     for (e, name) in cases {

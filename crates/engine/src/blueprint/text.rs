@@ -81,10 +81,11 @@ impl Names {
         names
     }
 
-    /// Only what this difference speaks of: for a part of the one that the names were made for.
+    /// Only what these differences speak of: for parts of those that the names were made for.
     #[must_use]
-    pub fn only(mut self, difference: &Difference) -> Self {
-        let (deployments, noderoles) = (deployments(difference), parents(difference));
+    pub fn only(mut self, differences: &[&Difference]) -> Self {
+        let deployments: BTreeSet<_> = differences.iter().flat_map(|difference| deployments(difference)).collect();
+        let noderoles: BTreeSet<_> = differences.iter().flat_map(|difference| parents(difference)).collect();
         self.noderoles.retain(|id, _| noderoles.contains(id));
         let whole: BTreeSet<_> = self.noderoles.values().filter_map(|place| phantom::stands_for(&place.fqdn)).collect();
         self.deployments.retain(|id, _| deployments.contains(id) || whole.contains(id));

@@ -466,6 +466,8 @@ pub struct Facts {
     pub moved_base: Vec<(String, i64)>,
     /// Documents that it changes and that another target changed first, by name.
     pub moved_documents: Vec<String>,
+    /// Nodes whose first document it writes and whose record changed since, by name.
+    pub moved_records: Vec<String>,
     /// Whether it was made in this life of the database.
     pub same_epoch: bool,
     /// The policy that it was made under, and the one in force.
@@ -599,13 +601,13 @@ impl GateState {
 #[serde(rename_all = "snake_case")]
 pub enum NoVerdict {
     /// They wrote part of it.
-    #[error("you wrote part of this change, so somebody else has to review it")]
+    #[error("You wrote part of this change, so somebody else has to review it")]
     Author,
     /// They are no reviewer here.
-    #[error("your account may not review this deployment: ask an administrator for the reviewer permission")]
+    #[error("Your account may not review this deployment: ask an administrator for the reviewer permission")]
     NotAReviewer,
     /// It is not the newest any more.
-    #[error("this version of the change was replaced or is closed: look at the newest one")]
+    #[error("This version of the change was replaced or is closed: look at the newest one")]
     NotNewest,
 }
 
@@ -673,17 +675,23 @@ fn lint(facts: &Facts) -> RuleState {
 }
 
 fn base(facts: &Facts) -> RuleState {
-    let deployments = facts.moved_base.iter().map(|(name, target)| format!("{name} (target {target})"));
-    let documents = facts.moved_documents.iter().map(|name| format!("{name} (taken by another change)"));
-    let moved: Vec<String> = deployments.chain(documents).collect();
+    let moved = moved(&facts.moved_base, &facts.moved_documents, &facts.moved_records);
     let broken = (!moved.is_empty()).then(|| {
         format!(
-            "Planned on an older state: {} changed since. Submit again to plan on what is there now. {}",
+            "Planned on an older state: {} changed since. It has to be submitted again. {}",
             named(&moved),
             facts.helpers.to_submit()
         )
     });
     state(Rule::Base, broken, "Base unchanged since planning")
+}
+
+/// What changed since planning, each by name once, with the reason.
+pub fn moved(base: &[(String, i64)], documents: &[String], records: &[String]) -> Vec<String> {
+    let deployments = base.iter().map(|(name, target)| format!("{name} (target {target})"));
+    let others = documents.iter().filter(|name| !base.iter().any(|(known, _)| known == *name));
+    let others = others.map(|name| format!("{name} (taken by another change)"));
+    deployments.chain(others).chain(records.iter().map(|name| format!("the record of node {name}"))).collect()
 }
 
 fn epoch(facts: &Facts) -> RuleState {
@@ -780,6 +788,19 @@ mod tests {
     }
 
     #[test]
+    fn moved_parts_are_named_once() {
+        let both = Facts {
+            moved_base: vec![("web".into(), 4)],
+            moved_documents: vec!["web".into(), "n1".into()],
+            moved_records: vec!["n2".into()],
+            ..facts()
+        };
+        let text = base(&both).text;
+        let named = "web (target 4), n1 (taken by another change) and the record of node n2 changed since.";
+        assert!(text.contains(named), "{text}");
+    }
+
+    #[test]
     fn what_cannot_be_undone_takes_its_name() {
         for risk in [Risk::Destructive, Risk::Removal] {
             let risks = [risk, Risk::Rerun].into();
@@ -801,6 +822,7 @@ mod tests {
             lint: Vec::new(),
             moved_base: Vec::new(),
             moved_documents: Vec::new(),
+            moved_records: Vec::new(),
             same_epoch: true,
             policy: (PolicyNo(3), PolicyNo(3)),
             approvals_needed: 1,
@@ -849,6 +871,7 @@ mod tests {
         assert_eq!(changed(&|f| f.lint.push("app on n1: its jig is off".into())), Some(Rule::Lint));
         assert_eq!(changed(&|f| f.moved_base.push(("web".into(), 32))), Some(Rule::Base));
         assert_eq!(changed(&|f| f.moved_documents.push("n1".into())), Some(Rule::Base));
+        assert_eq!(changed(&|f| f.moved_records.push("n1".into())), Some(Rule::Base));
         assert_eq!(changed(&|f| f.same_epoch = false), Some(Rule::Epoch));
         assert_eq!(changed(&|f| f.policy.1 = PolicyNo(4)), Some(Rule::Policy));
         assert_eq!(changed(&|f| f.approvals_needed = 2), Some(Rule::Approvals));

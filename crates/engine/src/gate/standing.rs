@@ -104,6 +104,7 @@ mod tests {
             lint: Vec::new(),
             moved_base: Vec::new(),
             moved_documents: Vec::new(),
+            moved_records: Vec::new(),
             same_epoch: true,
             policy: (PolicyNo(3), PolicyNo(3)),
             approvals_needed: 1,

@@ -69,9 +69,10 @@ pub struct EditRow {
 
 type Row = (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32);
 
-/// Rows of deployments stay when those are removed, so there is always a name.
+/// Rows of deployments stay when those are removed, so there is always a name. What was submitted has the title of that.
 const COLUMNS: &str = "p.id, p.deployment_id, (SELECT d.name FROM deployment d WHERE d.id = p.deployment_id), p.node_id, \
-    p.created_by, p.title, p.state, p.version";
+    p.created_by, coalesce((SELECT s.title FROM submission s WHERE s.proposal_id = p.id ORDER BY s.version DESC LIMIT 1), p.title), \
+    p.state, p.version";
 
 fn to_proposal((id, deployment, deployment_name, node, created_by, title, state, version): Row) -> ProposalRow {
     let (deployment, node, created_by) = (DeploymentId(deployment), node.map(NodeId), PersonId(created_by));

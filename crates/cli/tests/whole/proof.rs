@@ -1,0 +1,141 @@
+//! The proof of a real history: `gantry audit verify` on an export with one line removed or altered, and `gantry verify` on a
+//! database without an approval.
+
+use engine::Hash;
+use serde_json::Value;
+
+use crate::house::{House, Plan, Said};
+
+const BARCLAMP: &str = "
+barclamp: {name: house, version: '1', description: For tests}
+jigs:
+  - {name: script, class: script, description: Runs scripts}
+roles:
+  - {name: app, jig: script, timeout: 30s}
+";
+const SCRIPT: &str = "#!/bin/sh\ntrue\n";
+const DECLARED: &str = "deployment: web\nbindings: {app: [n1]}\n";
+
+/// A reviewed change that was committed, and its run.
+async fn history() -> House {
+    let barclamps = vec![("house/house.yml", BARCLAMP.to_owned()), ("house/scripts/app/10-run", SCRIPT.to_owned())];
+    let mut house = House::of(Plan { barclamps, roles: vec!["app"], environment: Vec::new(), password: None }).await;
+    house.start_worker();
+    let review = house.submitted(DECLARED);
+    assert_eq!(house.committed(&review), "2");
+    house.reaches("app", "active", 1).await;
+    house.worker = None;
+    house
+}
+
+impl House {
+    /// The lines of `gantry audit export`.
+    async fn exported(&self) -> Vec<String> {
+        let admin = self.admin().await;
+        while sqlx::query_scalar::<_, i32>("SELECT seal_audit(1000)").fetch_one(&admin).await.unwrap() > 0 {}
+        admin.close().await;
+        self.gantry(&["audit", "export"]).ok().lines().map(str::to_owned).collect()
+    }
+
+    fn verifies(&self, lines: &[String]) -> Said {
+        self.told(&["audit", "verify", "-"], &(lines.join("\n") + "\n"))
+    }
+}
+
+/// The last line that fits.
+fn last(lines: &[String], fits: impl Fn(&Value) -> bool) -> usize {
+    lines.iter().rposition(|line| fits(&serde_json::from_str(line).unwrap())).unwrap()
+}
+
+fn row(lines: &[String], table: &str) -> usize {
+    last(lines, |line| line["table"] == table)
+}
+
+fn document(lines: &[String], kind: &str, text: &str) -> usize {
+    last(lines, |line| line["kind"] == kind && line["body"].as_str().is_some_and(|body| body.contains(text)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removed_or_altered_line_of_an_export_is_named() {
+    let house = history().await;
+    let lines = house.exported().await;
+    let said = house.verifies(&lines).ok();
+    assert!(said.contains("2 targets have the approvals that their policies asked for; 1 runs did"), "{said}");
+
+    let entry = last(&lines, |line| line["type"] == "audit") - 3;
+    let seq = serde_json::from_str::<Value>(&lines[entry]).unwrap()["seq"].as_u64().unwrap();
+    let removed = [
+        (entry, format!("entry {}", seq + 1)),
+        (row(&lines, "barclamp"), "barclamp house 1: it is missing".to_owned()),
+        (row(&lines, "policy"), "policy 1: it is missing".to_owned()),
+        (row(&lines, "submission"), "submission 1: it is missing".to_owned()),
+        (row(&lines, "verdict"), "verdict 1: it is missing".to_owned()),
+        (row(&lines, "target"), "target 2: it is missing".to_owned()),
+        (row(&lines, "run"), "run 1: it is missing".to_owned()),
+        (0, "the header is missing".to_owned()),
+        (lines.len() - 1, "the export is cut off after entry".to_owned()),
+    ];
+    for (line, name) in removed {
+        let mut rest = lines.clone();
+        rest.remove(line);
+        house.verifies(&rest).no(1, &name);
+    }
+
+    let documents = [
+        (document(&lines, "barclamp", "house"), "barclamp house 1"),
+        (document(&lines, "role", "\"name\":\"app\""), "role app of barclamp house 1"),
+        (document(&lines, "script", SCRIPT), "script 10-run of role app of barclamp house 1"),
+        (document(&lines, "policy", ""), "policy 1"),
+        (document(&lines, "root", ""), "the root of target 2"),
+        (document(&lines, "deployment", ""), "deployment "),
+        (document(&lines, "node", ""), "node "),
+    ];
+    for (at, name) in documents {
+        let mut line: Value = serde_json::from_str(&lines[at]).unwrap();
+        let body = line["body"].as_str().unwrap().to_owned();
+        let hash = Hash::of_bytes(body.as_bytes());
+        let mut rest = lines.clone();
+        rest.remove(at);
+        let said = house.verifies(&rest).no(1, &format!("its document {hash} is missing"));
+        assert!(said.err.contains(&format!("does not hold: {name}")), "{said:?}");
+        line["body"] = format!("{body} ").into();
+        let mut altered = lines.clone();
+        altered[at] = line.to_string();
+        let said = house.verifies(&altered).no(1, &format!("its document {hash} was altered"));
+        assert!(said.err.contains(&format!("does not hold: {name}")), "{said:?}");
+    }
+
+    for (table, field) in [
+        ("barclamp", "hash"),
+        ("policy", "target"),
+        ("submission", "risk"),
+        ("verdict", "kind"),
+        ("target", "root"),
+        ("run", "outcome"),
+    ] {
+        let at = row(&lines, table);
+        let mut line: Value = serde_json::from_str(&lines[at]).unwrap();
+        line["row"][field] = "altered".into();
+        let mut altered = lines.clone();
+        altered[at] = line.to_string();
+        let said = house.verifies(&altered).no(1, "it was altered: entry");
+        assert!(said.err.contains(&format!("does not hold: {table} ")), "{said:?}");
+    }
+    let mut altered = lines.clone();
+    altered[entry] = altered[entry].replace("\\\"", "\\\" ");
+    house.verifies(&altered).no(1, &format!("entry {seq} is not what was sealed"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_names_a_target_without_its_approval() {
+    let house = history().await;
+    house.as_application(&["verify"]).ok();
+    let admin = house.admin().await;
+    for sql in ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE submission_id = 1"] {
+        sqlx::query(sql).execute(&admin).await.unwrap();
+    }
+    admin.close().await;
+    let said = house.as_application(&["verify"]);
+    assert!(said.code == Some(1) && said.out.contains("approvals of target 2"), "{said:?}");
+    house.verifies(&house.exported().await).no(1, "verdict 1: it is missing");
+}
