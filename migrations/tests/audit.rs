@@ -112,7 +112,8 @@ async fn dropped_reviews_are_audited() {
          SELECT {submission}, id, version, 1, '[\"gone\"]' FROM proposal"
     );
     world.app(&replan).await.unwrap();
-    let (raised, sent_back) = (database_rows(&world, "proposal.update").await, database_rows(&world, "replan.insert").await);
+    let (raised, sent_back) =
+        (database_rows(&world, "proposal.update").await, database_rows(&world, "replan.insert").await);
     assert_eq!(raised.last().unwrap().1["version"], planned.version + 1);
     assert_eq!(sent_back.len(), 1);
 }
