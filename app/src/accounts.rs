@@ -2,9 +2,9 @@
 
 use api::Problem;
 use api::people::{
-    Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish, PeopleWanted,
-    PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade, TokenView,
-    TokenWish,
+    Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish,
+    PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature,
+    SignatureRequest, TokenMade, TokenView, TokenWish,
 };
 use api::second_factor::{FactorOptions, FactorPage};
 use async_trait::async_trait;
@@ -24,7 +24,12 @@ pub trait Accounts: Send + Sync {
     /// Adds a person or a service account.
     async fn add(&self, wish: PersonWish) -> Result<PersonMade, Problem>;
     /// Says what somebody may from now on, who looked at this version of it.
-    async fn change_grants(&self, id: PersonId, version: i32, grants: Vec<Grant>) -> Result<PersonView, Problem>;
+    async fn change_grants(
+        &self,
+        id: PersonId,
+        version: i32,
+        grants: Vec<Grant>,
+    ) -> Result<PersonView, Problem>;
     /// Keeps somebody out, or lets them in again.
     async fn set_disabled(&self, id: PersonId, disabled: bool) -> Result<(), Problem>;
     /// Confirms a person's access as a second admin.
@@ -38,7 +43,11 @@ pub trait Accounts: Send + Sync {
     /// What the browser signs to confirm a passkey.
     async fn confirmation_options(&self, id: PasskeyId) -> Result<SignatureRequest, Problem>;
     /// Confirms a passkey with a signature of one's own.
-    async fn confirm_passkey(&self, id: PasskeyId, signature: Signature) -> Result<PasskeyView, Problem>;
+    async fn confirm_passkey(
+        &self,
+        id: PasskeyId,
+        signature: Signature,
+    ) -> Result<PasskeyView, Problem>;
     /// Dismisses one's notices of resets.
     async fn dismiss_notices(&self) -> Result<(), Problem>;
     /// Makes a link by which somebody comes in once and sets a password.

@@ -13,12 +13,14 @@ pub mod oversight;
 pub mod people;
 
 use api::catalog::{
-    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted,
+    RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole, Foreseen, Frame, GraphView,
-    GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
-    ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole,
+    Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal,
+    NoderoleView, Opened, PlannerView, Restored, ReviewView, RunPage, RunView, SinceLook,
+    TargetPage,
 };
 #[cfg(feature = "ssr")]
 use api::console::{NodeWish, SshWish};
@@ -34,7 +36,10 @@ use api::waiting::{WaitingPage, WaitingWanted};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::ids::{
+    CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId,
+    TargetNo,
+};
 use engine::plan::{Edit, Report};
 use leptos::prelude::*;
 use uuid::Uuid;
@@ -75,7 +80,9 @@ mod server {
     /// The number of a field.
     pub(super) fn number<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Problem> {
         let text = text.trim();
-        text.parse().map_err(|_| Problem::invalid(format!("{field}: {text:?} is no number that fits there.")))
+        text.parse().map_err(|_| {
+            Problem::invalid(format!("{field}: {text:?} is no number that fits there."))
+        })
     }
 }
 #[cfg(feature = "ssr")]
@@ -101,7 +108,11 @@ pub async fn board(deployment: String) -> Answer<Board> {
 
 /// Everything that carries a role of a board.
 #[server(name = ReadCarriers, prefix = "/call", endpoint = "carriers", input = AsJson, output = AsJson)]
-pub async fn carriers(deployment: String, of_ancestor: Option<String>, role: RoleName) -> Answer<Carriers> {
+pub async fn carriers(
+    deployment: String,
+    of_ancestor: Option<String>,
+    role: RoleName,
+) -> Answer<Carriers> {
     answer(console()?.carriers(&deployment, of_ancestor, role).await)
 }
 
@@ -113,7 +124,10 @@ pub async fn lift(deployment: DeploymentId, nodes: Vec<NodeId>) -> Answer<Lift> 
 
 /// What planning in the browser takes.
 #[server(name = ReadPlanner, prefix = "/call", endpoint = "planner", input = AsJson, output = AsJson)]
-pub async fn planner(deployment: DeploymentId, known: Option<String>) -> Answer<Option<PlannerView>> {
+pub async fn planner(
+    deployment: DeploymentId,
+    known: Option<String>,
+) -> Answer<Option<PlannerView>> {
     answer(console()?.planner(deployment, known).await)
 }
 
@@ -167,7 +181,12 @@ pub async fn log(id: RunId, offset: i64) -> Answer<LogPart> {
 
 /// Lines of a run's log that have a text.
 #[server(name = SearchLog, prefix = "/call", endpoint = "search_log", input = AsJson, output = AsJson)]
-pub async fn search_log(id: RunId, text: String, any_case: bool, after: String) -> Answer<LogFound> {
+pub async fn search_log(
+    id: RunId,
+    text: String,
+    any_case: bool,
+    after: String,
+) -> Answer<LogFound> {
     answer(console()?.search_log(id, text, any_case, after).await)
 }
 
@@ -240,7 +259,9 @@ pub async fn opened(id: SubmissionId) -> Answer<Opened> {
 /// Marks changes as opened; their anchors stand one behind the other, apart by spaces, so that a form can send them.
 #[server(name = OpenChanges, prefix = "/call", endpoint = "open_changes", output = AsJson)]
 pub async fn open_changes(submission: SubmissionId, anchors: String) -> Answer<Opened> {
-    let read = |text: &str| text.parse::<Anchor>().map_err(|error| api::Problem::invalid(error.to_string()));
+    let read = |text: &str| {
+        text.parse::<Anchor>().map_err(|error| api::Problem::invalid(error.to_string()))
+    };
     let anchors = anchors.split_whitespace().map(read).collect::<Result<Vec<Anchor>, _>>()?;
     answer(console()?.open_changes(submission, anchors).await)
 }
@@ -252,8 +273,9 @@ pub async fn open_thread(
     #[server(default)] anchor: String,
     body: String,
 ) -> Answer<CommentId> {
-    let anchor: Anchor =
-        anchor.parse().map_err(|error: engine::blueprint::NotAnAnchor| api::Problem::invalid(error.to_string()))?;
+    let anchor: Anchor = anchor.parse().map_err(|error: engine::blueprint::NotAnAnchor| {
+        api::Problem::invalid(error.to_string())
+    })?;
     answer(console()?.open_thread(submission, anchor, body).await)
 }
 
@@ -300,7 +322,11 @@ pub async fn propose_move(deployment: String, node: String) -> Answer<ProposalId
 
 /// Opens a proposal that restores a deployment; leads to its board.
 #[server(name = Restore, prefix = "/call", endpoint = "restore", output = AsJson)]
-pub async fn restore(deployment: String, target: TargetNo, #[server(default)] partial: bool) -> Answer<Restored> {
+pub async fn restore(
+    deployment: String,
+    target: TargetNo,
+    #[server(default)] partial: bool,
+) -> Answer<Restored> {
     let board = crate::places::board_of(&deployment);
     let restored = answer(console()?.restore(deployment, target, partial).await)?;
     leptos_axum::redirect(&board);
@@ -323,7 +349,11 @@ pub async fn node_proposal(id: ProposalId) -> Answer<NodeProposal> {
 
 /// A noderole as an open proposal would have it.
 #[server(name = ReadDrafted, prefix = "/call", endpoint = "drafted", input = AsJson, output = AsJson)]
-pub async fn drafted(proposal: ProposalId, node: NodeId, noderole: NoderoleKey) -> Answer<DraftedNoderole> {
+pub async fn drafted(
+    proposal: ProposalId,
+    node: NodeId,
+    noderole: NoderoleKey,
+) -> Answer<DraftedNoderole> {
     answer(console()?.drafted(proposal, node, noderole).await)
 }
 
@@ -409,7 +439,10 @@ pub async fn judge(submission: SubmissionId, kind: VerdictKind, reason: String) 
 
 /// What the browser signs for a verdict.
 #[server(name = VerdictOptions, prefix = "/call", endpoint = "verdict-options", input = AsJson, output = AsJson)]
-pub async fn verdict_options(submission: SubmissionId, kind: VerdictKind) -> Answer<SignatureRequest> {
+pub async fn verdict_options(
+    submission: SubmissionId,
+    kind: VerdictKind,
+) -> Answer<SignatureRequest> {
     answer(console()?.verdict_options(submission, kind).await)
 }
 
@@ -460,12 +493,24 @@ pub async fn add_node(
     #[server(default)] host_key: String,
 ) -> Answer<NodeId> {
     // A part of it alone is no folder's: who forgot the address is told so.
-    let is_ssh = [&address, &port, &user, &key, &host_key].iter().any(|text| !text.trim().is_empty());
+    let is_ssh =
+        [&address, &port, &user, &key, &host_key].iter().any(|text| !text.trim().is_empty());
     let port = if port.trim().is_empty() { 22 } else { answer(number("port", &port))? };
     let user = Some(user.trim()).filter(|user| !user.is_empty()).unwrap_or("root").to_owned();
-    let ssh =
-        SshWish { addresses: several(&address), port, user, key: key.trim().to_owned(), key_version: 1, host_key };
-    let wish = NodeWish { macs: several(&mac), serial, ssh: is_ssh.then_some(ssh), ..NodeWish::named(fqdn, root) };
+    let ssh = SshWish {
+        addresses: several(&address),
+        port,
+        user,
+        key: key.trim().to_owned(),
+        key_version: 1,
+        host_key,
+    };
+    let wish = NodeWish {
+        macs: several(&mac),
+        serial,
+        ssh: is_ssh.then_some(ssh),
+        ..NodeWish::named(fqdn, root)
+    };
     answer(console()?.add_node(wish).await)
 }
 
@@ -520,7 +565,13 @@ pub async fn change_node(
     let hints = answer(hints.as_deref().map(hints_of).transpose())?;
     // An emptied field comes like one that is not there, and these three are always there.
     let (description, macs, serial) = (Some(description), Some(several(&mac)), Some(serial));
-    let change = NodeChange { description, macs, serial, hints, way: Some(way).filter(|way| !way.is_empty()) };
+    let change = NodeChange {
+        description,
+        macs,
+        serial,
+        hints,
+        way: Some(way).filter(|way| !way.is_empty()),
+    };
     answer(console()?.change_node(node, version, change).await)
 }
 
@@ -543,7 +594,9 @@ pub async fn propose_change(
     let change = now.differing(NodeChange { hints, way: Some(way), ..NodeChange::default() });
     let edits = change.edits(node);
     if edits.is_empty() {
-        return answer(Err(api::Problem::invalid("Nothing differs from the node's connection and hints.")));
+        return answer(Err(api::Problem::invalid(
+            "Nothing differs from the node's connection and hints.",
+        )));
     }
     let proposal = answer(console()?.propose_on_node(node).await)?;
     let version = answer(console()?.node_proposal(proposal).await)?.proposal.version;
@@ -569,7 +622,10 @@ fn way_of(
         port: port.as_deref().map(|text| number::<u16>("port", text)).transpose()?,
         user: trimmed(user),
         key: trimmed(key),
-        key_version: key_version.as_deref().map(|text| number::<i64>("key_version", text)).transpose()?,
+        key_version: key_version
+            .as_deref()
+            .map(|text| number::<i64>("key_version", text))
+            .transpose()?,
         host_key,
     })
 }
@@ -577,7 +633,8 @@ fn way_of(
 #[cfg(feature = "ssr")]
 fn hints_of(text: &str) -> Result<serde_json::Value, api::Problem> {
     let told = |why: String| api::Problem::invalid(format!("hints: {why}"));
-    crate::check::read(text).map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
+    crate::check::read(text)
+        .map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
 }
 
 /// Says that steps may start on a node, or that none may.
@@ -588,9 +645,17 @@ pub async fn set_available(node: NodeId, available: bool, reason: String) -> Ans
 
 /// Makes a token by which a node speaks for itself.
 #[server(name = MintNodeToken, prefix = "/call", endpoint = "mint-node-token", output = AsJson)]
-pub async fn mint_node_token(node: NodeId, name: String, #[server(default)] days: String) -> Answer<MintedToken> {
+pub async fn mint_node_token(
+    node: NodeId,
+    name: String,
+    #[server(default)] days: String,
+) -> Answer<MintedToken> {
     answer(crate::respond::can_show("a new token", "POST /api/v1/nodes/ID/tokens"))?;
-    let days = if days.trim().is_empty() { Ok(api::people::usual_days()) } else { number::<u32>("days", &days) };
+    let days = if days.trim().is_empty() {
+        Ok(api::people::usual_days())
+    } else {
+        number::<u32>("days", &days)
+    };
     answer(console()?.mint_node_token(node, name, answer(days)?).await)
 }
 

@@ -34,7 +34,10 @@ pub fn read(text: &str) -> Result<Value, Fault> {
     data::written::check(text).map_err(|error| misread(&error))?;
     let value: Value = serde_json::from_str(text).map_err(|error| misread(&error))?;
     if !value.is_object() {
-        return Err(Fault::new("", format!("Data is a JSON object, {{…}}, and this is {}.", kind(&value))));
+        return Err(Fault::new(
+            "",
+            format!("Data is a JSON object, {{…}}, and this is {}.", kind(&value)),
+        ));
     }
     Ok(value)
 }
@@ -79,10 +82,16 @@ impl Purpose {
             return vec![fault];
         }
         let expected = self.attribs.iter().filter_map(|attrib| {
-            Some(Expected { name: &attrib.name, path: &attrib.path, schema: attrib.schema.as_ref()? })
+            Some(Expected {
+                name: &attrib.name,
+                path: &attrib.path,
+                schema: attrib.schema.as_ref()?,
+            })
         });
         match unfit(value, &self.below, expected, self.is_last) {
-            Ok(found) => found.into_iter().map(|misfit| Fault::new(misfit.path, misfit.what)).collect(),
+            Ok(found) => {
+                found.into_iter().map(|misfit| Fault::new(misfit.path, misfit.what)).collect()
+            }
             Err(error) => vec![Fault::new("", error.to_string())],
         }
     }
@@ -132,8 +141,17 @@ impl Simple {
             Self::Number => {
                 let typed = typed.trim();
                 let exact = data::number::fidelity(typed) == Some(data::number::Fidelity::Exact);
-                let number = typed.parse::<f64>().ok().filter(|_| exact).and_then(serde_json::Number::from_f64);
-                typed.parse::<i64>().map(Value::from).ok().or(number.map(Value::Number)).unwrap_or_else(text)
+                let number = typed
+                    .parse::<f64>()
+                    .ok()
+                    .filter(|_| exact)
+                    .and_then(serde_json::Number::from_f64);
+                typed
+                    .parse::<i64>()
+                    .map(Value::from)
+                    .ok()
+                    .or(number.map(Value::Number))
+                    .unwrap_or_else(text)
             }
             Self::Flag => typed.parse::<bool>().map_or_else(|_| text(), Value::from),
         }
@@ -171,7 +189,9 @@ const NESTED: usize = 4;
 
 /// How a value of this schema is entered, so far within others.
 pub fn entry(schema: &Value, depth: usize) -> Entry {
-    if let Some(known) = schema.get("enum").and_then(Value::as_array).filter(|known| !known.is_empty()) {
+    if let Some(known) =
+        schema.get("enum").and_then(Value::as_array).filter(|known| !known.is_empty())
+    {
         return Entry::Choice(known.clone());
     }
     let word = schema.get("type").and_then(Value::as_str);
@@ -185,9 +205,13 @@ pub fn entry(schema: &Value, depth: usize) -> Entry {
     if depth >= NESTED {
         return Entry::Json;
     }
-    if let Some(known) = schema.get("mapping").or_else(|| schema.get("properties")).and_then(Value::as_object) {
+    if let Some(known) =
+        schema.get("mapping").or_else(|| schema.get("properties")).and_then(Value::as_object)
+    {
         let named = schema.get("required").and_then(Value::as_array);
-        let is_named = |key: &str| named.is_some_and(|named| named.iter().any(|one| one.as_str() == Some(key)));
+        let is_named = |key: &str| {
+            named.is_some_and(|named| named.iter().any(|one| one.as_str() == Some(key)))
+        };
         let fields = known.iter().filter(|(key, _)| *key != "=").map(|(key, schema)| Field {
             key: key.clone(),
             schema: schema.clone(),
@@ -273,7 +297,12 @@ mod tests {
     use serde_json::json;
 
     fn attrib(path: &str, schema: Value) -> AttribView {
-        AttribView { name: "a".into(), path: path.into(), description: String::new(), schema: Some(schema) }
+        AttribView {
+            name: "a".into(),
+            path: path.into(),
+            description: String::new(),
+            schema: Some(schema),
+        }
     }
 
     #[test]
@@ -302,9 +331,16 @@ mod tests {
         }
         for lost in ["1e-400", "9007199254740993", "0.10000000000000001"] {
             let fault = read(&format!("{{\n \"n\": {lost}}}")).unwrap_err();
-            assert!(fault.at == "line 2, column 7" && fault.detail.contains("can't be stored exactly"), "{fault:?}");
+            assert!(
+                fault.at == "line 2, column 7" && fault.detail.contains("can't be stored exactly"),
+                "{fault:?}"
+            );
         }
-        assert_eq!(Simple::Number.value("1e-400"), json!("1e-400"), "it stays text, which the check names");
+        assert_eq!(
+            Simple::Number.value("1e-400"),
+            json!("1e-400"),
+            "it stays text, which the check names"
+        );
         assert_eq!(Simple::Number.value(" 1.50 "), json!(1.5));
         let twice = read("{\"a\": {\n  \"b\": 1,\n  \"b\": 2}}").unwrap_err();
         assert!(twice.at.starts_with("line 3") && twice.detail.contains("twice"), "{twice:?}");
@@ -312,42 +348,51 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told_with_its_place() {
-        let of = purpose(vec![attrib("/x/y", json!({"type": "seq", "sequence": [{"type": "int"}]}))]);
+        let of =
+            purpose(vec![attrib("/x/y", json!({"type": "seq", "sequence": [{"type": "int"}]}))]);
         let found = of.faults(&json!({"x": {"y": [1, "z"]}}));
         assert_eq!(found, [Fault::new("/x/y/1", "is a text, and should be a whole number")]);
         let secret = json!({"x": {"$secret": "db", "version": 1}});
         assert_eq!(purpose(vec![attrib("/x", json!({"type": "str"}))]).faults(&secret), []);
         // What the other half is, a template says.
-        let half =
-            json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "name": {"type": "str"}}});
+        let half = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "name": {"type": "str"}}});
         let of = Purpose { below: json!({"a": {"port": 1}}), ..purpose(vec![attrib("/a", half)]) };
         assert_eq!(of.faults(&json!({"a": {"name": "x"}})), []);
     }
 
     #[test]
     fn a_form_is_made_of_a_schema_as_far_as_it_is_known() {
-        let crowbar =
-            json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "=": {"type": "str"}}});
+        let crowbar = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "=": {"type": "str"}}});
         let other = json!({"type": "object", "required": ["port"], "properties": {"port": {"type": "integer"}}});
         for schema in [crowbar, other] {
             let Entry::Fields(fields) = entry(&schema, 0) else { panic!("{schema}") };
             assert!(fields.len() == 1 && fields[0].key == "port" && fields[0].required, "{schema}");
             assert_eq!(entry(&fields[0].schema, 1), Entry::One(Simple::Whole));
         }
-        assert_eq!(entry(&json!({"type": "bool"}), 0), Entry::Choice(vec![json!(true), json!(false)]));
-        assert_eq!(entry(&json!({"type": "str", "enum": ["a"]}), 0), Entry::Choice(vec![json!("a")]));
+        assert_eq!(
+            entry(&json!({"type": "bool"}), 0),
+            Entry::Choice(vec![json!(true), json!(false)])
+        );
+        assert_eq!(
+            entry(&json!({"type": "str", "enum": ["a"]}), 0),
+            Entry::Choice(vec![json!("a")])
+        );
         let list = json!({"type": "seq", "sequence": [{"type": "str"}]});
         assert_eq!(entry(&list, 0), Entry::Items(json!({"type": "str"})));
         assert_eq!(
             (blank(&json!({"type": "str"})), blank(&list), blank(&json!({"type": "int"}))),
             (json!(""), json!([]), json!(null))
         );
-        for unknown in
-            [json!({}), json!({"type": "any"}), json!({"type": "seq"}), json!({"type": "seq", "sequence": [{}]})]
-        {
+        for unknown in [
+            json!({}),
+            json!({"type": "any"}),
+            json!({"type": "seq"}),
+            json!({"type": "seq", "sequence": [{}]}),
+        ] {
             assert_eq!(entry(&unknown, 0), Entry::Json, "{unknown}");
         }
-        let deep = (0..9).fold(json!({"type": "str"}), |inner, _| json!({"properties": {"k": inner}}));
+        let deep =
+            (0..9).fold(json!({"type": "str"}), |inner, _| json!({"properties": {"k": inner}}));
         let mut at = deep;
         let mut depth = 0;
         while let Entry::Fields(fields) = entry(&at, depth) {

@@ -41,7 +41,8 @@ pub fn use_clock() -> Clock {
 
 #[cfg(feature = "ssr")]
 fn now() -> At {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     At(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
@@ -82,7 +83,8 @@ pub fn span(from: At, to: At) -> String {
 }
 
 fn civil(at: At) -> OffsetDateTime {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000)
+        .unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
 /// `2026-11-21 08:15:02 UTC`.
@@ -123,7 +125,9 @@ pub fn moment_of(text: &str) -> Option<At> {
     let mut day = day.splitn(3, '-');
     let year = day.next()?.parse().ok()?;
     let month: u8 = day.next()?.parse().ok()?;
-    let date = time::Date::from_calendar_date(year, month.try_into().ok()?, day.next()?.parse().ok()?).ok()?;
+    let date =
+        time::Date::from_calendar_date(year, month.try_into().ok()?, day.next()?.parse().ok()?)
+            .ok()?;
     let mut time = time.splitn(3, ':');
     let (hour, minute) = (time.next()?.parse().ok()?, time.next()?.parse().ok()?);
     let second = time.next().unwrap_or("0").split('.').next()?.parse().ok()?;
@@ -154,7 +158,9 @@ pub fn Span(
     let text = Memo::new(move |_| match to {
         Some(to) => span(from, to),
         // Tenths that change once a second would only flicker.
-        None => span(from, At(from.0 + (clock.now().0 - from.0) / 1000 * 1000)).replace(".0 s", " s"),
+        None => {
+            span(from, At(from.0 + (clock.now().0 - from.0) / 1000 * 1000)).replace(".0 s", " s")
+        }
     });
     view! { <span class="nowrap">{text}</span> }.into_any()
 }
@@ -182,16 +188,22 @@ mod tests {
         ] {
             assert_eq!(ago(now, At(now.0 - seconds * 1000)), said, "{seconds}");
         }
-        for (ms, said) in
-            [(0, "0 ms"), (999, "999 ms"), (12_345, "12.3 s"), (302_000, "5 min 2 s"), (11_400_000, "3 h 10 min")]
-        {
+        for (ms, said) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (12_345, "12.3 s"),
+            (302_000, "5 min 2 s"),
+            (11_400_000, "3 h 10 min"),
+        ] {
             assert_eq!(span(now, At(now.0 + ms)), said);
         }
     }
 
     #[test]
     fn a_field_of_a_browser_gets_what_it_can_read() {
-        for (text, shown) in [("2026-11-21", "2026-11-21T00:00"), ("2026-11-21 08:15:02Z", "2026-11-21T08:15:02")] {
+        for (text, shown) in
+            [("2026-11-21", "2026-11-21T00:00"), ("2026-11-21 08:15:02Z", "2026-11-21T08:15:02")]
+        {
             assert_eq!(moment_of(text).map(field).as_deref(), Some(shown), "{text}");
         }
     }
@@ -202,8 +214,15 @@ mod tests {
             assert_eq!(moment_of(text), Some(At(1_795_248_902_000)), "{text}");
         }
         assert_eq!(moment_of("2026-11-21"), moment_of("2026-11-21T00:00"));
-        for text in ["", "yesterday", "2026-13-01", "2026-02-30", "2026-11-21T25:00", "2026-11-21T08", "1795248902000"]
-        {
+        for text in [
+            "",
+            "yesterday",
+            "2026-13-01",
+            "2026-02-30",
+            "2026-11-21T25:00",
+            "2026-11-21T08",
+            "1795248902000",
+        ] {
             assert_eq!(moment_of(text), None, "{text}");
         }
     }

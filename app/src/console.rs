@@ -6,15 +6,20 @@
 
 use api::Problem;
 use api::catalog::{
-    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted,
+    RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole, Foreseen, Frame, GraphView,
-    GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Restored,
-    ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole,
+    Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal,
+    NodeWish, NoderoleView, Opened, PlannerView, Restored, ReviewView, RunPage, RunView, SinceLook,
+    TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
+use api::nodes::{
+    AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange,
+    NodeView,
+};
 use api::overview::PolicyView;
 use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
@@ -24,7 +29,10 @@ use async_trait::async_trait;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::ids::{
+    CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId,
+    TargetNo,
+};
 use engine::plan::{Edit, Report};
 use uuid::Uuid;
 
@@ -47,9 +55,17 @@ pub trait Console: Send + Sync {
     /// What lifting these nodes would allow in the open proposal on the deployment.
     async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem>;
     /// What planning in the browser on the deployment's open proposal takes; the ground is left out for who knows its stamp.
-    async fn planner(&self, deployment: DeploymentId, known: Option<String>) -> Result<Option<PlannerView>, Problem>;
+    async fn planner(
+        &self,
+        deployment: DeploymentId,
+        known: Option<String>,
+    ) -> Result<Option<PlannerView>, Problem>;
     /// What a run of a noderole would see now, or what it says itself; each value with where it comes from.
-    async fn noderole_values(&self, id: NoderoleId, wanted: ValuesWanted) -> Result<ValuesView, Problem>;
+    async fn noderole_values(
+        &self,
+        id: NoderoleId,
+        wanted: ValuesWanted,
+    ) -> Result<ValuesView, Problem>;
     /// What a run was told, each value with where it came from.
     async fn run_values(&self, id: RunId, wanted: ValuesWanted) -> Result<ValuesView, Problem>;
     /// A noderole's panel.
@@ -67,7 +83,13 @@ pub trait Console: Send + Sync {
     /// A part of a run's log from an offset on; at most 256 KiB. A negative offset counts from the end.
     async fn log(&self, id: RunId, offset: i64) -> Result<LogPart, Problem>;
     /// Lines of a run's log that have a text, from the beginning or from where the answer before said.
-    async fn search_log(&self, id: RunId, text: String, any_case: bool, after: String) -> Result<LogFound, Problem>;
+    async fn search_log(
+        &self,
+        id: RunId,
+        text: String,
+        any_case: bool,
+        after: String,
+    ) -> Result<LogFound, Problem>;
     /// A page of the list of reviews.
     async fn reviews(&self, wanted: ReviewsWanted) -> Result<ReviewPage, Problem>;
     /// A page of the list of open proposals.
@@ -87,17 +109,28 @@ pub trait Console: Send + Sync {
     async fn opened(&self, id: SubmissionId) -> Result<Opened, Problem>;
 
     /// Notes that this person opened the changes of these documents.
-    async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem>;
+    async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>)
+    -> Result<Opened, Problem>;
     /// Targets, newest first, before `before`: all, or those that changed a deployment.
     async fn targets(&self, wanted: TargetsWanted) -> Result<TargetPage, Problem>;
     /// Two blueprints compared, each named by a target's number or a root's hash: everywhere, or in one deployment. At most
     /// `DOCUMENTS_SHOWN` documents.
-    async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem>;
+    async fn compare(
+        &self,
+        from: String,
+        to: String,
+        deployment: Option<String>,
+    ) -> Result<Comparison, Problem>;
 
     /// Notes that this person has looked at a submission.
     async fn look(&self, id: SubmissionId) -> Result<(), Problem>;
     /// Opens a thread on a change of a submission.
-    async fn open_thread(&self, submission: SubmissionId, anchor: Anchor, body: String) -> Result<CommentId, Problem>;
+    async fn open_thread(
+        &self,
+        submission: SubmissionId,
+        anchor: Anchor,
+        body: String,
+    ) -> Result<CommentId, Problem>;
     /// Answers in a thread.
     async fn reply(&self, thread: CommentId, body: String) -> Result<CommentId, Problem>;
     /// Resolves a thread, or opens it again.
@@ -108,7 +141,12 @@ pub trait Console: Send + Sync {
     async fn propose_by_name(&self, deployment: &str) -> Result<ProposalId, Problem>;
     /// Opens a proposal that brings a deployment, by name, back to what it was at a target; `partial` leaves out what can't be
     /// brought back.
-    async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem>;
+    async fn restore(
+        &self,
+        deployment: String,
+        target: TargetNo,
+        partial: bool,
+    ) -> Result<Restored, Problem>;
     /// Opens a proposal on a single node, or hands back the one that is open.
     async fn propose_on_node(&self, node: NodeId) -> Result<ProposalId, Problem>;
     /// An open proposal on a node.
@@ -121,7 +159,12 @@ pub trait Console: Send + Sync {
         noderole: NoderoleKey,
     ) -> Result<DraftedNoderole, Problem>;
     /// Appends edits to a proposal at a version, all or none; hands back the new version.
-    async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem>;
+    async fn edit(
+        &self,
+        proposal: ProposalId,
+        version: i32,
+        edits: Vec<Edit>,
+    ) -> Result<i32, Problem>;
     /// What a proposal would come to with further edits, which are not made by this.
     async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem>;
     /// A page of the imported versions.
@@ -143,11 +186,25 @@ pub trait Console: Send + Sync {
     /// Closes a proposal without effect.
     async fn discard(&self, proposal: ProposalId, version: i32) -> Result<(), Problem>;
     /// Submits a proposal for review under a title.
-    async fn submit(&self, proposal: ProposalId, version: i32, title: String) -> Result<SubmissionId, Problem>;
+    async fn submit(
+        &self,
+        proposal: ProposalId,
+        version: i32,
+        title: String,
+    ) -> Result<SubmissionId, Problem>;
     /// Gives a verdict.
-    async fn judge(&self, submission: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem>;
+    async fn judge(
+        &self,
+        submission: SubmissionId,
+        kind: VerdictKind,
+        reason: String,
+    ) -> Result<(), Problem>;
     /// What the browser signs for a verdict.
-    async fn verdict_options(&self, submission: SubmissionId, kind: VerdictKind) -> Result<SignatureRequest, Problem>;
+    async fn verdict_options(
+        &self,
+        submission: SubmissionId,
+        kind: VerdictKind,
+    ) -> Result<SignatureRequest, Problem>;
     /// Gives a verdict that is signed with a passkey.
     async fn sign_verdict(
         &self,
@@ -158,7 +215,12 @@ pub trait Console: Send + Sync {
     ) -> Result<(), Problem>;
     /// Makes a submission the next target; with the name that was typed for it, where one is asked for.
     /// `cancel` ends the runs under way of steps that it changes.
-    async fn commit(&self, submission: SubmissionId, typed: Option<String>, cancel: bool) -> Result<TargetNo, Problem>;
+    async fn commit(
+        &self,
+        submission: SubmissionId,
+        typed: Option<String>,
+        cancel: bool,
+    ) -> Result<TargetNo, Problem>;
     /// Lets a step in ERROR try again.
     async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem>;
     /// Stops a run.
@@ -172,15 +234,35 @@ pub trait Console: Send + Sync {
     /// A page of what came of the last looks at a node, by its name or id.
     async fn node_looks(&self, name: &str, wanted: LooksWanted) -> Result<LookPage, Problem>;
     /// A page of what attempts returned that is kept for a node, by its name or id.
-    async fn node_results(&self, name: &str, wanted: ResultsWanted) -> Result<ResultLines, Problem>;
+    async fn node_results(&self, name: &str, wanted: ResultsWanted)
+    -> Result<ResultLines, Problem>;
     /// A page of what a node carries, by its name or id.
-    async fn node_noderoles(&self, name: &str, wanted: CarriedWanted) -> Result<CarriedPage, Problem>;
+    async fn node_noderoles(
+        &self,
+        name: &str,
+        wanted: CarriedWanted,
+    ) -> Result<CarriedPage, Problem>;
     /// Changes what people say of a node, made on a version of it; hands back the new one.
-    async fn change_node(&self, node: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem>;
+    async fn change_node(
+        &self,
+        node: NodeId,
+        version: i32,
+        change: NodeChange,
+    ) -> Result<i32, Problem>;
     /// Says that steps may start on a node, or that none may.
-    async fn set_available(&self, node: NodeId, available: bool, reason: String) -> Result<(), Problem>;
+    async fn set_available(
+        &self,
+        node: NodeId,
+        available: bool,
+        reason: String,
+    ) -> Result<(), Problem>;
     /// Makes a token by which a node speaks for itself, for so many days.
-    async fn mint_node_token(&self, node: NodeId, name: String, days: u32) -> Result<MintedToken, Problem>;
+    async fn mint_node_token(
+        &self,
+        node: NodeId,
+        name: String,
+        days: u32,
+    ) -> Result<MintedToken, Problem>;
     /// Takes a node's token back.
     async fn revoke_node_token(&self, node: NodeId, token: Uuid) -> Result<(), Problem>;
     /// Takes the record of a node out that no target speaks of.
@@ -188,9 +270,19 @@ pub trait Console: Send + Sync {
     /// How a submission was planned, as long as it is its open proposal's newest version.
     async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem>;
     /// Holds a deployment, so that no new run starts in it and below it, or lets it go on.
-    async fn hold(&self, deployment: DeploymentId, held: bool, reason: String) -> Result<(), Problem>;
+    async fn hold(
+        &self,
+        deployment: DeploymentId,
+        held: bool,
+        reason: String,
+    ) -> Result<(), Problem>;
     /// Lets a deployment's steps go before those of others, or behind them.
-    async fn prioritise(&self, deployment: DeploymentId, priority: i32, reason: String) -> Result<(), Problem>;
+    async fn prioritise(
+        &self,
+        deployment: DeploymentId,
+        priority: i32,
+        reason: String,
+    ) -> Result<(), Problem>;
     /// Switches execution on or off for everything.
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem>;
     /// Ends this session.

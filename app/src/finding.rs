@@ -87,14 +87,22 @@ pub fn pages(text: &str) -> Vec<Choice> {
 /// Commands whose words have this; all of them for nothing.
 pub fn commands(text: &str) -> Vec<Choice> {
     let all = [
-        ("Propose changes: choose a deployment", Icon::Proposed, Act::Go(places::DEPLOYMENTS.to_owned())),
+        (
+            "Propose changes: choose a deployment",
+            Icon::Proposed,
+            Act::Go(places::DEPLOYMENTS.to_owned()),
+        ),
         ("Colours: light", Icon::Light, Act::Colours(Some("light"))),
         ("Colours: dark", Icon::Dark, Act::Colours(Some("dark"))),
         ("Colours: as the system", Icon::System, Act::Colours(None)),
         ("Sign out", Icon::Leave, Act::SignOut),
     ];
-    let command =
-        |(name, icon, act): (&str, Icon, Act)| Choice { name: name.to_owned(), about: "command".to_owned(), icon, act };
+    let command = |(name, icon, act): (&str, Icon, Act)| Choice {
+        name: name.to_owned(),
+        about: "command".to_owned(),
+        icon,
+        act,
+    };
     all.into_iter().filter(|(name, ..)| has(name, text)).map(command).collect()
 }
 
@@ -104,7 +112,9 @@ pub fn asked(text: &str) -> &str {
     for word in [PROPOSE, "changes", "on"] {
         let begins = rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
         match rest.get(word.len()..) {
-            Some(behind) if begins && (behind.is_empty() || behind.starts_with(' ')) => rest = behind.trim(),
+            Some(behind) if begins && (behind.is_empty() || behind.starts_with(' ')) => {
+                rest = behind.trim()
+            }
             // What does not begin as a wish is none.
             _ if word == PROPOSE => return rest,
             _ => {}
@@ -115,10 +125,16 @@ pub fn asked(text: &str) -> &str {
 
 /// What a find offers: to go there, and of a deployment to change it.
 pub fn offers(hit: &Hit) -> Vec<Choice> {
-    let choice = |name: String, about: String, icon: Icon, act: Act| Choice { name, about, icon, act };
+    let choice =
+        |name: String, about: String, icon: Icon, act: Act| Choice { name, about, icon, act };
     match hit {
         Hit::Deployment { id, name } => vec![
-            choice(name.to_string(), "deployment".into(), Icon::Deployments, Act::Go(places::deployment(name))),
+            choice(
+                name.to_string(),
+                "deployment".into(),
+                Icon::Deployments,
+                Act::Go(places::deployment(name)),
+            ),
             choice(
                 format!("Propose changes on {name}"),
                 "command".into(),
@@ -127,14 +143,29 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
             ),
         ],
         Hit::Node { fqdn, deployment, .. } => {
-            vec![choice(fqdn.clone(), format!("node in {deployment}"), Icon::Node, Act::Go(places::node(fqdn)))]
+            vec![choice(
+                fqdn.clone(),
+                format!("node in {deployment}"),
+                Icon::Node,
+                Act::Go(places::node(fqdn)),
+            )]
         }
         Hit::Role { role, barclamp } => {
             let about = format!("role of {barclamp}");
-            vec![choice(role.to_string(), about, Icon::Bind, Act::Go(places::role_in(role, barclamp)))]
+            vec![choice(
+                role.to_string(),
+                about,
+                Icon::Bind,
+                Act::Go(places::role_in(role, barclamp)),
+            )]
         }
         Hit::Run { id, role, fqdn, state } => {
-            vec![choice(format!("Run {id}: {role} on {fqdn}"), run_word(*state), Icon::Run, Act::Go(places::run(*id)))]
+            vec![choice(
+                format!("Run {id}: {role} on {fqdn}"),
+                run_word(*state),
+                Icon::Run,
+                Act::Go(places::run(*id)),
+            )]
         }
         Hit::Review { id, title, deployment } => {
             vec![choice(
@@ -173,7 +204,9 @@ mod tests {
 
     #[test]
     fn pages_and_commands_are_found_by_any_part_of_their_words() {
-        let names = |choices: Vec<Choice>| choices.into_iter().map(|choice| choice.name).collect::<Vec<_>>();
+        let names = |choices: Vec<Choice>| {
+            choices.into_iter().map(|choice| choice.name).collect::<Vec<_>>()
+        };
         assert_eq!(names(pages("NOD")), ["Nodes"]);
         assert_eq!(pages("").len(), RAIL.len() + WITHIN.len());
         assert_eq!(names(pages("polic")), ["Policy"]);

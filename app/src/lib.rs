@@ -18,7 +18,9 @@
 #![recursion_limit = "512"]
 
 #[cfg(not(erase_components))]
-compile_error!("compile with `--cfg erase_components`, as .cargo/config.toml does: is RUSTFLAGS set?");
+compile_error!(
+    "compile with `--cfg erase_components`, as .cargo/config.toml does: is RUSTFLAGS set?"
+);
 
 #[cfg(feature = "ssr")]
 pub mod accounts;

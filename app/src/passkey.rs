@@ -33,11 +33,11 @@ async fn ask(method: &str, parser: &str, options: Value) -> Result<Value, String
     let credential = promise.ok_or(NO_SUPPORT)?.await.map_err(|error| explained(&error))?;
     // `JSON.stringify` calls `toJSON` of the credential.
     let text = JSON::stringify(&credential).map_err(|error| explained(&error))?;
-    serde_json::from_str(&String::from(text)).map_err(|error| format!("The browser's answer is not JSON: {error}."))
+    serde_json::from_str(&String::from(text))
+        .map_err(|error| format!("The browser's answer is not JSON: {error}."))
 }
 
-const NO_SUPPORT: &str =
-    "Passkeys do not work here: open Gantry over HTTPS or at http://localhost, in a current browser.";
+const NO_SUPPORT: &str = "Passkeys do not work here: open Gantry over HTTPS or at http://localhost, in a current browser.";
 
 /// None: the browser has no such function, or shows none to this page.
 fn begun(method: &str, parser: &str, options: &Value) -> Result<Option<Promise>, JsValue> {
@@ -46,8 +46,12 @@ fn begun(method: &str, parser: &str, options: &Value) -> Result<Option<Promise>,
     if !class.is_function() || !credentials.is_object() {
         return Ok(None);
     }
-    let Ok(parse) = Reflect::get(&class, &parser.into())?.dyn_into::<Function>() else { return Ok(None) };
-    let Ok(call) = Reflect::get(&credentials, &method.into())?.dyn_into::<Function>() else { return Ok(None) };
+    let Ok(parse) = Reflect::get(&class, &parser.into())?.dyn_into::<Function>() else {
+        return Ok(None);
+    };
+    let Ok(call) = Reflect::get(&credentials, &method.into())?.dyn_into::<Function>() else {
+        return Ok(None);
+    };
     let options = parse.call1(&class, &JSON::parse(&options.to_string())?)?;
     let wish = Object::new();
     Reflect::set(&wish, &"publicKey".into(), &options)?;
@@ -55,16 +59,23 @@ fn begun(method: &str, parser: &str, options: &Value) -> Result<Option<Promise>,
 }
 
 fn explained(error: &JsValue) -> String {
-    let text = |field: &str| Reflect::get(error, &field.into()).ok().and_then(|text| text.as_string());
+    let text =
+        |field: &str| Reflect::get(error, &field.into()).ok().and_then(|text| text.as_string());
     match text("name").as_deref() {
         Some("NotAllowedError") => {
             "The passkey was not used: you cancelled, or the time ran out. Try again.".to_owned()
         }
         Some("InvalidStateError") => {
-            "This device has a passkey of yours already. Use that one, or another device.".to_owned()
+            "This device has a passkey of yours already. Use that one, or another device."
+                .to_owned()
         }
-        Some("SecurityError") => "Passkeys do not work at this address. Open Gantry at its public address.".to_owned(),
-        _ => format!("The browser refused: {}.", text("message").unwrap_or_default().trim_end_matches('.')),
+        Some("SecurityError") => {
+            "Passkeys do not work at this address. Open Gantry at its public address.".to_owned()
+        }
+        _ => format!(
+            "The browser refused: {}.",
+            text("message").unwrap_or_default().trim_end_matches('.')
+        ),
     }
 }
 
@@ -74,8 +85,12 @@ fn no_host_name(host: &str, port: &str) -> Option<String> {
     let is_address = host.ends_with(|c: char| c.is_ascii_digit() || c == ']');
     let at = if port.is_empty() { String::new() } else { format!(":{port}") };
     is_address.then(|| match host {
-        "127.0.0.1" | "[::1]" => format!("Passkeys need a host name. Open Gantry at http://localhost{at}."),
-        _ => format!("Passkeys need a host name, and {host} is an IP address. Open Gantry at its host name."),
+        "127.0.0.1" | "[::1]" => {
+            format!("Passkeys need a host name. Open Gantry at http://localhost{at}.")
+        }
+        _ => format!(
+            "Passkeys need a host name, and {host} is an IP address. Open Gantry at its host name."
+        ),
     })
 }
 
@@ -88,7 +103,10 @@ mod tests {
         let localhost = "Passkeys need a host name. Open Gantry at http://localhost:8080.";
         assert_eq!(no_host_name("127.0.0.1", "8080").as_deref(), Some(localhost));
         assert_eq!(no_host_name("[::1]", "8080").as_deref(), Some(localhost));
-        assert!(no_host_name("192.0.2.7", "").is_some_and(|why| why.contains("192.0.2.7 is an IP address")));
+        assert!(
+            no_host_name("192.0.2.7", "")
+                .is_some_and(|why| why.contains("192.0.2.7 is an IP address"))
+        );
         for host in ["localhost", "gantry.example", "n1.example"] {
             assert_eq!(no_host_name(host, ""), None, "{host}");
         }

@@ -2,7 +2,9 @@
 
 pub use api::calls::shell::encoded;
 use api::listing::{DeploymentState, NodeState};
-use engine::ids::{BarclampName, DeploymentName, NoderoleId, PersonId, ProposalId, RoleName, RunId, SubmissionId};
+use engine::ids::{
+    BarclampName, DeploymentName, NoderoleId, PersonId, ProposalId, RoleName, RunId, SubmissionId,
+};
 
 /// Where people sign in.
 pub const SIGN_IN: &str = "/sign-in";

@@ -12,7 +12,13 @@ use crate::failure::Answer;
 pub const OPERATOR: &str = "operator";
 
 /// What was asked for, and whether its reader has a permission.
-pub async fn with_right<T>(asked: impl Future<Output = Answer<T>>, permission: &str) -> Answer<(T, bool)> {
+pub async fn with_right<T>(
+    asked: impl Future<Output = Answer<T>>,
+    permission: &str,
+) -> Answer<(T, bool)> {
     let (found, frame) = (asked.await?, calls::frame().await?);
-    Ok((found, frame.is_some_and(|frame| frame.me.permissions.iter().any(|word| word == permission))))
+    Ok((
+        found,
+        frame.is_some_and(|frame| frame.me.permissions.iter().any(|word| word == permission)),
+    ))
 }

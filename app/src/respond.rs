@@ -46,7 +46,8 @@ pub(crate) fn can_show(what: &str, instead: &str) -> Result<(), api::Problem> {
 /// A cookie of the request.
 pub(crate) fn cookie(name: &str) -> Option<String> {
     let request = use_context::<Parts>()?;
-    let all = request.headers.get_all(http::header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let all =
+        request.headers.get_all(http::header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     all.flat_map(|line| line.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
         .find(|(key, _)| *key == name)

@@ -154,7 +154,11 @@ pub struct Roles {
 
 impl Default for Roles {
     fn default() -> Self {
-        Self { server: SERVER_ROLE.to_owned(), worker: WORKER_ROLE.to_owned(), metrics: METRICS_ROLE.to_owned() }
+        Self {
+            server: SERVER_ROLE.to_owned(),
+            worker: WORKER_ROLE.to_owned(),
+            metrics: METRICS_ROLE.to_owned(),
+        }
     }
 }
 
@@ -247,7 +251,9 @@ pub enum Error {
     )]
     RoleIsOwner(String),
     /// A role that is to get few rights has those of another one.
-    #[error("the role {0:?} has the rights of {1:?}: the server, the workers and monitoring need a separate role each")]
+    #[error(
+        "the role {0:?} has the rights of {1:?}: the server, the workers and monitoring need a separate role each"
+    )]
     SharedRole(String, String),
     /// The database is newer than this build.
     #[error("this build is older than the database: {0}")]
@@ -391,7 +397,8 @@ pub enum Standing {
 /// # Errors
 /// What the database refused.
 pub async fn standing(pool: &PgPool) -> Result<Standing, Error> {
-    let may_read = "SELECT coalesce(has_table_privilege(to_regclass('seaql_migrations'), 'SELECT'), false)
+    let may_read =
+        "SELECT coalesce(has_table_privilege(to_regclass('seaql_migrations'), 'SELECT'), false)
         AND coalesce(has_table_privilege(to_regclass('guard_version'), 'SELECT'), false)";
     if !sqlx::query_scalar::<_, bool>(may_read).fetch_one(pool).await? {
         return Ok(Standing::Empty);
@@ -402,7 +409,8 @@ pub async fn standing(pool: &PgPool) -> Result<Standing, Error> {
         Err(DbErr::Custom(_)) => return Ok(Standing::Ahead),
         Err(refused) => return Err(refused.into()),
     }
-    let applied: Option<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM guard_version").fetch_optional(pool).await?;
+    let applied: Option<Vec<u8>> =
+        sqlx::query_scalar("SELECT hash FROM guard_version").fetch_optional(pool).await?;
     Ok(if applied == Some(guards_hash()) { Standing::Current } else { Standing::OtherGuards })
 }
 
@@ -464,7 +472,13 @@ fn guards_hash() -> Vec<u8> {
 async fn require_roles(transaction: &impl ConnectionTrait, roles: &Roles) -> Result<(), Error> {
     let mut missing = Vec::new();
     for name in roles.names() {
-        if !is_true(transaction, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", [name.into()]).await? {
+        if !is_true(
+            transaction,
+            "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)",
+            [name.into()],
+        )
+        .await?
+        {
             missing.push(name.to_owned());
         }
     }
@@ -473,7 +487,13 @@ async fn require_roles(transaction: &impl ConnectionTrait, roles: &Roles) -> Res
     }
     for name in roles.names() {
         // A superuser has the rights of every role.
-        if is_true(transaction, "SELECT pg_has_role($1::name, current_user, 'MEMBER')", [name.into()]).await? {
+        if is_true(
+            transaction,
+            "SELECT pg_has_role($1::name, current_user, 'MEMBER')",
+            [name.into()],
+        )
+        .await?
+        {
             return Err(Error::RoleIsOwner(name.to_owned()));
         }
     }
@@ -513,5 +533,8 @@ async fn run<const N: usize>(
     sql: &str,
     values: [sea_orm_migration::sea_orm::Value; N],
 ) -> Result<(), DbErr> {
-    transaction.execute_raw(Statement::from_sql_and_values(DatabaseBackend::Postgres, sql, values)).await.map(|_| ())
+    transaction
+        .execute_raw(Statement::from_sql_and_values(DatabaseBackend::Postgres, sql, values))
+        .await
+        .map(|_| ())
 }

@@ -29,8 +29,13 @@ async fn one_other_byte_is_another_change() {
     let (planned, submission) = approved(&world).await;
     let mut other = planned.clone();
     let data = json!({"app": {"deployment": world.web, "data": {"port": "another"}}});
-    other.documents[0].3 = Some(world.put("node", node_doc(world.n1, "n1.x.example", world.web, data)).await);
-    assert_refused("another document", world.commit(&other, submission).await, Refusal::OtherDocuments);
+    other.documents[0].3 =
+        Some(world.put("node", node_doc(world.n1, "n1.x.example", world.web, data)).await);
+    assert_refused(
+        "another document",
+        world.commit(&other, submission).await,
+        Refusal::OtherDocuments,
+    );
     let replaced = "UPDATE submission_document SET new_hash = old_hash";
     assert_eq!(state(world.app(replaced).await), "42501");
     assert_eq!(world.head().await, 1);
@@ -75,8 +80,16 @@ async fn an_approval_of_one_scope_is_none_of_another() {
     let (_, web) = approved(&world).await;
     let planned = world.plan(world.storage, world.ada).await;
     let storage = world.submit(&planned).await.unwrap();
-    assert_refused("storage by web's approval", world.commit(&planned, web).await, Refusal::OtherDocuments);
-    assert_refused("storage by its own", world.commit(&planned, storage).await, Refusal::NotApproved);
+    assert_refused(
+        "storage by web's approval",
+        world.commit(&planned, web).await,
+        Refusal::OtherDocuments,
+    );
+    assert_refused(
+        "storage by its own",
+        world.commit(&planned, storage).await,
+        Refusal::NotApproved,
+    );
     assert_eq!(world.head().await, 1);
 }
 
@@ -85,17 +98,28 @@ async fn who_submits_is_an_author() {
     let world = World::new().await;
     let planned = Submission { by: world.bo, ..world.plan(world.web, world.ada).await };
     let submission = world.submit(&planned).await.unwrap();
-    assert_refused("bo submitted", world.verdict(submission, world.bo, "approve").await, Refusal::AuthorsVerdict);
+    assert_refused(
+        "bo submitted",
+        world.verdict(submission, world.bo, "approve").await,
+        Refusal::AuthorsVerdict,
+    );
     world.verdict(submission, world.cy, "approve").await.unwrap();
-    assert_refused("and isn't listed", world.commit(&planned, submission).await, Refusal::Incomplete);
+    assert_refused(
+        "and isn't listed",
+        world.commit(&planned, submission).await,
+        Refusal::Incomplete,
+    );
 }
 
 #[tokio::test]
 async fn who_touched_an_edit_stays_its_author() {
     let world = World::new().await;
     let proposal = world.propose(world.web, world.ada).await;
-    let touch =
-        |people: &str| format!("UPDATE edit SET touched_by = ARRAY[{people}]::uuid[] WHERE proposal_id = {proposal}");
+    let touch = |people: &str| {
+        format!(
+            "UPDATE edit SET touched_by = ARRAY[{people}]::uuid[] WHERE proposal_id = {proposal}"
+        )
+    };
     world.owner(&touch(&format!("'{}'", world.bo))).await.unwrap();
     for fewer in ["", &format!("'{}'", world.cy)] {
         assert_refused("forgotten", world.app(&touch(fewer)).await, Refusal::AppendOnly);
@@ -103,14 +127,19 @@ async fn who_touched_an_edit_stays_its_author() {
     world.owner(&touch(&format!("'{}', '{}'", world.cy, world.bo))).await.unwrap();
     let planned = world.plan_for(proposal, world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
-    assert_refused("bo's verdict", world.verdict(submission, world.bo, "approve").await, Refusal::AuthorsVerdict);
+    assert_refused(
+        "bo's verdict",
+        world.verdict(submission, world.bo, "approve").await,
+        Refusal::AuthorsVerdict,
+    );
 }
 
 #[tokio::test]
 async fn two_commits_of_one_submission_make_one_target() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
-    let (one, two) = tokio::join!(world.commit(&planned, submission), world.commit(&planned, submission));
+    let (one, two) =
+        tokio::join!(world.commit(&planned, submission), world.commit(&planned, submission));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     assert_eq!(world.head().await, 2);
     assert_refused("once more", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
@@ -127,7 +156,8 @@ async fn who_commits_may_do_so_now() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.owner("INSERT INTO person (name, permissions) VALUES ('fay', '{admin}')").await.unwrap();
-    for changed in ["permissions = '{viewer,admin}'", "permissions = '{operator}', disabled = true"] {
+    for changed in ["permissions = '{viewer,admin}'", "permissions = '{operator}', disabled = true"]
+    {
         world.owner(&format!("UPDATE person SET {changed} WHERE name = 'ada'")).await.unwrap();
         assert_refused(changed, world.commit(&planned, submission).await, Refusal::MayNotCommit);
         assert_refused(changed, world.switch(false).await, Refusal::MayNotCommit);
@@ -135,7 +165,10 @@ async fn who_commits_may_do_so_now() {
     let nobody = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
                   SELECT 2, 1, 'switch', root, false, 1 FROM target";
     assert_refused("nobody", world.app(nobody).await, Refusal::MayNotCommit);
-    world.owner("UPDATE person SET permissions = '{reviewer}', disabled = false WHERE name = 'ada'").await.unwrap();
+    world
+        .owner("UPDATE person SET permissions = '{reviewer}', disabled = false WHERE name = 'ada'")
+        .await
+        .unwrap();
     assert_refused("a reviewer switches", world.switch(false).await, Refusal::MayNotCommit);
     world.commit(&planned, submission).await.unwrap();
 }
@@ -163,13 +196,25 @@ async fn a_policy_passes_under_the_old_one_and_under_itself() {
     let stricter = policy(&world, json!({"approvals": 2, "by_risk": {}})).await;
     let weaker = policy(&world, json!({"approvals": 1, "by_risk": {}})).await;
     let planned = world.plan(world.storage, world.ada).await;
-    let brings = |hash: &world::Hash, needed| Submission { new_policy: Some(hash.clone()), needed, ..planned.clone() };
-    assert_refused("one is too few for it", world.submit(&brings(&stricter, 1)).await, Refusal::Incomplete);
+    let brings = |hash: &world::Hash, needed| Submission {
+        new_policy: Some(hash.clone()),
+        needed,
+        ..planned.clone()
+    };
+    assert_refused(
+        "one is too few for it",
+        world.submit(&brings(&stricter, 1)).await,
+        Refusal::Incomplete,
+    );
     let risky = Submission { risk: vec!["destructive".into()], ..brings(&weaker, 1) };
     assert_refused("one is too few before it", world.submit(&risky).await, Refusal::Incomplete);
     for broken in [json!({}), json!({"approvals": null}), json!([]), json!(null)] {
         let hash = policy(&world, broken.clone()).await;
-        assert_refused(&broken.to_string(), world.submit(&brings(&hash, 20)).await, Refusal::Incomplete);
+        assert_refused(
+            &broken.to_string(),
+            world.submit(&brings(&hash, 20)).await,
+            Refusal::Incomplete,
+        );
     }
 
     let planned = brings(&stricter, 2);
@@ -189,7 +234,11 @@ async fn a_policy_passes_under_the_old_one_and_under_itself() {
     tx.commit().await.unwrap();
 
     // What was approved under the old policy is not carried over.
-    assert_refused("approved under policy 1", world.commit(&other, before).await, Refusal::PolicyMoved);
+    assert_refused(
+        "approved under policy 1",
+        world.commit(&other, before).await,
+        Refusal::PolicyMoved,
+    );
     let version = world.edit(other.proposal, world.ada).await.unwrap();
     let again = Submission { version, policy: 2, ..other };
     assert_refused("one is too few now", world.submit(&again).await, Refusal::Incomplete);
@@ -256,8 +305,10 @@ async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
 #[tokio::test]
 async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
     let world = World::new().await;
-    let phantom: Uuid =
-        sqlx::query_scalar("SELECT phantom FROM deployment WHERE system").fetch_one(world.db.app()).await.unwrap();
+    let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE system")
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
     let doc = async |note: &str, off: &[&str]| {
         let mut doc = deployment_doc(world.system, "system", None, phantom, note);
         doc["inactive_jigs"] = json!(off);
@@ -275,9 +326,13 @@ async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
             let root = world.root_with(&planned).await;
             let mut tx = world.db.app().begin().await?;
             let number = world.insert_target(&mut tx, submission, &root).await?;
-            sqlx::query("UPDATE deployment SET head_no = $1 WHERE system").bind(number).execute(&mut *tx).await?;
+            sqlx::query("UPDATE deployment SET head_no = $1 WHERE system")
+                .bind(number)
+                .execute(&mut *tx)
+                .await?;
             world.project(&mut tx, &planned, number).await?;
-            let switched = "UPDATE jig j SET active = NOT (jigs_off(d.doc) ? j.name) FROM deployment d
+            let switched =
+                "UPDATE jig j SET active = NOT (jigs_off(d.doc) ? j.name) FROM deployment d
                             WHERE d.system AND j.active = (jigs_off(d.doc) ? j.name)";
             tx.execute(switched).await?;
             tx.commit().await
@@ -299,7 +354,11 @@ async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
     commit(off, &["halt"]).await.unwrap();
     // It stays off while something else of that document changes, and comes on again.
     commit(doc("another", &["script"]).await, &[]).await.unwrap();
-    assert_refused("one more", commit(doc("", &["script", "noop"]).await, &[]).await, Refusal::Incomplete);
+    assert_refused(
+        "one more",
+        commit(doc("", &["script", "noop"]).await, &[]).await,
+        Refusal::Incomplete,
+    );
     commit(doc("", &[]).await, &[]).await.unwrap();
 }
 
@@ -314,8 +373,12 @@ async fn changed(
     let mut planned = world.plan(world.web, world.ada).await;
     let (id, fqdn, deployment) = node;
     let old = world.root().await.nodes.remove(&id);
-    planned.documents =
-        vec![("node", id, old, Some(world.put("node", node_doc(id, fqdn, deployment, noderoles)).await))];
+    planned.documents = vec![(
+        "node",
+        id,
+        old,
+        Some(world.put("node", node_doc(id, fqdn, deployment, noderoles)).await),
+    )];
     for deployment in beside {
         planned.base.push((*deployment, world.head_no(*deployment).await));
     }
@@ -328,7 +391,10 @@ async fn changed(
 
 /// Clears the way for the next proposal on the same deployment.
 async fn discard(world: &World, planned: &Submission) {
-    let sql = format!("UPDATE proposal SET state = 'discarded', closed_at = now() WHERE id = {}", planned.proposal);
+    let sql = format!(
+        "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE id = {}",
+        planned.proposal
+    );
     world.app(&sql).await.unwrap();
 }
 
@@ -361,14 +427,19 @@ async fn what_is_removed_is_among_the_risks_that_were_reviewed() {
     let shop = Shop::made(&world).await;
     let mut planned = world.plan(world.web, world.ada).await;
     let [doc, phantom] = shop.docs.clone().map(Some);
-    planned.documents = vec![("deployment", shop.id, doc, None), ("node", shop.phantom, phantom, None)];
+    planned.documents =
+        vec![("deployment", shop.id, doc, None), ("node", shop.phantom, phantom, None)];
     planned.base.push((shop.id, world.head_no(shop.id).await));
     planned.root = world.root_with(&planned).await;
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
     let root = world.root_with(&planned).await;
     let mut tx = world.db.app().begin().await.unwrap();
-    assert_refused("a deployment", world.insert_target(&mut tx, submission, &root).await, Refusal::Incomplete);
+    assert_refused(
+        "a deployment",
+        world.insert_target(&mut tx, submission, &root).await,
+        Refusal::Incomplete,
+    );
     drop(tx);
     discard(&world, &planned).await;
 
@@ -417,11 +488,12 @@ async fn the_risks_of_documents_are_found_however_the_database_joins() {
         let others = "SELECT set_config(name, (name = $1)::text, true)
                       FROM unnest(ARRAY['enable_nestloop', 'enable_hashjoin', 'enable_mergejoin']) AS name";
         sqlx::query(others).bind(kept).execute(&mut *tx).await.unwrap();
-        let risks: Vec<String> = sqlx::query_scalar("SELECT risk FROM risks_of_documents($1) ORDER BY risk")
-            .bind(submission)
-            .fetch_all(&mut *tx)
-            .await
-            .unwrap();
+        let risks: Vec<String> =
+            sqlx::query_scalar("SELECT risk FROM risks_of_documents($1) ORDER BY risk")
+                .bind(submission)
+                .fetch_all(&mut *tx)
+                .await
+                .unwrap();
         assert!(risks.contains(&"rerun".to_owned()), "{kept}: {risks:?}");
     }
 }
@@ -447,7 +519,11 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
         // Although no row is touched yet.
         let root = world.root_with(&hidden).await;
         let mut tx = world.db.app().begin().await.unwrap();
-        assert_refused(what, world.insert_target(&mut tx, submission, &root).await, Refusal::Incomplete);
+        assert_refused(
+            what,
+            world.insert_target(&mut tx, submission, &root).await,
+            Refusal::Incomplete,
+        );
         drop(tx);
         discard(&world, &hidden).await;
     }
@@ -476,13 +552,20 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
         committed
     };
     of_web(json!({}), &[]).await.unwrap();
-    assert_refused("the deployment's data", of_web(json!({"port": 1}), &["removal"]).await, Refusal::Incomplete);
+    assert_refused(
+        "the deployment's data",
+        of_web(json!({"port": 1}), &["removal"]).await,
+        Refusal::Incomplete,
+    );
     of_web(json!({"port": 1}), &["rerun"]).await.unwrap();
 
     // By rows alone: neither another place in the order nor another content of a role that keeps makes anything run.
     for more in [json!({"rank": 1}), json!({"rank": 1, "role": keeps, "data": {"port": 1}})] {
         let (other, submission) = changed(&world, n1, app(more), &[], &[]).await;
-        let again = ["UPDATE step SET generation = 3", "UPDATE step SET generation = 3 WHERE jig = 'script'"];
+        let again = [
+            "UPDATE step SET generation = 3",
+            "UPDATE step SET generation = 3 WHERE jig = 'script'",
+        ];
         refused_within(&world, &other, submission, &again).await;
         let root = world.root_with(&other).await;
         let mut tx = world.db.app().begin().await.unwrap();
@@ -500,7 +583,8 @@ async fn what_leaves_its_deployment_is_among_the_risks_that_were_reviewed() {
     let world = World::new().await;
     let stays = json!({"app": {"deployment": world.web, "data": {}}});
     let there = (world.n1, "n1.x.example", world.storage);
-    let (hidden, submission) = changed(&world, there, stays.clone(), &[world.storage], &["removal", "rerun"]).await;
+    let (hidden, submission) =
+        changed(&world, there, stays.clone(), &[world.storage], &["removal", "rerun"]).await;
     assert_refused("beside", world.commit(&hidden, submission).await, Refusal::Incomplete);
     discard(&world, &hidden).await;
 
@@ -532,12 +616,12 @@ async fn what_leaves_its_deployment_is_among_the_risks_that_were_reviewed() {
         world.verdict(submission, world.bo, "approve").await.unwrap();
         (planned, submission)
     };
-    let moves =
-        "UPDATE node SET deployment_id = (SELECT id FROM deployment WHERE name = 'web') WHERE fqdn = 'n2.x.example'";
+    let moves = "UPDATE node SET deployment_id = (SELECT id FROM deployment WHERE name = 'web') WHERE fqdn = 'n2.x.example'";
     refused_within(&world, &other, submission, &[moves]).await;
 
     let stays = json!({"app": {"deployment": world.web, "data": {}}});
-    let (named, submission) = changed(&world, there, stays, &[shop.id, world.storage], &["move"]).await;
+    let (named, submission) =
+        changed(&world, there, stays, &[shop.id, world.storage], &["move"]).await;
     go(&named, submission, world.storage).await.unwrap();
 }
 
@@ -565,23 +649,34 @@ async fn a_proposal_on_a_node_submits_that_node_alone() {
         doc[field] = value;
         doc
     };
-    let role = |data: Value| with("roles", json!({"app": {"role": hex(&world.role), "data": data}}));
+    let role =
+        |data: Value| with("roles", json!({"app": {"role": hex(&world.role), "data": data}}));
     let carried = json!({"dns": {"deployment": world.web, "data": {}}});
     let fqdn = "phantom.web.gantry";
-    let of_web = |doc: Option<Value>| ("deployment", world.web, root.deployments.get(&world.web), doc);
+    let of_web =
+        |doc: Option<Value>| ("deployment", world.web, root.deployments.get(&world.web), doc);
     let of_phantom = |doc: Option<Value>| ("node", phantom, root.nodes.get(&phantom), doc);
     let of = |node: &Uuid, doc: Option<Value>| ("node", *node, root.nodes.get(node), doc);
     let new = Uuid::new_v4();
     for (what, (kind, id, old, doc)) in [
-        ("another machine", of(&world.n2, Some(node_doc(world.n2, "n2.x.example", world.storage, json!({}))))),
+        (
+            "another machine",
+            of(&world.n2, Some(node_doc(world.n2, "n2.x.example", world.storage, json!({})))),
+        ),
         ("another machine goes", of(&world.n2, None)),
         ("a machine comes", of(&new, Some(node_doc(new, "n9.x.example", world.web, json!({}))))),
-        ("it goes elsewhere", of(&world.n1, Some(node_doc(world.n1, "n1.x.example", world.storage, json!({}))))),
+        (
+            "it goes elsewhere",
+            of(&world.n1, Some(node_doc(world.n1, "n1.x.example", world.storage, json!({})))),
+        ),
         ("the deployment", of_web(Some(with("note", json!("another"))))),
         ("what the deployment says of a role", of_web(Some(role(json!({"port": 1}))))),
         ("the deployment goes", of_web(None)),
         ("its phantom goes", of_phantom(None)),
-        ("its phantom moves", of_phantom(Some(node_doc(phantom, fqdn, world.storage, carried.clone())))),
+        (
+            "its phantom moves",
+            of_phantom(Some(node_doc(phantom, fqdn, world.storage, carried.clone()))),
+        ),
     ] {
         let new = match doc {
             Some(doc) => Some(world.put(kind, doc).await),
@@ -599,9 +694,10 @@ async fn a_proposal_on_a_node_submits_that_node_alone() {
 
     // What the node needs comes along on the phantom, and can be bound from then on.
     let mut along = own.clone();
-    for (kind, id, old, doc) in
-        [of_phantom(Some(node_doc(phantom, fqdn, world.web, carried))), of_web(Some(role(json!({}))))]
-    {
+    for (kind, id, old, doc) in [
+        of_phantom(Some(node_doc(phantom, fqdn, world.web, carried))),
+        of_web(Some(role(json!({})))),
+    ] {
         along.documents.push((kind, id, old.cloned(), Some(world.put(kind, doc.unwrap()).await)));
     }
     world.submit(&along).await.unwrap();
@@ -629,19 +725,34 @@ async fn a_destructive_step_in_a_crowd_is_found() {
     tx.execute("SAVEPOINT before").await.unwrap();
     tx.execute(AssertSqlSafe(crowd("false"))).await.unwrap();
     tx.execute("ROLLBACK TO before").await.unwrap();
-    assert_refused("one of a thousand", tx.execute(AssertSqlSafe(crowd("n = 777"))).await, Refusal::Incomplete);
+    assert_refused(
+        "one of a thousand",
+        tx.execute(AssertSqlSafe(crowd("n = 777"))).await,
+        Refusal::Incomplete,
+    );
 }
 
 #[tokio::test]
 async fn a_proposal_made_again_takes_no_approval_along() {
     let world = World::new().await;
     let (old, approved) = approved(&world).await;
-    world.app(&format!("UPDATE proposal SET state = 'discarded' WHERE id = {}", old.proposal)).await.unwrap();
+    world
+        .app(&format!("UPDATE proposal SET state = 'discarded' WHERE id = {}", old.proposal))
+        .await
+        .unwrap();
     let proposal = world.propose(world.web, world.ada).await;
     let again = Submission { proposal, ..old.clone() };
     let submission = world.submit(&again).await.unwrap();
-    assert_refused("the same to the byte", world.commit(&again, submission).await, Refusal::NotApproved);
-    assert_refused("by the old one's approval", world.commit(&again, approved).await, Refusal::ProposalMovedOn);
+    assert_refused(
+        "the same to the byte",
+        world.commit(&again, submission).await,
+        Refusal::NotApproved,
+    );
+    assert_refused(
+        "by the old one's approval",
+        world.commit(&again, approved).await,
+        Refusal::ProposalMovedOn,
+    );
     for sql in [
         format!("UPDATE verdict SET submission_id = {submission}"),
         format!("UPDATE submission SET proposal_id = {proposal} WHERE id = {approved}"),
@@ -664,8 +775,10 @@ impl Shop {
     /// A new one under the same name, planned and committed.
     async fn made(world: &World) -> Self {
         let (id, phantom) = (Uuid::new_v4(), Uuid::new_v4());
-        let doc = world.put("deployment", deployment_doc(id, "shop", Some(world.web), phantom, "")).await;
-        let phantom_doc = world.put("node", node_doc(phantom, "phantom.shop.gantry", id, json!({}))).await;
+        let doc =
+            world.put("deployment", deployment_doc(id, "shop", Some(world.web), phantom, "")).await;
+        let phantom_doc =
+            world.put("node", node_doc(phantom, "phantom.shop.gantry", id, json!({}))).await;
         let shop = Self { id, phantom, docs: [doc, phantom_doc] };
         let [doc, phantom_doc] = shop.docs.clone().map(Some);
         shop.changed(world, [None, None], [doc, phantom_doc]).await;
@@ -678,7 +791,12 @@ impl Shop {
         self.changed(world, [doc, phantom_doc], [None, None]).await;
     }
 
-    async fn changed(&self, world: &World, old: [Option<world::Hash>; 2], new: [Option<world::Hash>; 2]) {
+    async fn changed(
+        &self,
+        world: &World,
+        old: [Option<world::Hash>; 2],
+        new: [Option<world::Hash>; 2],
+    ) {
         let mut planned = world.plan(world.web, world.ada).await;
         let ([old_doc, old_phantom], [new_doc, new_phantom]) = (old, new);
         if old_doc.is_some() {
@@ -686,8 +804,10 @@ impl Shop {
         }
         let is_new = new_doc.is_some();
         planned.risk = if is_new { Vec::new() } else { vec!["removal".into()] };
-        planned.documents =
-            vec![("deployment", self.id, old_doc, new_doc), ("node", self.phantom, old_phantom, new_phantom)];
+        planned.documents = vec![
+            ("deployment", self.id, old_doc, new_doc),
+            ("node", self.phantom, old_phantom, new_phantom),
+        ];
         let submission = world.submit(&planned).await.unwrap();
         world.verdict(submission, world.bo, "approve").await.unwrap();
         let root = world.root_with(&planned).await;
@@ -700,7 +820,8 @@ impl Shop {
         let sql = "UPDATE deployment SET head_no = $2 WHERE id = $1";
         sqlx::query(sql).bind(world.web).bind(number).execute(&mut *tx).await.unwrap();
         sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
-        let line = "INSERT INTO target_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
+        let line =
+            "INSERT INTO target_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
         sqlx::query(line).bind(number).execute(&mut *tx).await.unwrap();
         let sql = "UPDATE proposal SET state = 'committed' WHERE id = $1";
         sqlx::query(sql).bind(planned.proposal).execute(&mut *tx).await.unwrap();
@@ -708,13 +829,23 @@ impl Shop {
     }
 
     async fn rows_added(&self, world: &World, tx: &mut Tx<'_>, number: i64) {
-        let sql =
-            "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) VALUES ($1, $2, 'shop', $3, $4, $5)";
-        let row = sqlx::query(sql).bind(self.id).bind(world.web).bind(self.phantom).bind(&self.docs[0]).bind(number);
+        let sql = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) VALUES ($1, $2, 'shop', $3, $4, $5)";
+        let row = sqlx::query(sql)
+            .bind(self.id)
+            .bind(world.web)
+            .bind(self.phantom)
+            .bind(&self.docs[0])
+            .bind(number);
         row.execute(&mut **tx).await.unwrap();
         let sql = "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, transport)
                    VALUES ($1, 'phantom.shop.gantry', $2, true, $3, 'none')";
-        sqlx::query(sql).bind(self.phantom).bind(self.id).bind(&self.docs[1]).execute(&mut **tx).await.unwrap();
+        sqlx::query(sql)
+            .bind(self.phantom)
+            .bind(self.id)
+            .bind(&self.docs[1])
+            .execute(&mut **tx)
+            .await
+            .unwrap();
     }
 
     async fn rows_removed(&self, tx: &mut Tx<'_>, number: i64) {
@@ -739,7 +870,11 @@ async fn a_deployment_made_again_takes_no_approval_along() {
     first.removed(&world).await;
     assert_refused("it is gone", world.commit(&planned, submission).await, Refusal::BaseMoved);
     let second = Shop::made(&world).await;
-    assert_refused("another of its name", world.commit(&planned, submission).await, Refusal::BaseMoved);
+    assert_refused(
+        "another of its name",
+        world.commit(&planned, submission).await,
+        Refusal::BaseMoved,
+    );
     let renamed = format!("UPDATE deployment SET removed_in = NULL WHERE id = '{}'", first.id);
     assert_refused("it never comes back", world.app(&renamed).await, Refusal::IntentOutsideCommit);
     assert_ne!(first.id, second.id);
@@ -753,17 +888,28 @@ async fn a_commit_that_looks_at_the_past_is_refused() {
     let root = world.root_with(&planned).await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let mut tx = world.db.app().begin().await.unwrap();
-        tx.execute(AssertSqlSafe(format!("SET TRANSACTION ISOLATION LEVEL {level}"))).await.unwrap();
+        tx.execute(AssertSqlSafe(format!("SET TRANSACTION ISOLATION LEVEL {level}")))
+            .await
+            .unwrap();
         tx.execute("SELECT count(*) FROM verdict").await.unwrap();
         world.verdict(submission, world.cy, "reject").await.unwrap();
-        assert_refused(level, world.insert_target(&mut tx, submission, &root).await, Refusal::NotTheNext);
+        assert_refused(
+            level,
+            world.insert_target(&mut tx, submission, &root).await,
+            Refusal::NotTheNext,
+        );
         drop(tx);
         world.verdict(submission, world.cy, "approve").await.unwrap();
     }
 }
 
 /// A commit that meets `first`, not yet committed: it waits, and then finds it.
-async fn meets(world: &World, planned: &Submission, submission: i64, first: &str) -> Result<i64, sqlx::Error> {
+async fn meets(
+    world: &World,
+    planned: &Submission,
+    submission: i64,
+    first: &str,
+) -> Result<i64, sqlx::Error> {
     let mut tx = world.db.owner().begin().await.unwrap();
     tx.execute(AssertSqlSafe(first)).await.unwrap();
     let goes_first = async {
@@ -779,17 +925,31 @@ async fn meets(world: &World, planned: &Submission, submission: i64, first: &str
 async fn what_comes_in_during_a_commit_is_waited_for() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
-    let reject =
-        format!("INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{}', 'reject')", world.bo);
-    assert_refused("bo rejects", meets(&world, &planned, submission, &reject).await, Refusal::NotApproved);
+    let reject = format!(
+        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{}', 'reject')",
+        world.bo
+    );
+    assert_refused(
+        "bo rejects",
+        meets(&world, &planned, submission, &reject).await,
+        Refusal::NotApproved,
+    );
     world.verdict(submission, world.bo, "approve").await.unwrap();
 
     let disable = "UPDATE person SET disabled = true WHERE name = 'bo'";
-    assert_refused("bo is disabled", meets(&world, &planned, submission, disable).await, Refusal::NotApproved);
+    assert_refused(
+        "bo is disabled",
+        meets(&world, &planned, submission, disable).await,
+        Refusal::NotApproved,
+    );
     world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
 
     let disable = "UPDATE person SET disabled = true WHERE name = 'ada'";
-    assert_refused("ada is disabled", meets(&world, &planned, submission, disable).await, Refusal::MayNotCommit);
+    assert_refused(
+        "ada is disabled",
+        meets(&world, &planned, submission, disable).await,
+        Refusal::MayNotCommit,
+    );
     world.owner("UPDATE person SET disabled = false WHERE name = 'ada'").await.unwrap();
 
     let edit = format!(
@@ -797,7 +957,11 @@ async fn what_comes_in_during_a_commit_is_waited_for() {
          INSERT INTO edit (proposal_id, seq, actor, body) VALUES ({0}, 9, '{1}', '{{}}')",
         planned.proposal, world.cy
     );
-    assert_refused("cy edits", meets(&world, &planned, submission, &edit).await, Refusal::ProposalMovedOn);
+    assert_refused(
+        "cy edits",
+        meets(&world, &planned, submission, &edit).await,
+        Refusal::ProposalMovedOn,
+    );
     assert_eq!(world.head().await, 1);
 }
 
@@ -829,9 +993,17 @@ async fn a_commit_that_is_cut_off_leaves_nothing() {
     world.db.cut_connections().await.unwrap();
     assert!(tx.commit().await.is_err(), "its connection is gone");
     assert_eq!(world.head().await, 1);
-    let committed =
-        format!("SELECT count(*) FROM node WHERE doc = '\\x{}'", hex(planned.documents[0].3.as_ref().unwrap()));
-    assert_eq!(sqlx::query_scalar::<_, i64>(AssertSqlSafe(committed)).fetch_one(world.db.app()).await.unwrap(), 0);
+    let committed = format!(
+        "SELECT count(*) FROM node WHERE doc = '\\x{}'",
+        hex(planned.documents[0].3.as_ref().unwrap())
+    );
+    assert_eq!(
+        sqlx::query_scalar::<_, i64>(AssertSqlSafe(committed))
+            .fetch_one(world.db.app())
+            .await
+            .unwrap(),
+        0
+    );
     world.commit(&planned, submission).await.unwrap();
 }
 
@@ -844,10 +1016,19 @@ async fn other_scripts_than_those_approved_reach_no_run() {
     assert_refused("the noderole's role", world.app(&role).await, Refusal::IntentOutsideCommit);
     let content = format!("UPDATE step SET content_hash = '\\x{}'", hex(&other));
     assert_refused("the step's content", world.app(&content).await, Refusal::IntentOutsideCommit);
-    assert_eq!(state(world.app("UPDATE object SET body = 'other' WHERE kind = 'role'").await), "42501");
-    let again = format!("INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')", hex(&other));
+    assert_eq!(
+        state(world.app("UPDATE object SET body = 'other' WHERE kind = 'role'").await),
+        "42501"
+    );
+    let again = format!(
+        "INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')",
+        hex(&other)
+    );
     world.app(&again).await.unwrap();
-    let moved = format!("INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')", hex(&world.role));
+    let moved = format!(
+        "INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')",
+        hex(&world.role)
+    );
     assert_eq!(state(world.app(&moved).await), "23505", "one version, one content");
 }
 
@@ -860,7 +1041,9 @@ async fn version_that_reads_as_another_is_refused() {
     };
     insert("1").await.unwrap();
     insert("2.0-rc1").await.unwrap();
-    for alike in ["1 ", " 1", "\u{ff11}", "1\u{200b}", "1\n", "\u{661}", "", ".1", "1.", &"9".repeat(65)] {
+    for alike in
+        ["1 ", " 1", "\u{ff11}", "1\u{200b}", "1\n", "\u{661}", "", ".1", "1.", &"9".repeat(65)]
+    {
         assert_refused(alike, insert(alike).await, Refusal::BarclampVersion);
     }
     for same in ["01", "0001", "v1", "V1", "2.00-RC01", "2-0.-rc.1", "2_0-rc+1"] {
@@ -898,7 +1081,11 @@ async fn secret_use_without_its_risk_is_refused() {
     commits_with(&world, json!({"key": secret(1)}), &["secret"]).await.unwrap();
     let (same, rotated) = (json!({"key": secret(1), "port": 1}), json!({"key": secret(2)}));
     commits_with(&world, same, &[]).await.unwrap();
-    assert_refused("another version", commits_with(&world, rotated, &[]).await, Refusal::Incomplete);
+    assert_refused(
+        "another version",
+        commits_with(&world, rotated, &[]).await,
+        Refusal::Incomplete,
+    );
     commits_with(&world, json!({"port": 1}), &[]).await.unwrap();
 }
 
@@ -910,7 +1097,8 @@ async fn escaped_secret_key_is_found() {
     let app = json!({"app": {"deployment": world.web, "data": {"key": {"$secret": "db/admin", "version": 1}}}});
     let body = node_doc(n1.0, n1.1, n1.2, app).to_string().replace("$secret", "\\u0024secret");
     let old = world.root().await.nodes.remove(&n1.0);
-    planned.documents = vec![("node", n1.0, old, Some(world.put_bytes("node", body.into_bytes()).await))];
+    planned.documents =
+        vec![("node", n1.0, old, Some(world.put_bytes("node", body.into_bytes()).await))];
     planned.root = world.root_with(&planned).await;
     planned.risk = ["removal", "rerun", "move"].map(str::to_owned).to_vec();
     let submission = world.submit(&planned).await.unwrap();
@@ -931,10 +1119,15 @@ async fn secret_in_deployment_data_without_its_risk_is_refused() {
     let data = json!({"key": {"$secret": "db/admin", "version": 1}});
     doc["roles"] = json!({"app": {"role": hex(&world.role), "data": data}});
     let old = world.root().await.deployments.remove(&world.web);
-    planned.documents = vec![("deployment", world.web, old, Some(world.put("deployment", doc).await))];
+    planned.documents =
+        vec![("deployment", world.web, old, Some(world.put("deployment", doc).await))];
     planned.root = world.root_with(&planned).await;
     planned.risk = ["removal", "rerun", "move"].map(str::to_owned).to_vec();
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused("the deployment's data", world.commit(&planned, submission).await, Refusal::Incomplete);
+    assert_refused(
+        "the deployment's data",
+        world.commit(&planned, submission).await,
+        Refusal::Incomplete,
+    );
 }

@@ -16,10 +16,17 @@ impl World {
     }
 
     async fn add(&self, by: Uuid, name: &str, permissions: &str) -> Uuid {
-        self.by(by, &format!("INSERT INTO person (name, permissions) VALUES ('{name}', '{permissions}')"))
+        self.by(
+            by,
+            &format!("INSERT INTO person (name, permissions) VALUES ('{name}', '{permissions}')"),
+        )
+        .await
+        .unwrap();
+        sqlx::query_scalar("SELECT id FROM person WHERE name = $1")
+            .bind(name)
+            .fetch_one(self.db.app())
             .await
-            .unwrap();
-        sqlx::query_scalar("SELECT id FROM person WHERE name = $1").bind(name).fetch_one(self.db.app()).await.unwrap()
+            .unwrap()
     }
 
     async fn link(&self, by: Uuid, person: Uuid) {
@@ -33,7 +40,8 @@ impl World {
     async fn confirm(&self, person: Uuid, admin: Uuid) -> Result<i64, sqlx::Error> {
         let sql = "SELECT confirm_access($1, $2)";
         let mut tx = self.begin_as(admin).await;
-        let confirmed = sqlx::query_scalar(sql).bind(person).bind(admin).fetch_one(&mut *tx).await?;
+        let confirmed =
+            sqlx::query_scalar(sql).bind(person).bind(admin).fetch_one(&mut *tx).await?;
         tx.commit().await?;
         Ok(confirmed)
     }
@@ -49,9 +57,11 @@ impl World {
     }
 
     async fn admins(&self) {
-        self.owner("UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')")
-            .await
-            .unwrap();
+        self.owner(
+            "UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')",
+        )
+        .await
+        .unwrap();
     }
 
     /// The change as it is approved by a person, and whether it commits then.
@@ -61,7 +71,9 @@ impl World {
         self.verdict(submission, person, "approve").await.unwrap();
         let committed = self.commit(&planned, submission).await;
         if committed.is_err() {
-            self.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
+            self.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'")
+                .await
+                .unwrap();
         }
         committed
     }
@@ -75,8 +87,12 @@ async fn fresh_access_does_not_approve_its_givers_change() {
     assert_refused("created", world.approved_by(dan).await, Refusal::ApprovalBarred);
     world.link(world.ada, world.bo).await;
     assert_refused("link", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
-    world.by(world.ada, "UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await.unwrap();
-    let grant = format!("INSERT INTO scoped_grant VALUES ('{}', 'reviewer', '{}')", world.cy, world.web);
+    world
+        .by(world.ada, "UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'")
+        .await
+        .unwrap();
+    let grant =
+        format!("INSERT INTO scoped_grant VALUES ('{}', 'reviewer', '{}')", world.cy, world.web);
     world.by(world.ada, &grant).await.unwrap();
     assert_refused("granted", world.approved_by(world.cy).await, Refusal::ApprovalBarred);
     world.later("24 hours").await;
@@ -177,7 +193,8 @@ async fn notice_is_dismissed_by_its_person_only() {
         ))
         .await
         .unwrap();
-    let dismiss = format!("UPDATE access_change SET dismissed_at = now() WHERE person_id = '{}'", world.bo);
+    let dismiss =
+        format!("UPDATE access_change SET dismissed_at = now() WHERE person_id = '{}'", world.bo);
     assert_refused("nobody", world.app(&dismiss).await, Refusal::NotThatPerson);
     assert_refused("the admin", world.app_as(world.ada, &dismiss).await, Refusal::NotThatPerson);
     assert!(world.app_as(world.bo, &dismiss).await.unwrap() > 0);
@@ -261,10 +278,11 @@ async fn session_of_an_admins_link_records_a_reset() {
         world.bo
     );
     sqlx::raw_sql(AssertSqlSafe(begin)).execute(world.db.owner()).await.unwrap();
-    let by: Option<Uuid> = sqlx::query_scalar("SELECT link_by FROM session WHERE token_hash = sha256('s')")
-        .fetch_one(world.db.app())
-        .await
-        .unwrap();
+    let by: Option<Uuid> =
+        sqlx::query_scalar("SELECT link_by FROM session WHERE token_hash = sha256('s')")
+            .fetch_one(world.db.app())
+            .await
+            .unwrap();
     assert_eq!(by, Some(world.ada));
     let planned = world.plan(world.web, world.eve).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -291,7 +309,11 @@ async fn session_of_an_admins_link_records_a_reset() {
         let sql = &sql.replace("$bo", &format!("'{}'::uuid", world.bo));
         let mut tx = world.db.app().begin().await.unwrap();
         sqlx::query("SELECT act_as('s')").execute(&mut *tx).await.unwrap();
-        assert_refused(sql, sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *tx).await, Refusal::LinkOfSession);
+        assert_refused(
+            sql,
+            sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *tx).await,
+            Refusal::LinkOfSession,
+        );
     }
     // Nor does it help to end the session first, or to present it last.
     let approve = format!(
@@ -304,7 +326,9 @@ async fn session_of_an_admins_link_records_a_reset() {
     );
     for (sql, by) in [
         (
-            format!("SELECT act_as('s'); DELETE FROM session WHERE token_hash = sha256('s'); {approve}"),
+            format!(
+                "SELECT act_as('s'); DELETE FROM session WHERE token_hash = sha256('s'); {approve}"
+            ),
             Refusal::LinkOfSession,
         ),
         (format!("{propose}; SELECT act_as('s')"), Refusal::NotThatPerson),
@@ -321,6 +345,9 @@ async fn session_of_an_admins_link_records_a_reset() {
     assert_refused("another", world.owner(&other).await, Refusal::LinkOfSession);
     world.later("24 hours").await;
     world.approved_by(world.bo).await.unwrap();
-    world.owner("UPDATE session SET token_hash = sha256('t') WHERE token_hash = sha256('s')").await.unwrap();
+    world
+        .owner("UPDATE session SET token_hash = sha256('t') WHERE token_hash = sha256('s')")
+        .await
+        .unwrap();
     assert_refused("reset", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
 }

@@ -54,7 +54,9 @@ impl World {
 }
 
 fn approval(submission: i64, person: Uuid) -> String {
-    format!("INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')")
+    format!(
+        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')"
+    )
 }
 
 #[tokio::test]
@@ -63,11 +65,18 @@ async fn verdict_without_the_reviewers_session_is_refused() {
     let submission = world.submitted().await;
     let approve = approval(submission, world.bo);
     assert_refused("nobody is there", world.app(&approve).await, Refusal::NotThatPerson);
-    assert_refused("another reviewer is", world.app_as(world.cy, &approve).await, Refusal::NotThatPerson);
+    assert_refused(
+        "another reviewer is",
+        world.app_as(world.cy, &approve).await,
+        Refusal::NotThatPerson,
+    );
     assert_refused("a guess", world.app_with("guess", &approve).await, Refusal::NotThatPerson);
     world.session(world.bo).await;
     for ended in ["expires_at = now(), idle_expires_at = now()", "idle_expires_at = now()"] {
-        world.owner(&format!("UPDATE session SET {ended} WHERE person_id = '{}'", world.bo)).await.unwrap();
+        world
+            .owner(&format!("UPDATE session SET {ended} WHERE person_id = '{}'", world.bo))
+            .await
+            .unwrap();
         let refused = world.app_with(&world.bo.to_string(), &approve).await;
         assert_refused(ended, refused, Refusal::NotThatPerson);
         world.owner("DELETE FROM session").await.unwrap();
@@ -91,8 +100,15 @@ async fn disabled_persons_session_does_not_act() {
     let world = World::new().await;
     world.session(world.ada).await;
     world.owner("UPDATE person SET disabled = true WHERE name = 'ada'").await.unwrap();
-    let sql = format!("INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{}')", world.web, world.ada);
-    assert_refused("disabled", world.app_with(&world.ada.to_string(), &sql).await, Refusal::NotThatPerson);
+    let sql = format!(
+        "INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{}')",
+        world.web, world.ada
+    );
+    assert_refused(
+        "disabled",
+        world.app_with(&world.ada.to_string(), &sql).await,
+        Refusal::NotThatPerson,
+    );
 }
 
 #[tokio::test]
@@ -102,9 +118,16 @@ async fn credential_of_an_ended_transaction_does_not_act() {
     world.session(world.ada).await;
     for ends in ["COMMIT", "ROLLBACK"] {
         connection.execute("BEGIN").await.unwrap();
-        sqlx::query("SELECT act_as($1)").bind(world.ada.to_string()).execute(&mut *connection).await.unwrap();
+        sqlx::query("SELECT act_as($1)")
+            .bind(world.ada.to_string())
+            .execute(&mut *connection)
+            .await
+            .unwrap();
         connection.execute(ends).await.unwrap();
-        let sql = format!("INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{}')", world.web, world.ada);
+        let sql = format!(
+            "INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{}')",
+            world.web, world.ada
+        );
         let refused = connection.execute(AssertSqlSafe(sql)).await;
         assert_refused(ends, refused, Refusal::NotThatPerson);
     }
@@ -114,7 +137,10 @@ async fn credential_of_an_ended_transaction_does_not_act() {
 async fn acting_table_is_out_of_reach() {
     let world = World::new().await;
     for sql in [
-        format!("INSERT INTO acting (xid, person_id) VALUES (pg_current_xact_id(), '{}')", world.ada),
+        format!(
+            "INSERT INTO acting (xid, person_id) VALUES (pg_current_xact_id(), '{}')",
+            world.ada
+        ),
         format!("UPDATE acting SET person_id = '{}'", world.ada),
         "DELETE FROM acting".to_owned(),
         "SELECT * FROM acting".to_owned(),
@@ -135,10 +161,15 @@ async fn proposals_edits_and_comments_take_their_person() {
     );
     let undo = "UPDATE edit SET undone = true, touched_by = touched_by || ";
     for sql in [
-        format!("INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{ada}')", world.storage),
+        format!(
+            "INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{ada}')",
+            world.storage
+        ),
         edit,
         format!("{undo} '{ada}'::uuid"),
-        format!("INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{ada}', 'x')"),
+        format!(
+            "INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{ada}', 'x')"
+        ),
         format!(
             "INSERT INTO look (person_id, proposal_id, submission_id) SELECT '{ada}', proposal_id, id FROM submission"
         ),
@@ -199,8 +230,10 @@ async fn commit_and_switch_take_their_person() {
 async fn holds_take_an_operator_of_the_place() {
     let world = World::new().await;
     let (ada, web) = (world.ada, world.web);
-    let hold = format!("UPDATE deployment SET held_by = '{ada}', held_at = now() WHERE id = '{web}'");
-    let release = format!("UPDATE deployment SET held_by = NULL, held_at = NULL WHERE id = '{web}'");
+    let hold =
+        format!("UPDATE deployment SET held_by = '{ada}', held_at = now() WHERE id = '{web}'");
+    let release =
+        format!("UPDATE deployment SET held_by = NULL, held_at = NULL WHERE id = '{web}'");
     let out = format!(
         "UPDATE node SET available = false, unavailable_by = '{ada}', unavailable_at = now(), unavailable_reason = 'x'
          WHERE id = '{}'",
@@ -236,8 +269,14 @@ async fn session_by_hand_is_refused() {
         "UPDATE session SET token_hash = sha256('mine')".to_owned(),
         "UPDATE session SET expires_at = now() + interval '1 year'".to_owned(),
         "UPDATE session SET by_link = true, fresh_at = now()".to_owned(),
-        format!("UPDATE account SET password_hash = '$argon2id$x' WHERE person_id = '{}'", world.bo),
-        format!("INSERT INTO account (person_id, password_hash) VALUES ('{}', '$argon2id$x')", world.bo),
+        format!(
+            "UPDATE account SET password_hash = '$argon2id$x' WHERE person_id = '{}'",
+            world.bo
+        ),
+        format!(
+            "INSERT INTO account (person_id, password_hash) VALUES ('{}', '$argon2id$x')",
+            world.bo
+        ),
     ] {
         assert_eq!(state(world.app(&sql).await), DENIED, "{sql}");
     }
@@ -270,7 +309,11 @@ async fn session_takes_the_link_or_the_password() {
     };
     world.app(&by_link("another")).await.unwrap();
     let stored = "(SELECT decode(split_part(password_hash, '$', 6) || '=', 'base64') FROM account)";
-    for sql in [by_password(world.bo, "'guess'"), by_password(world.bo, stored), by_password(world.cy, PROOF)] {
+    for sql in [
+        by_password(world.bo, "'guess'"),
+        by_password(world.bo, stored),
+        by_password(world.cy, PROOF),
+    ] {
         world.app(&sql).await.unwrap();
     }
     assert_eq!(world.count("session").await, 0);
@@ -278,7 +321,10 @@ async fn session_takes_the_link_or_the_password() {
         world.owner(&format!("UPDATE person SET {kept_out} WHERE name = 'bo'")).await.unwrap();
         world.app(&by_link("link")).await.unwrap();
         world.app(&by_password(world.bo, PROOF)).await.unwrap();
-        world.owner("UPDATE person SET disabled = false, kind = 'human' WHERE name = 'bo'").await.unwrap();
+        world
+            .owner("UPDATE person SET disabled = false, kind = 'human' WHERE name = 'bo'")
+            .await
+            .unwrap();
     }
     assert_eq!(world.count("session").await, 0);
     world.app(&by_password(world.bo, PROOF)).await.unwrap();
@@ -294,12 +340,17 @@ async fn password_takes_the_old_one_or_a_link() {
     world.session(world.bo).await;
     world.owner("UPDATE session SET by_link = false").await.unwrap();
     let set = |old: &str| {
-        format!("SELECT set_password((SELECT password_hash FROM account), '$argon2id$new', {old}, sha256('next'))")
+        format!(
+            "SELECT set_password((SELECT password_hash FROM account), '$argon2id$new', {old}, sha256('next'))"
+        )
     };
     assert_refused("nobody", world.app(&set(PROOF)).await, Refusal::NotByToken);
     assert_refused("a guess", world.app_as(world.bo, &set("'guess'")).await, Refusal::NotAnAdmin);
     assert_refused("none", world.app_as(world.bo, &set("NULL")).await, Refusal::NotAnAdmin);
-    world.owner("UPDATE session SET by_link = true, fresh_at = now() - interval '61 minutes'").await.unwrap();
+    world
+        .owner("UPDATE session SET by_link = true, fresh_at = now() - interval '61 minutes'")
+        .await
+        .unwrap();
     assert_refused("an old link", world.app_as(world.bo, &set("NULL")).await, Refusal::NotAnAdmin);
     assert_eq!(world.count("account WHERE password_hash = '$argon2id$new'").await, 0);
     world.app_as(world.bo, &set(PROOF)).await.unwrap();
@@ -333,12 +384,26 @@ async fn people_and_links_take_an_admin() {
     let of_cy = token("api", cy, cy);
     assert_refused("nobody", world.app(&of_cy).await, Refusal::NotThatPerson);
     assert_refused("an admin", world.app_as(world.bo, &of_cy).await, Refusal::NotThatPerson);
-    assert_refused("for cy", world.app_as(world.bo, &token("api", cy, world.bo)).await, Refusal::NotAnAdmin);
-    assert_refused("for robot", world.app_as(cy, &token("api", world.robot, cy)).await, Refusal::NotAnAdmin);
+    assert_refused(
+        "for cy",
+        world.app_as(world.bo, &token("api", cy, world.bo)).await,
+        Refusal::NotAnAdmin,
+    );
+    assert_refused(
+        "for robot",
+        world.app_as(cy, &token("api", world.robot, cy)).await,
+        Refusal::NotAnAdmin,
+    );
     world.app_as(cy, &of_cy).await.unwrap();
     world.app_as(world.bo, &token("api", world.robot, world.bo)).await.unwrap();
-    for change in ["expires_at = now() + interval '2 years'", "hash = sha256('mine')", "scopes = '{admin}'"] {
-        assert_eq!(state(world.app(&format!("UPDATE token SET {change}")).await), DENIED, "{change}");
+    for change in
+        ["expires_at = now() + interval '2 years'", "hash = sha256('mine')", "scopes = '{admin}'"]
+    {
+        assert_eq!(
+            state(world.app(&format!("UPDATE token SET {change}")).await),
+            DENIED,
+            "{change}"
+        );
     }
 }
 
@@ -393,13 +458,22 @@ async fn submission_without_its_author_only_repeats_one_whose_base_moved() {
     let two = [anew.documents.clone(), other.documents.clone()].concat();
     let forged = [
         ("other documents", Submission { documents: elsewhere.documents, ..anew.clone() }),
-        ("another new document", Submission { documents: document(planned.root.clone()), ..anew.clone() }),
+        (
+            "another new document",
+            Submission { documents: document(planned.root.clone()), ..anew.clone() },
+        ),
         ("one more document", Submission { documents: two, ..anew.clone() }),
         ("no document", Submission { documents: Vec::new(), ..anew.clone() }),
-        ("a policy", Submission { new_policy: Some(planned.root.clone()), needed: 1000, ..anew.clone() }),
+        (
+            "a policy",
+            Submission { new_policy: Some(planned.root.clone()), needed: 1000, ..anew.clone() },
+        ),
         ("an author less", Submission { authors: vec![world.ada], ..anew.clone() }),
         ("another person's", Submission { by: world.cy, ..anew.clone() }),
-        ("another change hash", Submission { root: planned.documents[0].2.clone().unwrap(), ..anew.clone() }),
+        (
+            "another change hash",
+            Submission { root: planned.documents[0].2.clone().unwrap(), ..anew.clone() },
+        ),
         ("fewer risks", Submission { risk: Vec::new(), ..anew.clone() }),
         ("a smaller base", Submission { base: anew.base[..2].to_vec(), ..anew.clone() }),
     ];
@@ -439,7 +513,10 @@ async fn nodes_and_priorities_take_their_person() {
     assert_refused("by nobody", world.app(priority).await, Refusal::NotThatPerson);
     assert_refused("by a reviewer", world.app_as(world.cy, priority).await, Refusal::MayNotCommit);
     world
-        .app_as(world.ada, "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'")
+        .app_as(
+            world.ada,
+            "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'",
+        )
         .await
         .unwrap();
     assert_eq!(world.app_as(world.ada, priority).await.unwrap(), 1);
@@ -450,7 +527,10 @@ async fn nodes_and_priorities_take_their_person() {
 async fn audit_names_who_acts_and_nobody_else() {
     let world = World::new().await;
     world
-        .app_as(world.ada, "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'")
+        .app_as(
+            world.ada,
+            "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'",
+        )
         .await
         .unwrap();
     world.app_as(world.eve, "UPDATE deployment SET priority = 5 WHERE name = 'web'").await.unwrap();
@@ -484,7 +564,11 @@ async fn withdrawn_submission_is_not_repeated() {
     world.commit(&other, submission).await.unwrap();
     let mut anew = Submission { version: planned.version + 1, ..planned.clone() };
     anew.base.last_mut().unwrap().1 = world.head_no(world.storage).await;
-    assert_refused("its author took it back", world.replan(before, &anew).await, Refusal::NotThatPerson);
+    assert_refused(
+        "its author took it back",
+        world.replan(before, &anew).await,
+        Refusal::NotThatPerson,
+    );
 }
 
 #[tokio::test]
@@ -492,6 +576,7 @@ async fn transaction_acts_for_one_person() {
     let world = World::new().await;
     world.session(world.bo).await;
     let mut tx = world.begin_as(world.ada).await;
-    let second = sqlx::query("SELECT act_as($1)").bind(world.bo.to_string()).execute(&mut *tx).await;
+    let second =
+        sqlx::query("SELECT act_as($1)").bind(world.bo.to_string()).execute(&mut *tx).await;
     assert_refused("bo too", second, Refusal::NotThatPerson);
 }

@@ -63,7 +63,11 @@ async fn older(data: &str) -> TestDatabase {
         .unwrap();
     for (name, sql) in BEFORE {
         owner.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.unwrap();
-        sqlx::query("INSERT INTO seaql_migrations VALUES ($1, 0)").bind(name).execute(owner).await.unwrap();
+        sqlx::query("INSERT INTO seaql_migrations VALUES ($1, 0)")
+            .bind(name)
+            .execute(owner)
+            .await
+            .unwrap();
     }
     owner.execute(sqlx::raw_sql(AssertSqlSafe(data))).await.unwrap();
     db
@@ -80,10 +84,16 @@ async fn a_root_that_can_be_read_in_two_ways_stops_the_migration() {
 #[tokio::test]
 async fn a_policy_that_no_target_brought_stops_the_migration() {
     let db = older(DATA).await;
-    db.owner().execute("INSERT INTO policy (number, hash) VALUES (3, sha256('policy'))").await.unwrap();
+    db.owner()
+        .execute("INSERT INTO policy (number, hash) VALUES (3, sha256('policy'))")
+        .await
+        .unwrap();
     let stopped = migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap_err();
     assert!(format!("{stopped:?}").contains("null values"), "{stopped:?}");
-    let applied: i64 = sqlx::query_scalar("SELECT count(*) FROM seaql_migrations").fetch_one(db.owner()).await.unwrap();
+    let applied: i64 = sqlx::query_scalar("SELECT count(*) FROM seaql_migrations")
+        .fetch_one(db.owner())
+        .await
+        .unwrap();
     assert_eq!(applied, 4, "the schema stays as it was");
 }
 
@@ -102,19 +112,23 @@ async fn what_older_databases_did_not_note_is_filled_in() {
     .unwrap();
     let line = |name: &str, number: i64| (name.to_owned(), number);
     // By what was proposed on, by what changed its document, and by what was its last; a switch is in nobody's line.
-    let expected = [line("system", 1), line("edge", 2), line("web", 2), line("old", 4), line("system", 4)];
+    let expected =
+        [line("system", 1), line("edge", 2), line("web", 2), line("old", 4), line("system", 4)];
     assert_eq!(lines, expected);
 
-    let policies: Vec<(i64, i64)> =
-        sqlx::query_as("SELECT number, target FROM policy ORDER BY 1").fetch_all(db.app()).await.unwrap();
+    let policies: Vec<(i64, i64)> = sqlx::query_as("SELECT number, target FROM policy ORDER BY 1")
+        .fetch_all(db.app())
+        .await
+        .unwrap();
     assert_eq!(policies, [(1, 1), (2, 4)], "with the genesis, and with the commit that named it");
     let changed = owner.execute("UPDATE policy SET target = 2").await.unwrap_err().to_string();
     assert!(changed.contains("never changed"), "the guard is there again: {changed}");
 
-    let dropped: Vec<(i64, i32)> = sqlx::query_as("SELECT proposal_id, seq FROM edit WHERE dropped ORDER BY 1, 2")
-        .fetch_all(db.app())
-        .await
-        .unwrap();
+    let dropped: Vec<(i64, i32)> =
+        sqlx::query_as("SELECT proposal_id, seq FROM edit WHERE dropped ORDER BY 1, 2")
+            .fetch_all(db.app())
+            .await
+            .unwrap();
     assert_eq!(dropped, [(3, 2)], "open, undone, and one behind it counts");
 }
 

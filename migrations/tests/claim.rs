@@ -57,7 +57,14 @@ impl Floor {
     }
 
     /// Steps of a role on nodes `first..=last` of deployment `d<n>`; `columns` and `values` say what else they are.
-    async fn steps(&self, deployment: i32, role: &str, (first, last): (i32, i32), columns: &str, values: &str) {
+    async fn steps(
+        &self,
+        deployment: i32,
+        role: &str,
+        (first, last): (i32, i32),
+        columns: &str,
+        values: &str,
+    ) {
         let sql = format!(
             "INSERT INTO lane (deployment_id, name) VALUES (md5('d{deployment}')::uuid, '{role}') ON CONFLICT DO NOTHING;
              INSERT INTO noderole (id, node_id, role, deployment_id, role_hash)
@@ -76,11 +83,16 @@ impl Floor {
     async fn round(&self, most: i64, batch: i64) -> Option<BTreeMap<String, usize>> {
         let mut tx = self.0.worker().begin().await.unwrap();
         let lock = "SELECT pg_try_advisory_xact_lock($1)";
-        let mine: bool = sqlx::query_scalar(lock).bind(CLAIM_LOCK).fetch_one(&mut *tx).await.unwrap();
+        let mine: bool =
+            sqlx::query_scalar(lock).bind(CLAIM_LOCK).fetch_one(&mut *tx).await.unwrap();
         if !mine {
             return None;
         }
-        sqlx::query("SELECT pg_advisory_xact_lock_shared($1)").bind(APPLY_LOCK).execute(&mut *tx).await.unwrap();
+        sqlx::query("SELECT pg_advisory_xact_lock_shared($1)")
+            .bind(APPLY_LOCK)
+            .execute(&mut *tx)
+            .await
+            .unwrap();
         sqlx::query(CLAIM).bind(most).bind(batch).bind(60.0_f64).fetch_all(&mut *tx).await.unwrap();
         let roles: Vec<String> = sqlx::query_scalar(
             "SELECT n.role FROM run r JOIN step s ON s.id = r.step_id JOIN noderole n ON n.id = s.noderole_id
@@ -144,7 +156,8 @@ async fn never_more_runs_than_allowed_or_than_workers_carry() {
 async fn many_claimers_at_once_keep_the_limit() {
     let floor = Floor::new().await;
     floor.steps(1, "a", (1, 40), "", "").await;
-    let rounds = || async { floor.round(10, 4).await.map_or(0, |started| started.values().sum::<usize>()) };
+    let rounds =
+        || async { floor.round(10, 4).await.map_or(0, |started| started.values().sum::<usize>()) };
     for _ in 0..5 {
         tokio::join!(rounds(), rounds(), rounds(), rounds(), rounds(), rounds());
     }
@@ -203,14 +216,20 @@ async fn holds_and_the_switch_stop_new_runs() {
     floor.steps(1, "above", (1, 1), "", "").await;
     floor.steps(2, "below", (2, 2), "", "").await;
     let hold = |name: &str| {
-        format!("UPDATE deployment SET held_by = (SELECT id FROM person), held_at = now() WHERE name = '{name}'")
+        format!(
+            "UPDATE deployment SET held_by = (SELECT id FROM person), held_at = now() WHERE name = '{name}'"
+        )
     };
     floor.sql(&hold("d1")).await;
     assert_eq!(floor.claim(100).await, 0, "a hold counts for those below");
     floor.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
     floor.sql(&hold("d2")).await;
     assert_eq!(floor.round(100, 10).await.unwrap(), one("above"));
-    floor.sql("UPDATE deployment SET held_by = NULL, held_at = NULL; UPDATE head SET enabled = false").await;
+    floor
+        .sql(
+            "UPDATE deployment SET held_by = NULL, held_at = NULL; UPDATE head SET enabled = false",
+        )
+        .await;
     assert_eq!(floor.claim(100).await, 0);
     floor.sql("UPDATE head SET enabled = true").await;
     assert_eq!(floor.round(100, 10).await.unwrap(), one("below"));
@@ -222,7 +241,8 @@ async fn a_node_is_as_its_step_needs_it() {
     for needs in ["alive", "any", "dead"] {
         floor.steps(1, needs, (1, 1), ", needs, exclusive", &format!(", '{needs}', false")).await;
     }
-    let started = |rows: Option<BTreeMap<String, usize>>| rows.unwrap().into_keys().collect::<Vec<_>>();
+    let started =
+        |rows: Option<BTreeMap<String, usize>>| rows.unwrap().into_keys().collect::<Vec<_>>();
     floor.sql("UPDATE node SET available = false").await;
     assert_eq!(started(floor.round(100, 10).await), [""; 0]);
     floor.sql("UPDATE node SET available = true, alive = false").await;
@@ -238,7 +258,9 @@ async fn what_must_not_start_does_not() {
     let floor = Floor::new().await;
     floor.steps(1, "later", (1, 1), ", not_before", ", now() + interval '1 hour'").await;
     floor.steps(1, "blocked", (2, 2), "", "").await;
-    floor.sql("UPDATE step SET state = 'blocked', pending = 1 WHERE id = md5('blocked2')::uuid").await;
+    floor
+        .sql("UPDATE step SET state = 'blocked', pending = 1 WHERE id = md5('blocked2')::uuid")
+        .await;
     floor.steps(1, "instant", (3, 3), ", instant", ", true").await;
     floor.steps(1, "skipped", (4, 4), ", skipped", ", 'condition'").await;
     floor.steps(1, "rests", (5, 5), ", applied_generation", ", 1").await;
@@ -284,11 +306,21 @@ async fn the_order_is_priority_age_rank_and_deployments_take_turns() {
     floor.sql("UPDATE step SET rank = 9, since = now() WHERE id = md5('urgent21')::uuid").await;
     assert_eq!(floor.round(100, 1).await.unwrap(), one("urgent"));
     floor.steps(1, "deep", (22, 22), "", "").await;
-    floor.sql("UPDATE step SET rank = 7, since = '2019-01-01' WHERE id = md5('deep22')::uuid").await;
-    assert_eq!(floor.round(100, 1).await.unwrap(), one("deep"), "who has waited longest comes first");
+    floor
+        .sql("UPDATE step SET rank = 7, since = '2019-01-01' WHERE id = md5('deep22')::uuid")
+        .await;
+    assert_eq!(
+        floor.round(100, 1).await.unwrap(),
+        one("deep"),
+        "who has waited longest comes first"
+    );
     floor.steps(2, "few", (23, 23), "", "").await;
     floor.sql("UPDATE step SET since = '2021-01-01' WHERE id = md5('few23')::uuid").await;
-    assert_eq!(floor.round(100, 1).await.unwrap(), one("few"), "the other deployment has two runs already");
+    assert_eq!(
+        floor.round(100, 1).await.unwrap(),
+        one("few"),
+        "the other deployment has two runs already"
+    );
 }
 
 /// `d1` has 10,000 steps that are ready, each on a node of its own; `d2` gets three that are ready later, on nodes of their own.
@@ -313,10 +345,18 @@ async fn ten_thousand_ready_steps_do_not_starve_the_three_of_another_deployment(
     floor.sql("UPDATE step SET since = now() WHERE lane_id = (SELECT id FROM lane WHERE name = 'few')").await;
     assert_eq!(floor.claim(10).await, 0, "there is no room");
     floor.end(1).await;
-    assert_eq!(floor.round(10, 10).await.unwrap(), one("few"), "the first slot that is free is theirs");
+    assert_eq!(
+        floor.round(10, 10).await.unwrap(),
+        one("few"),
+        "the first slot that is free is theirs"
+    );
     floor.end(4).await;
     let next = floor.round(10, 10).await.unwrap();
-    assert_eq!((next["few"], next["many"]), (2, 2), "the other two come before the many have twice as much");
+    assert_eq!(
+        (next["few"], next["many"]),
+        (2, 2),
+        "the other two come before the many have twice as much"
+    );
 }
 
 #[tokio::test]

@@ -48,7 +48,11 @@ async fn commit_with(world: &World, planned: &Submission, row: &str) -> Result<(
     let mut tx = world.db.app().begin().await?;
     let number = world.insert_target(&mut tx, submission, &root).await?;
     let sql = format!("UPDATE node SET doc = $2, {row} WHERE id = $1");
-    sqlx::query(sqlx::AssertSqlSafe(sql)).bind(world.n1).bind(&planned.documents[0].3).execute(&mut *tx).await?;
+    sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(world.n1)
+        .bind(&planned.documents[0].3)
+        .execute(&mut *tx)
+        .await?;
     world.project(&mut tx, planned, number).await?;
     tx.commit().await
 }
@@ -82,10 +86,19 @@ async fn row_unlike_document_does_not_commit() {
     ] {
         let planned = planned(&world, local(), json!({})).await;
         assert_refused(row, commit_with(&world, &planned, row).await, Refusal::OtherRecord);
-        world.app("UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'").await.unwrap();
+        world
+            .app("UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'")
+            .await
+            .unwrap();
     }
     let planned = planned(&world, local(), json!({"rack": 7})).await;
-    commit_with(&world, &planned, "connection = '{\"root\": \"/srv/n1\"}', hints = '{\"rack\": 7}'").await.unwrap();
+    commit_with(
+        &world,
+        &planned,
+        "connection = '{\"root\": \"/srv/n1\"}', hints = '{\"rack\": 7}'",
+    )
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
@@ -96,7 +109,8 @@ async fn commit_leaves_other_records_alone() {
     let root = world.root_with(&planned).await;
     let mut tx = world.db.app().begin().await.unwrap();
     world.insert_target(&mut tx, submission, &root).await.unwrap();
-    let other = sqlx::query("UPDATE node SET connection = '{\"root\": \"/srv/other\"}' WHERE id = $1");
+    let other =
+        sqlx::query("UPDATE node SET connection = '{\"root\": \"/srv/other\"}' WHERE id = $1");
     assert_refused("n2", other.bind(world.n2).execute(&mut *tx).await, Refusal::OtherRecord);
 }
 
@@ -126,7 +140,11 @@ async fn changed_bare_record_is_found() {
     let submission = world.submit(&planned).await.unwrap();
     let moved = || async {
         let sql = "SELECT fqdn FROM moved_records($1)";
-        sqlx::query_scalar::<_, String>(sql).bind(submission).fetch_all(world.db.app()).await.unwrap()
+        sqlx::query_scalar::<_, String>(sql)
+            .bind(submission)
+            .fetch_all(world.db.app())
+            .await
+            .unwrap()
     };
     assert!(moved().await.is_empty());
     for (there, back) in [

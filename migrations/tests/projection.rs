@@ -21,7 +21,12 @@ async fn approved(world: &World, mut planned: Submission) -> (Submission, i64) {
     (planned, submission)
 }
 
-async fn commit_with(world: &World, planned: &Submission, submission: i64, more: &str) -> Result<(), sqlx::Error> {
+async fn commit_with(
+    world: &World,
+    planned: &Submission,
+    submission: i64,
+    more: &str,
+) -> Result<(), sqlx::Error> {
     let root = world.root_with(planned).await;
     let mut tx = world.db.app().begin().await?;
     let number = world.insert_target(&mut tx, submission, &root).await?;
@@ -44,7 +49,9 @@ async fn row_beyond_the_documents_is_refused() {
                 SELECT gen_random_uuid(), noderole_id, node_id, 'more', lane_id, 0, jig, 2, content_hash";
     let (n1, n2) = (format!("node_id = '{}'", world.n1), format!("node_id = '{}'", world.n2));
     let of = |fqdn: &str| {
-        format!("(SELECT s.id FROM step s JOIN node n ON n.id = s.node_id WHERE n.fqdn = '{fqdn}.x.example')")
+        format!(
+            "(SELECT s.id FROM step s JOIN node n ON n.id = s.node_id WHERE n.fqdn = '{fqdn}.x.example')"
+        )
     };
     let cases: Vec<(String, Refusal)> = vec![
         (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n2}"), NotListed),
@@ -165,7 +172,11 @@ async fn deleted_edge_is_refused() {
     let bind = bind_second(&world);
     let (planned, submission) = plan(1).await;
     let without = bind.split("INSERT INTO edge").next().unwrap_or_default();
-    assert_refused("no edge", commit_with(&world, &planned, submission, without).await, NotAsDocumented);
+    assert_refused(
+        "no edge",
+        commit_with(&world, &planned, submission, without).await,
+        NotAsDocumented,
+    );
     commit_with(&world, &planned, submission, &bind).await.unwrap();
 
     let (planned, submission) = plan(2).await;
@@ -182,9 +193,14 @@ async fn deleted_edge_is_refused() {
 async fn approved_policy_comes_into_force() {
     let world = World::new().await;
     let stricter = world.put("policy", json!({"approvals": 2, "by_risk": {}})).await;
-    let planned = Submission { new_policy: Some(stricter.clone()), ..world.plan(world.web, world.ada).await };
+    let planned =
+        Submission { new_policy: Some(stricter.clone()), ..world.plan(world.web, world.ada).await };
     let (planned, submission) = approved(&world, planned).await;
-    assert_refused("kept", commit_with(&world, &planned, submission, "SELECT 1").await, Refusal::NotProjected);
+    assert_refused(
+        "kept",
+        commit_with(&world, &planned, submission, "SELECT 1").await,
+        Refusal::NotProjected,
+    );
     let brings = format!(
         "INSERT INTO policy (number, hash) VALUES (2, '\\x{}'); UPDATE head SET policy_number = 2",
         world::hex(&stricter)
@@ -201,7 +217,11 @@ async fn transaction_commits_one_change() {
     let mut tx = world.db.app().begin().await.unwrap();
     let number = world.insert_target(&mut tx, one, &root).await.unwrap();
     world.project(&mut tx, &first, number).await.unwrap();
-    assert_refused("a second one", world.insert_target(&mut tx, two, &root).await, Refusal::NotTheNext);
+    assert_refused(
+        "a second one",
+        world.insert_target(&mut tx, two, &root).await,
+        Refusal::NotTheNext,
+    );
 }
 
 /// What an earlier target removed does not come back with another change of the same node.

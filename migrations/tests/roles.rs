@@ -278,10 +278,14 @@ async fn metrics_reads_counts_only() {
 #[tokio::test]
 async fn no_role_becomes_another_or_disables_guards() {
     let world = World::new().await;
-    for (role, pool) in [("server", world.db.server()), ("worker", world.db.worker()), ("metrics", world.db.metrics())]
-    {
+    for (role, pool) in [
+        ("server", world.db.server()),
+        ("worker", world.db.worker()),
+        ("metrics", world.db.metrics()),
+    ] {
         let own = format!("SET ROLE gantry_{role}");
-        let statements: Vec<&str> = REFUSED_TO_ALL.iter().copied().filter(|sql| *sql != own).collect();
+        let statements: Vec<&str> =
+            REFUSED_TO_ALL.iter().copied().filter(|sql| *sql != own).collect();
         assert_denied(role, pool, &statements).await;
     }
 }
@@ -330,11 +334,16 @@ async fn connection_change_withdraws_confirmation() {
     let bare = "WHERE fqdn = 'bare.x.example'";
     let life = format!("SELECT alive, joined FROM node {bare}");
     let life = async || {
-        sqlx::query_as::<_, (bool, String)>(AssertSqlSafe(life.as_str())).fetch_one(world.db.app()).await.unwrap()
+        sqlx::query_as::<_, (bool, String)>(AssertSqlSafe(life.as_str()))
+            .fetch_one(world.db.app())
+            .await
+            .unwrap()
     };
     assert_eq!(life().await, (false, "none".to_owned()), "no worker has checked it");
     let confirmed = format!("UPDATE node SET alive = true, joined = 'confirmed' {bare}");
-    for change in ["connection = '{\"port\": 23}'", "address = '[\"192.0.2.7\"]'", "way_no = way_no + 1"] {
+    for change in
+        ["connection = '{\"port\": 23}'", "address = '[\"192.0.2.7\"]'", "way_no = way_no + 1"]
+    {
         world.owner(&confirmed).await.unwrap();
         world.app(&format!("UPDATE node SET {change} {bare}")).await.unwrap();
         assert_eq!(life().await, (true, "none".to_owned()), "{change}");
@@ -344,7 +353,10 @@ async fn connection_change_withdraws_confirmation() {
     assert_eq!(life().await, (true, "welcomed".to_owned()));
     world.app(&format!("SELECT doubt_node(id) FROM node {bare}")).await.unwrap();
     assert_eq!(life().await, (true, "welcomed".to_owned()), "doubt never raises it");
-    world.app(&format!("UPDATE node SET removed_in = (SELECT number FROM head) {bare}")).await.unwrap();
+    world
+        .app(&format!("UPDATE node SET removed_in = (SELECT number FROM head) {bare}"))
+        .await
+        .unwrap();
     assert_eq!(life().await, (false, "none".to_owned()));
 }
 
@@ -354,7 +366,8 @@ async fn only_listed_functions_run_as_owner() {
     let sql = "SELECT p.proname::text, r.role FROM pg_proc p, unnest(ARRAY['server', 'worker', 'metrics']) r (role)
                WHERE p.pronamespace = 'public'::regnamespace AND p.prosecdef AND p.prorettype <> 'trigger'::regtype
                  AND has_function_privilege('gantry_' || r.role, p.oid, 'EXECUTE')";
-    let rows: Vec<(String, String)> = sqlx::query_as(sql).fetch_all(world.db.owner()).await.unwrap();
+    let rows: Vec<(String, String)> =
+        sqlx::query_as(sql).fetch_all(world.db.owner()).await.unwrap();
     let mut callers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (function, role) in rows {
         callers.entry(function).or_default().insert(role);
@@ -381,8 +394,9 @@ async fn only_listed_functions_run_as_owner() {
         ("seal_audit", &["server", "worker"]),
         ("set_password", &["server"]),
     ];
-    let expected =
-        expected.map(|(name, roles)| (name.to_owned(), roles.iter().map(|role| (*role).to_owned()).collect()));
+    let expected = expected.map(|(name, roles)| {
+        (name.to_owned(), roles.iter().map(|role| (*role).to_owned()).collect())
+    });
     assert_eq!(callers, BTreeMap::from(expected));
 }
 
@@ -392,7 +406,8 @@ async fn migration_revokes_rights_of_earlier_roles() {
     let granted = "SELECT has_table_privilege('pg_monitor', 'verdict', 'INSERT')
                      OR has_column_privilege('pg_monitor', 'step', 'wall', 'UPDATE')
                      OR has_function_privilege('pg_monitor', 'seal_audit(int)', 'EXECUTE')";
-    let granted = async || sqlx::query_scalar::<_, bool>(granted).fetch_one(world.db.owner()).await.unwrap();
+    let granted =
+        async || sqlx::query_scalar::<_, bool>(granted).fetch_one(world.db.owner()).await.unwrap();
     for sql in [
         "GRANT INSERT ON verdict TO pg_monitor",
         "GRANT UPDATE (wall) ON step TO pg_monitor",
@@ -408,7 +423,9 @@ async fn migration_revokes_rights_of_earlier_roles() {
 #[tokio::test]
 async fn role_purpose_is_read_from_database() {
     let world = World::new().await;
-    let own = async |pool: &PgPool, purpose| migrations::database_role(pool, purpose).await.unwrap().unwrap();
+    let own = async |pool: &PgPool, purpose| {
+        migrations::database_role(pool, purpose).await.unwrap().unwrap()
+    };
     let server = own(world.db.worker(), migrations::Purpose::Server).await;
     assert_eq!((server.name.as_str(), server.is_own), ("gantry_server", false));
     assert!(own(world.db.worker(), migrations::Purpose::Worker).await.is_own);

@@ -99,9 +99,9 @@ impl PublicAddress {
     pub fn is_own_origin(&self, origin: &str, host: Option<&str>) -> bool {
         match self.secure {
             true => origin.eq_ignore_ascii_case(&self.to_string()),
-            false => {
-                host.is_some_and(|host| self.is_host(host) && origin.eq_ignore_ascii_case(&format!("http://{host}")))
-            }
+            false => host.is_some_and(|host| {
+                self.is_host(host) && origin.eq_ignore_ascii_case(&format!("http://{host}"))
+            }),
         }
     }
 }
@@ -120,10 +120,16 @@ impl FromStr for PublicAddress {
         let form = || AddressError::Form(text.chars().take(200).collect());
         let uri: Uri = text.trim_end_matches('/').parse().map_err(|_| form())?;
         let authority = uri.authority().ok_or_else(form)?.clone();
-        let bare = matches!(uri.path(), "" | "/") && uri.query().is_none() && !authority.as_str().contains('@');
+        let bare = matches!(uri.path(), "" | "/")
+            && uri.query().is_none()
+            && !authority.as_str().contains('@');
         match uri.scheme_str() {
-            Some("https") if bare => Ok(Self { secure: true, authority: default_port(authority, ":443") }),
-            Some("http") if bare && is_loopback(authority.host()) => Ok(Self { secure: false, authority }),
+            Some("https") if bare => {
+                Ok(Self { secure: true, authority: default_port(authority, ":443") })
+            }
+            Some("http") if bare && is_loopback(authority.host()) => {
+                Ok(Self { secure: false, authority })
+            }
             Some("http") if bare => Err(AddressError::Plain(text.to_owned())),
             _ => Err(form()),
         }
@@ -140,7 +146,8 @@ fn default_port(authority: Authority, port: &str) -> Authority {
 
 fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let named = bare.eq_ignore_ascii_case("localhost") || bare.to_ascii_lowercase().ends_with(".localhost");
+    let named =
+        bare.eq_ignore_ascii_case("localhost") || bare.to_ascii_lowercase().ends_with(".localhost");
     named || bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
@@ -154,15 +161,27 @@ mod tests {
 
     #[test]
     fn plain_http_is_for_the_same_machine_only() {
-        for text in ["http://127.0.0.1:7700", "http://localhost:80/", "http://[::1]:1", "https://gantry.example.com"] {
+        for text in [
+            "http://127.0.0.1:7700",
+            "http://localhost:80/",
+            "http://[::1]:1",
+            "https://gantry.example.com",
+        ] {
             assert!(text.parse::<PublicAddress>().is_ok(), "{text}");
         }
-        for text in ["http://10.0.0.1:7700", "http://gantry.example.com", "http://127.0.0.1.evil.example"] {
+        for text in
+            ["http://10.0.0.1:7700", "http://gantry.example.com", "http://127.0.0.1.evil.example"]
+        {
             assert!(matches!(text.parse::<PublicAddress>(), Err(AddressError::Plain(_))), "{text}");
         }
-        for text in
-            ["", "gantry", "ftp://localhost", "https://a.example/b", "https://u:p@a.example", "https://a.example/?x"]
-        {
+        for text in [
+            "",
+            "gantry",
+            "ftp://localhost",
+            "https://a.example/b",
+            "https://u:p@a.example",
+            "https://a.example/?x",
+        ] {
             assert!(matches!(text.parse::<PublicAddress>(), Err(AddressError::Form(_))), "{text}");
         }
     }
@@ -178,16 +197,24 @@ mod tests {
     #[test]
     fn hosts_and_origins_of_others_are_not_its_own() {
         let near = address("http://127.0.0.1:7700");
-        assert!(near.is_host("localhost:9000") && near.is_host("127.0.0.1:7700") && !near.is_host("evil.example:7700"));
+        assert!(
+            near.is_host("localhost:9000")
+                && near.is_host("127.0.0.1:7700")
+                && !near.is_host("evil.example:7700")
+        );
         assert!(near.is_own_origin("http://localhost:9000", Some("localhost:9000")));
-        for origin in ["http://127.0.0.1:7701", "https://127.0.0.1:7700", "null", "http://evil.example:7700"] {
+        for origin in
+            ["http://127.0.0.1:7701", "https://127.0.0.1:7700", "null", "http://evil.example:7700"]
+        {
             assert!(!near.is_own_origin(origin, Some("127.0.0.1:7700")), "{origin}");
         }
         assert!(!near.is_own_origin("http://evil.example:7700", Some("evil.example:7700")));
 
         let far = address("https://Gantry.example.com:443");
         assert!(
-            far.is_host("gantry.example.com") && far.is_host("gantry.example.com:8443") && !far.is_host("localhost")
+            far.is_host("gantry.example.com")
+                && far.is_host("gantry.example.com:8443")
+                && !far.is_host("localhost")
         );
         assert!(far.is_own_origin("https://gantry.example.com", None));
         assert!(!far.is_own_origin("http://gantry.example.com", Some("gantry.example.com")));

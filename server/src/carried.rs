@@ -66,16 +66,26 @@ impl Carried {
     }
 
     /// The answer for a path; None where there is no such file.
-    pub(crate) fn answer(&self, method: &Method, path: &str, asked: &HeaderMap) -> Option<Response> {
+    pub(crate) fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        asked: &HeaderMap,
+    ) -> Option<Response> {
         let path = path.strip_prefix('/')?;
         let plain = self.0.get(path)?;
         let packed = PACKED.iter().filter(|(coding, _)| accepts(asked, coding));
-        let packed =
-            packed.filter_map(|(coding, end)| Some((*coding, self.0.get(format!("{path}{end}").as_str())?))).next();
+        let packed = packed
+            .filter_map(|(coding, end)| {
+                Some((*coding, self.0.get(format!("{path}{end}").as_str())?))
+            })
+            .next();
         let (coding, file) = packed.map_or((None, plain), |(coding, file)| (Some(coding), file));
         let mut answer = match known(asked, &file.tag) {
             true => StatusCode::NOT_MODIFIED.into_response(),
-            false if method == Method::HEAD => ([(header::CONTENT_LENGTH, file.body.len())]).into_response(),
+            false if method == Method::HEAD => {
+                ([(header::CONTENT_LENGTH, file.body.len())]).into_response()
+            }
             false => file.body.into_response(),
         };
         let headers = answer.headers_mut();
@@ -105,7 +115,9 @@ fn accepts(asked: &HeaderMap, coding: &str) -> bool {
     let all = asked.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     all.flat_map(|value| value.split(',')).any(|part| {
         let (name, weight) = part.split_once(';').unwrap_or((part, ""));
-        let nothing = weight.trim().strip_prefix("q=").and_then(|weight| weight.trim().parse().ok()) == Some(0.0);
+        let nothing =
+            weight.trim().strip_prefix("q=").and_then(|weight| weight.trim().parse().ok())
+                == Some(0.0);
         name.trim().eq_ignore_ascii_case(coding) && !nothing
     })
 }
@@ -125,14 +137,21 @@ mod tests {
     static FIXTURE: Dir<'static> = include_dir::include_dir!("$CARGO_MANIFEST_DIR/src/tests/site");
 
     fn ask(path: &str, headers: &[(header::HeaderName, &'static str)]) -> Option<Response> {
-        let asked = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
+        let asked = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)))
+            .collect();
         Carried::of(&FIXTURE).answer(&Method::GET, path, &asked)
     }
 
     fn coding(accepted: &'static str) -> Option<String> {
-        let answer = ask("/pkg/a.css", &[(header::ACCEPT_ENCODING, accepted)]).expect("it is there");
+        let answer =
+            ask("/pkg/a.css", &[(header::ACCEPT_ENCODING, accepted)]).expect("it is there");
         assert_eq!(answer.headers()[header::CONTENT_TYPE], "text/css; charset=utf-8");
-        answer.headers().get(header::CONTENT_ENCODING).map(|value| value.to_str().expect("a word").to_owned())
+        answer
+            .headers()
+            .get(header::CONTENT_ENCODING)
+            .map(|value| value.to_str().expect("a word").to_owned())
     }
 
     #[test]
@@ -148,17 +167,25 @@ mod tests {
     #[test]
     fn who_has_a_file_is_told_so() {
         let first = ask("/pkg/a.css", &[]).expect("it is there");
-        let tag: &'static str =
-            Box::leak(first.headers()[header::ETAG].to_str().expect("a tag").to_owned().into_boxed_str());
+        let tag: &'static str = Box::leak(
+            first.headers()[header::ETAG].to_str().expect("a tag").to_owned().into_boxed_str(),
+        );
         let again = ask("/pkg/a.css", &[(header::IF_NONE_MATCH, tag)]).expect("it is there");
         assert_eq!((first.status(), again.status()), (StatusCode::OK, StatusCode::NOT_MODIFIED));
-        let packed = ask("/pkg/a.css", &[(header::IF_NONE_MATCH, tag), (header::ACCEPT_ENCODING, "br")]);
-        assert_eq!(packed.expect("it is there").status(), StatusCode::OK, "each form has a tag of its own");
+        let packed =
+            ask("/pkg/a.css", &[(header::IF_NONE_MATCH, tag), (header::ACCEPT_ENCODING, "br")]);
+        assert_eq!(
+            packed.expect("it is there").status(),
+            StatusCode::OK,
+            "each form has a tag of its own"
+        );
     }
 
     #[test]
     fn nothing_else_is_there() {
-        for path in ["/", "/pkg", "/pkg/", "/../Cargo.toml", "/pkg/b.css", "pkg/a.css", "//pkg/a.css"] {
+        for path in
+            ["/", "/pkg", "/pkg/", "/../Cargo.toml", "/pkg/b.css", "pkg/a.css", "//pkg/a.css"]
+        {
             assert!(ask(path, &[]).is_none(), "{path}");
         }
     }

@@ -121,7 +121,9 @@ async fn round(
     Ok(())
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
     spawn_blocking(work).await.map_err(|error| error.to_string())?
 }
 
@@ -151,7 +153,9 @@ fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
     file.seek(SeekFrom::End(-length.min(LINE))).map_err(failed)?;
     let mut end = Vec::new();
     file.read_to_end(&mut end).map_err(failed)?;
-    last_line(&end).map_err(|error| format!("the last line of {} is not a checkpoint: {error}", path.display()))
+    last_line(&end).map_err(|error| {
+        format!("the last line of {} is not a checkpoint: {error}", path.display())
+    })
 }
 
 /// None: the URL returns nothing, because nothing was posted yet.
@@ -179,7 +183,8 @@ fn append(path: &Path, line: &str) -> Result<(), String> {
 
 fn post(url: &str, line: &str) -> Result<(), String> {
     let sent = agent().post(url).header("content-type", "application/json").send(line);
-    sent.map(drop).map_err(|error| format!("the POST of the checkpoint failed: {}", without_url(&error)))
+    sent.map(drop)
+        .map_err(|error| format!("the POST of the checkpoint failed: {}", without_url(&error)))
 }
 
 fn agent() -> Agent {
@@ -241,9 +246,15 @@ mod tests {
         fn start(&self, to: Destination) -> CancellationToken {
             let stopping = CancellationToken::new();
             let key = SigningKey::read(&self.pem).unwrap();
-            let checkpoints = Checkpoints { key: Arc::new(key), to, every: Duration::from_millis(20) };
+            let checkpoints =
+                Checkpoints { key: Arc::new(key), to, every: Duration::from_millis(20) };
             let metrics = Metrics::default();
-            tokio::spawn(until_stopped(Arc::clone(&self.control), metrics, checkpoints, stopping.clone()));
+            tokio::spawn(until_stopped(
+                Arc::clone(&self.control),
+                metrics,
+                checkpoints,
+                stopping.clone(),
+            ));
             stopping
         }
 
@@ -280,12 +291,19 @@ mod tests {
         // A restarted server goes on after the last line.
         let second = world.start(file);
         let checkpoints = world.written(2).await;
-        let sealed: Vec<(i64, Vec<u8>)> =
-            sqlx::query_as("SELECT seq, hash FROM seal ORDER BY seq").fetch_all(world.db.app()).await.unwrap();
+        let sealed: Vec<(i64, Vec<u8>)> = sqlx::query_as("SELECT seq, hash FROM seal ORDER BY seq")
+            .fetch_all(world.db.app())
+            .await
+            .unwrap();
         for checkpoint in &checkpoints {
             assert!(world.public.signed(checkpoint));
             let link = &checkpoint.link;
-            assert!(sealed.iter().any(|(seq, hash)| seq.unsigned_abs() == link.seq && hash == link.hash.as_bytes()));
+            assert!(
+                sealed
+                    .iter()
+                    .any(|(seq, hash)| seq.unsigned_abs() == link.seq
+                        && hash == link.hash.as_bytes())
+            );
         }
         assert!(checkpoints[0].link.seq < checkpoints[1].link.seq);
         second.cancel();
@@ -306,9 +324,15 @@ mod tests {
     }
 
     /// A URL that answers each GET with this text (None: never) and each POST with the next status, and what was posted to it.
-    fn url(get: Option<String>, posts: &'static [&'static str]) -> (String, mpsc::Receiver<Checkpoint>) {
+    fn url(
+        get: Option<String>,
+        posts: &'static [&'static str],
+    ) -> (String, mpsc::Receiver<Checkpoint>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{SECRET}@{}/checkpoints?token={SECRET}", listener.local_addr().unwrap());
+        let url = format!(
+            "http://{SECRET}@{}/checkpoints?token={SECRET}",
+            listener.local_addr().unwrap()
+        );
         let (send, received) = mpsc::channel();
         std::thread::spawn(move || {
             let (mut statuses, mut silent) = (posts.iter(), Vec::new());
@@ -389,7 +413,8 @@ mod tests {
 
     /// Changes as the owner of the database, after which the audit differs from a checkpoint.
     const CUT: &str = "DELETE FROM seal WHERE seq = (SELECT max(seq) FROM seal)";
-    const RECOMPUTED: &str = "UPDATE seal SET hash = sha256(hash) WHERE seq = (SELECT max(seq) FROM seal)";
+    const RECOMPUTED: &str =
+        "UPDATE seal SET hash = sha256(hash) WHERE seq = (SELECT max(seq) FROM seal)";
 
     #[tokio::test(flavor = "multi_thread")]
     async fn checkpoint_that_disagrees_stops_signing() {
@@ -413,7 +438,8 @@ mod tests {
             for to in [Destination::File(world.file()), Destination::Url(url)] {
                 let failed = round(&world.control, &key, &to, &mut None).await.unwrap_err();
                 assert!(
-                    failed.contains(why) && failed.contains("set audit_checkpoints to a new file or URL"),
+                    failed.contains(why)
+                        && failed.contains("set audit_checkpoints to a new file or URL"),
                     "{failed}"
                 );
                 assert!(!failed.contains(SECRET), "{failed}");
@@ -432,7 +458,10 @@ mod tests {
         for (get, why) in [
             (Some("HTTP/1.1 404 Not Found\r\n\r\n".to_owned()), "http status: 404"),
             (Some("HTTP/1.1 405 Method Not Allowed\r\n\r\n".to_owned()), "http status: 405"),
-            (Some("HTTP/1.1 302 Found\r\nlocation: canary-4718://host/\r\n\r\n".to_owned()), "is not valid"),
+            (
+                Some("HTTP/1.1 302 Found\r\nlocation: canary-4718://host/\r\n\r\n".to_owned()),
+                "is not valid",
+            ),
             (ok("<html>canary-4718</html>"), "the last line of its answer is not a checkpoint"),
             (ok(&"x".repeat(large)), "larger than"),
             (None, "timeout"),
@@ -445,7 +474,10 @@ mod tests {
             let unread = unread.await.unwrap();
             assert!(unread.contains(why) && !unread.contains(SECRET), "{why}: {unread}");
             round(&world.control, &key, &Destination::Url(url), &mut None).await.unwrap();
-            assert!(world.public.signed(&received.recv_timeout(Duration::from_secs(10)).unwrap()), "{why}");
+            assert!(
+                world.public.signed(&received.recv_timeout(Duration::from_secs(10)).unwrap()),
+                "{why}"
+            );
         }
     }
 
@@ -453,7 +485,10 @@ mod tests {
     fn destination_is_a_file_or_a_url() {
         let read = |text: &str| text.parse::<Destination>();
         assert_eq!(read("/var/x.jsonl"), Ok(Destination::File("/var/x.jsonl".into())));
-        assert_eq!(read("https://log.example/a"), Ok(Destination::Url("https://log.example/a".into())));
+        assert_eq!(
+            read("https://log.example/a"),
+            Ok(Destination::Url("https://log.example/a".into()))
+        );
         for wrong in ["", "ftp://log.example/a", "https://"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

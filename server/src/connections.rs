@@ -47,7 +47,12 @@ impl Default for Bounds {
 }
 
 /// Answers what comes in by `router` until `stopping`, and then until every answer that has begun is over.
-pub(crate) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stopping: CancellationToken) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    stopping: CancellationToken,
+) {
     let answering = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(bounds.at_once));
     let mut http = http1::Builder::new();
@@ -98,7 +103,11 @@ async fn next_of(
 /// A connection that was given up before it was taken is over. Anything else, as having no file descriptors left, lasts for a while, and to
 /// ask again at once would only keep a core busy.
 async fn after(error: io::Error) {
-    let given_up = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset];
+    let given_up = [
+        io::ErrorKind::ConnectionAborted,
+        io::ErrorKind::ConnectionRefused,
+        io::ErrorKind::ConnectionReset,
+    ];
     if given_up.contains(&error.kind()) {
         return;
     }
@@ -120,8 +129,10 @@ mod tests {
     async fn serving(bounds: Bounds) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
         let address = listener.local_addr().expect("an address");
-        let router =
-            Router::new().route("/", get(|ConnectInfo(from): ConnectInfo<SocketAddr>| async move { from.to_string() }));
+        let router = Router::new().route(
+            "/",
+            get(|ConnectInfo(from): ConnectInfo<SocketAddr>| async move { from.to_string() }),
+        );
         let stopping = CancellationToken::new();
         let served = tokio::spawn(serve(listener, router, bounds, stopping.clone()));
         (address, stopping, served)
@@ -146,7 +157,8 @@ mod tests {
         let mut asks = TcpStream::connect(address).await.expect("a connection");
         let answer = said(&mut asks, ASKED).await;
         assert!(
-            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(&asks.local_addr().expect("one").to_string()),
+            answer.starts_with("HTTP/1.1 200 ")
+                && answer.ends_with(&asks.local_addr().expect("one").to_string()),
             "{answer}"
         );
         assert_eq!(asks.read(&mut [0; 1]).await.unwrap_or(0), 0, "nothing more is asked");
@@ -160,16 +172,21 @@ mod tests {
         let mut asks = TcpStream::connect(address).await.expect("a connection");
         let long = format!("GET /?{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(limits::HEAD));
         let answer = said(&mut asks, long.as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 414 "), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 414 "),
+            "{answer}"
+        );
     }
 
     #[tokio::test]
     async fn who_comes_beyond_waits_until_another_one_ends() {
-        let (address, _stopping, _served) = serving(Bounds { at_once: 1, ..Bounds::default() }).await;
+        let (address, _stopping, _served) =
+            serving(Bounds { at_once: 1, ..Bounds::default() }).await;
         let mut first = TcpStream::connect(address).await.expect("a connection");
         assert!(said(&mut first, ASKED).await.starts_with("HTTP/1.1 200 "));
         let mut second = TcpStream::connect(address).await.expect("the system's queue takes it");
-        let waits = tokio::time::timeout(Duration::from_millis(200), said(&mut second, ASKED)).await;
+        let waits =
+            tokio::time::timeout(Duration::from_millis(200), said(&mut second, ASKED)).await;
         assert!(waits.is_err(), "{waits:?}");
         drop(first);
         let mut read = vec![0; 1_000];
@@ -183,6 +200,9 @@ mod tests {
         let mut idle = TcpStream::connect(address).await.expect("a connection");
         assert!(said(&mut idle, ASKED).await.starts_with("HTTP/1.1 200 "));
         stopping.cancel();
-        tokio::time::timeout(Duration::from_secs(10), served).await.expect("it ends").expect("well");
+        tokio::time::timeout(Duration::from_secs(10), served)
+            .await
+            .expect("it ends")
+            .expect("well");
     }
 }

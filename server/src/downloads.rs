@@ -18,21 +18,27 @@ use crate::state::AppState;
 /// Takes a place for somebody's download.
 pub(crate) fn take(state: &AppState, person: PersonId) -> Result<Place, Problem> {
     state.downloads.take(person).map_err(|full| match full {
-        Full::ForAll => {
-            Problem::unavailable("This server sends as many downloads as it does at once. Try again in a moment.")
-        }
+        Full::ForAll => Problem::unavailable(
+            "This server sends as many downloads as it does at once. Try again in a moment.",
+        ),
         Full::ForOne => Problem::new(
             429,
             "too_many_downloads",
             "Too many downloads",
-            format!("You have {} downloads under way. Let one end, then begin this one.", limits::DOWNLOADS_EACH),
+            format!(
+                "You have {} downloads under way. Let one end, then begin this one.",
+                limits::DOWNLOADS_EACH
+            ),
         )
         .again_after(MOMENT),
     })
 }
 
 /// A body that keeps its place until it ended or is dropped.
-pub(crate) fn body<E>(place: Place, parts: impl Stream<Item = Result<Bytes, E>> + Send + 'static) -> Body
+pub(crate) fn body<E>(
+    place: Place,
+    parts: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+) -> Body
 where
     E: Into<BoxError> + Send + 'static,
 {

@@ -126,7 +126,8 @@ impl Feed {
         let (ring, _) = broadcast::channel(RING);
         let (logs, _) = broadcast::channel(RING);
         let (moved, place) = watch::channel(Position { xid: 0, id: 0 });
-        let reader = Reader { store: store.clone(), ring: ring.clone(), logs: logs.clone(), place: moved };
+        let reader =
+            Reader { store: store.clone(), ring: ring.clone(), logs: logs.clone(), place: moved };
         tokio::spawn(async move {
             tokio::select! {
                 () = reader.run() => {}
@@ -144,7 +145,9 @@ impl Feed {
         // Before anything is read: see the theory.
         let (ring, logs) = (self.ring.subscribe(), self.logs.subscribe());
         let mut feed = self.place.clone();
-        let found = timeout(FIRST_PLACE, feed.wait_for(|place| place.xid > 0)).await.is_ok_and(|found| found.is_ok());
+        let found = timeout(FIRST_PLACE, feed.wait_for(|place| place.xid > 0))
+            .await
+            .is_ok_and(|found| found.is_ok());
         if !found {
             return Err(FeedError::NotThere);
         }
@@ -180,7 +183,9 @@ impl Listening {
             self.place = part.next;
             self.caught_up = !part.more;
             if !part.entries.is_empty() {
-                return Ok(Some(part.entries.into_iter().map(|entry| Told::Entry(Arc::new(entry))).collect()));
+                return Ok(Some(
+                    part.entries.into_iter().map(|entry| Told::Entry(Arc::new(entry))).collect(),
+                ));
             }
         }
         loop {
@@ -260,7 +265,8 @@ impl Reader {
         if heard.channel() != journal::LOG_CHANNEL {
             return;
         }
-        let parts = heard.payload().split_once(' ').map(|(run, bytes)| (run.parse(), bytes.parse::<i64>()));
+        let parts =
+            heard.payload().split_once(' ').map(|(run, bytes)| (run.parse(), bytes.parse::<i64>()));
         if let Some((Ok(run), Ok(bytes))) = parts {
             let known = grown.entry(run).or_default();
             *known = bytes.max(*known);
@@ -275,7 +281,9 @@ impl Reader {
             self.place.send_replace(Position::of_cursor(end));
             return Ok(());
         }
-        if let Resume::Reset(place) = journal::resume(self.store.pool(), place, i64::MAX - 1).await? {
+        if let Resume::Reset(place) =
+            journal::resume(self.store.pool(), place, i64::MAX - 1).await?
+        {
             self.place.send_replace(place);
             let _ = self.ring.send(Told::Reset(place));
         }

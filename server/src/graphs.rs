@@ -30,7 +30,8 @@ pub(crate) fn operations(all: Operations) -> Operations {
     .get(
         "/submissions/{id}/graph",
         of_review,
-        op("getSubmissionGraph", "What a review changes and one step around it, as a graph").about(about),
+        op("getSubmissionGraph", "What a review changes and one step around it, as a graph")
+            .about(about),
     )
 }
 
@@ -69,7 +70,9 @@ fn one_of<T: Copy>(field: &str, text: &str, words: &[(&str, T)]) -> Result<Optio
     }
     let found = words.iter().find(|(word, _)| *word == text).map(|(_, meant)| *meant);
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-    found.map(Some).ok_or_else(|| Problem::invalid(format!("{field}: {text:?} is none of {}.", known.join(", "))))
+    found.map(Some).ok_or_else(|| {
+        Problem::invalid(format!("{field}: {text:?} is none of {}.", known.join(", ")))
+    })
 }
 
 fn list(text: &str) -> impl Iterator<Item = &str> {
@@ -84,21 +87,38 @@ impl TryFrom<GraphWanted> for GraphWish {
     type Error = Problem;
 
     fn try_from(wanted: GraphWanted) -> Result<Self, Problem> {
-        let role = |name: &str| RoleName::parse(name).map_err(|error| Problem::invalid(format!("roles: {error}.")));
-        let way =
-            one_of("way", &wanted.way, &[("up", GraphWay::Up), ("down", GraphWay::Down), ("both", GraphWay::Both)])?;
-        let longest = one_of("longest", &wanted.longest, &[("count", Length::Count), ("time", Length::Time)])?;
+        let role = |name: &str| {
+            RoleName::parse(name).map_err(|error| Problem::invalid(format!("roles: {error}.")))
+        };
+        let way = one_of(
+            "way",
+            &wanted.way,
+            &[("up", GraphWay::Up), ("down", GraphWay::Down), ("both", GraphWay::Both)],
+        )?;
+        let longest = one_of(
+            "longest",
+            &wanted.longest,
+            &[("count", Length::Count), ("time", Length::Time)],
+        )?;
         let only_trail = one_of("only", &wanted.only, &[("trail", true)])?.unwrap_or_default();
         let trail = match (longest, said(wanted.from), said(wanted.to)) {
             (Some(length), None, None) => Some(TrailWish::Longest(length)),
             (None, Some(from), Some(to)) => Some(TrailWish::Between(from, to)),
             (None, Some(from), None) => Some(TrailWish::From(from)),
             (None, None, None) => None,
-            (None, None, Some(_)) => return Err(Problem::invalid("to: say from which vertex, too, as from.")),
-            (Some(_), _, _) => return Err(Problem::invalid("longest: leave from and to out: one of both is marked.")),
+            (None, None, Some(_)) => {
+                return Err(Problem::invalid("to: say from which vertex, too, as from."));
+            }
+            (Some(_), _, _) => {
+                return Err(Problem::invalid(
+                    "longest: leave from and to out: one of both is marked.",
+                ));
+            }
         };
         if wanted.focus.is_empty() && (way.is_some() || wanted.steps.is_some()) {
-            return Err(Problem::invalid("way, steps: they are of a focus. Say on which vertex, too, as focus."));
+            return Err(Problem::invalid(
+                "way, steps: they are of a focus. Say on which vertex, too, as focus.",
+            ));
         }
         if wanted.steps == Some(0) {
             return Err(Problem::invalid("steps: at least one edge away."));
@@ -135,8 +155,7 @@ async fn of_review(
     Asked(wanted): Asked<GraphWanted>,
 ) -> Answer<GraphView> {
     if wanted.target.is_some() {
-        let detail =
-            "target: a review changes what is meant now. Leave it out, or ask for the graph of the deployment.";
+        let detail = "target: a review changes what is meant now. Leave it out, or ask for the graph of the deployment.";
         return Err(Problem::invalid(detail).into());
     }
     Ok(Json(state.control.review_graph(&actor, id, &wanted.try_into()?, Lost::Refused).await?))
@@ -149,14 +168,20 @@ mod tests {
     use super::*;
 
     fn wish(query: &str) -> Result<GraphWish, Problem> {
-        let pairs: Vec<(String, String)> =
-            query.split('&').filter_map(|pair| pair.split_once('=')).map(|(a, b)| (a.into(), b.into())).collect();
+        let pairs: Vec<(String, String)> = query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(a, b)| (a.into(), b.into()))
+            .collect();
         let fields = pairs.into_iter().map(|(name, value)| {
-            let number = matches!(name.as_str(), "steps" | "target").then(|| value.parse::<i64>().ok()).flatten();
+            let number = matches!(name.as_str(), "steps" | "target")
+                .then(|| value.parse::<i64>().ok())
+                .flatten();
             (name, number.map_or_else(|| value.clone().into(), serde_json::Value::from))
         });
         let wanted: GraphWanted =
-            serde_json::from_value(serde_json::Value::Object(fields.collect())).expect("words that it knows");
+            serde_json::from_value(serde_json::Value::Object(fields.collect()))
+                .expect("words that it knows");
         wanted.try_into()
     }
 
@@ -174,7 +199,8 @@ mod tests {
             "target=3",
         ] {
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-            let address = Address::of_pairs(String::new(), pairs.map(|(a, b)| (a.to_owned(), b.to_owned())));
+            let address =
+                Address::of_pairs(String::new(), pairs.map(|(a, b)| (a.to_owned(), b.to_owned())));
             assert_eq!(wish(query), Ok(address.wish), "{query}");
         }
     }

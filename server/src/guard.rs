@@ -37,8 +37,9 @@ pub(crate) const PROGRAM: HeaderName = HeaderName::from_static("x-gantry");
 const FETCH_SITE: &str = "sec-fetch-site";
 
 /// For answers that are no pages.
-const NOTHING: HeaderValue =
-    HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+const NOTHING: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
 
 /// Headers of every answer, unless it has its own.
 const EVERYWHERE: [(HeaderName, HeaderValue); 11] = [
@@ -53,12 +54,24 @@ const EVERYWHERE: [(HeaderName, HeaderValue); 11] = [
              microphone=(), midi=(), payment=(), usb=()",
         ),
     ),
-    (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
-    (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
     // All that a page brings along is ours, so it can be kept apart from everybody else's.
-    (HeaderName::from_static("cross-origin-embedder-policy"), HeaderValue::from_static("require-corp")),
+    (
+        HeaderName::from_static("cross-origin-embedder-policy"),
+        HeaderValue::from_static("require-corp"),
+    ),
     (HeaderName::from_static("origin-agent-cluster"), HeaderValue::from_static("?1")),
-    (HeaderName::from_static("x-permitted-cross-domain-policies"), HeaderValue::from_static("none")),
+    (
+        HeaderName::from_static("x-permitted-cross-domain-policies"),
+        HeaderValue::from_static("none"),
+    ),
     (header::CONTENT_SECURITY_POLICY, NOTHING),
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
 ];
@@ -99,8 +112,9 @@ fn head_fault(request: &Request) -> Option<Problem> {
     let (headers, uri) = (request.headers(), request.uri());
     if head_size(request) > limits::HEAD {
         let limit = limits::HEAD / 1024;
-        let detail =
-            format!("The request line and headers are larger than {limit} KiB. Send fewer or shorter headers.");
+        let detail = format!(
+            "The request line and headers are larger than {limit} KiB. Send fewer or shorter headers."
+        );
         return Some(Problem::new(431, "head_too_large", "Request headers too large", detail));
     }
     let mut hosts = headers.get_all(header::HOST).iter();
@@ -111,7 +125,9 @@ fn head_fault(request: &Request) -> Option<Problem> {
     if let (Some(target), Some(host)) = (uri.authority(), first)
         && !host.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes())
     {
-        return bad("The request target and the Host header name different hosts. Send the same host in both.");
+        return bad(
+            "The request target and the Host header name different hosts. Send the same host in both.",
+        );
     }
     None
 }
@@ -124,7 +140,9 @@ fn head_size(request: &Request) -> usize {
         + uri.authority().map_or(0, |host| host.as_str().len())
         + uri.path_and_query().map_or(0, |path| path.as_str().len());
     let line = request.method().as_str().len() + target + "  HTTP/1.1\r\n".len();
-    let header = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + ": \r\n".len();
+    let header = |(name, value): (&HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() + ": \r\n".len()
+    };
     line + request.headers().iter().map(header).sum::<usize>() + "\r\n".len()
 }
 
@@ -150,7 +168,10 @@ pub(crate) async fn pass(State(state): State<AppState>, request: Request, next: 
             StatusCode::MISDIRECTED_REQUEST.as_u16(),
             "other_host",
             "Another server's name",
-            format!("This server answers to {}. Start it with the public address that people use.", state.address),
+            format!(
+                "This server answers to {}. Start it with the public address that people use.",
+                state.address
+            ),
         ))
         .into_response();
     }
@@ -169,14 +190,17 @@ pub(crate) async fn pass(State(state): State<AppState>, request: Request, next: 
 
 fn host(request: &Request) -> Option<String> {
     let named = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
-    named.or_else(|| request.uri().authority().map(|authority| authority.as_str())).map(str::to_owned)
+    named
+        .or_else(|| request.uri().authority().map(|authority| authority.as_str()))
+        .map(str::to_owned)
 }
 
 fn is_own(headers: &HeaderMap, host: Option<&str>, address: &PublicAddress) -> bool {
     let site = headers.get(FETCH_SITE);
     let origin = headers.get(header::ORIGIN);
     let same_site = site.map(|site| site == "same-origin");
-    let same_origin = origin.map(|origin| origin.to_str().is_ok_and(|origin| address.is_own_origin(origin, host)));
+    let same_origin = origin
+        .map(|origin| origin.to_str().is_ok_and(|origin| address.is_own_origin(origin, host)));
     match (same_site, same_origin) {
         (Some(false), _) | (_, Some(false)) => false,
         (Some(true), _) | (_, Some(true)) => true,

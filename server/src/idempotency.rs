@@ -29,7 +29,9 @@ use control::Control;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use store::StoreError;
-use store::idempotency::{Claimed, Kept, Key, LEASE, Withheld, claim_key, free_key, keep_answer, renew_key};
+use store::idempotency::{
+    Claimed, Kept, Key, LEASE, Withheld, claim_key, free_key, keep_answer, renew_key,
+};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
@@ -54,7 +56,11 @@ pub(crate) async fn once(state: &AppState, request: Request, next: Next, secret:
     match claim(state, request).await {
         Ok(Turn::Run(request, None)) => next.run(request).await,
         Ok(Turn::Run(request, Some((key, claim)))) => {
-            let renewed = AbortOnDropHandle::new(tokio::spawn(renew(state.control.clone(), key.clone(), claim)));
+            let renewed = AbortOnDropHandle::new(tokio::spawn(renew(
+                state.control.clone(),
+                key.clone(),
+                claim,
+            )));
             let answer = next.run(request).await;
             drop(renewed);
             note(state, &key, claim, answer, secret).await
@@ -77,7 +83,9 @@ async fn renew(control: Arc<Control>, key: Key, claim: Uuid) {
         match renew_key(control.store().pool(), &key, claim).await {
             Ok(true) => {}
             Ok(false) => return,
-            Err(error) => tracing::warn!(%error, "the claim of an idempotency key can't be renewed"),
+            Err(error) => {
+                tracing::warn!(%error, "the claim of an idempotency key can't be renewed")
+            }
         }
     }
 }
@@ -100,7 +108,8 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
         digest.update(part);
     }
     let key = Key { person, key: word, request: digest.finalize().into() };
-    let mut connection = state.control.store().pool().acquire().await.map_err(|error| away(&error.into()))?;
+    let mut connection =
+        state.control.store().pool().acquire().await.map_err(|error| away(&error.into()))?;
     match claim_key(&mut connection, &key).await.map_err(|error| away(&error))? {
         Claimed::Yours(claim) => Ok(Turn::Run(Request::from_parts(parts, Body::from(bytes)), Some((key, claim)))),
         Claimed::Answered(kept) => Ok(Turn::Answer(again(kept))),
@@ -136,14 +145,17 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
 /// The database could not be asked: nothing was done.
 fn away(error: &StoreError) -> Refusal {
     tracing::warn!(%error, "an idempotency key can't be claimed");
-    Refusal(Problem::unavailable("The database does not answer at the moment. Nothing was done; send it again."))
+    Refusal(Problem::unavailable(
+        "The database does not answer at the moment. Nothing was done; send it again.",
+    ))
 }
 
 fn word(headers: &HeaderMap) -> Result<String, Problem> {
     let mut all = headers.get_all(KEY).iter();
     let only = all.next().filter(|_| all.next().is_none()).and_then(|value| value.to_str().ok());
-    let fits =
-        |text: &&str| (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let fits = |text: &&str| {
+        (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+    };
     only.filter(fits).map(str::to_owned).ok_or_else(|| {
         Problem::invalid(format!(
             "Idempotency-Key: send one, of 1 to {LONGEST_KEY} visible characters, such as a UUID."
@@ -181,10 +193,18 @@ fn again(kept: Kept) -> Response {
 }
 
 /// Keeps what was answered, or gives the key back.
-async fn note(state: &AppState, key: &Key, claim: Uuid, answer: Response, secret: bool) -> Response {
+async fn note(
+    state: &AppState,
+    key: &Key,
+    claim: Uuid,
+    answer: Response,
+    secret: bool,
+) -> Response {
     let (parts, body) = answer.into_parts();
     // It is in memory already: a handler made it of a value.
-    let Ok(bytes) = to_bytes(body, usize::MAX).await else { return Refusal(Problem::internal()).into_response() };
+    let Ok(bytes) = to_bytes(body, usize::MAX).await else {
+        return Refusal(Problem::internal()).into_response();
+    };
     let pairs = HEADERS.iter().filter_map(|name| {
         let value = parts.headers.get(name)?.to_str().ok()?;
         Some((name.as_str().to_owned(), Value::from(value)))
@@ -194,7 +214,8 @@ async fn note(state: &AppState, key: &Key, claim: Uuid, answer: Response, secret
         false if bytes.len() > MOST => Err(Withheld::Large),
         false => Ok(bytes.to_vec()),
     };
-    let kept = Kept { status: parts.status.as_u16(), headers: Value::Object(pairs.collect()), body };
+    let kept =
+        Kept { status: parts.status.as_u16(), headers: Value::Object(pairs.collect()), body };
     let noted = async {
         let mut connection = state.control.store().pool().acquire().await?;
         match parts.status.is_success() {

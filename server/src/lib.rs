@@ -72,7 +72,9 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
 use tower_http::compression::CompressionLayer;
 use tower_http::limit::RequestBodyLimitLayer;
-use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::request_id::{
+    MakeRequestUuid, PropagateRequestIdLayer, RequestId, SetRequestIdLayer,
+};
 use tower_http::trace::{DefaultOnFailure, DefaultOnResponse, TraceLayer};
 use tracing::{Instrument as _, Level, Span};
 
@@ -138,10 +140,19 @@ pub async fn serve(
     let mut state = state(address, site, control, stopping.clone());
     state.metrics_token = config.metrics_token.map(MetricsToken::hash);
     state.proxies = Arc::new(config.trusted_proxies);
-    tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), state.metrics.clone(), stopping.clone()));
+    tokio::spawn(sweep::until_stopped(
+        Arc::clone(&state.control),
+        state.metrics.clone(),
+        stopping.clone(),
+    ));
     if let Some(checkpoints) = config.checkpoints {
         let control = Arc::clone(&state.control);
-        tokio::spawn(checkpoints::until_stopped(control, state.metrics.clone(), checkpoints, stopping.clone()));
+        tokio::spawn(checkpoints::until_stopped(
+            control,
+            state.metrics.clone(),
+            checkpoints,
+            stopping.clone(),
+        ));
     }
     let router = router(state);
     let stop = stopping.clone();
@@ -149,7 +160,8 @@ pub async fn serve(
         shutdown.await;
         stop.cancel();
     });
-    let serving = connections::serve(listener, router, connections::Bounds::default(), stopping.clone());
+    let serving =
+        connections::serve(listener, router, connections::Bounds::default(), stopping.clone());
     let too_late = async {
         stopping.cancelled().await;
         tokio::time::sleep(limits::GRACE).await;
@@ -162,7 +174,12 @@ pub async fn serve(
 }
 
 /// What handlers reach. The feed's task ends with `stopping`.
-fn state(address: PublicAddress, site: Site, control: Control, stopping: CancellationToken) -> AppState {
+fn state(
+    address: PublicAddress,
+    site: Site,
+    control: Control,
+    stopping: CancellationToken,
+) -> AppState {
     let leptos = LeptosOptions::builder().output_name("gantry").site_pkg_dir(site.pkg()).build();
     AppState {
         people: People::over(control.store().clone()),
@@ -198,8 +215,10 @@ async fn within_limits(State(state): State<AppState>, request: Request, next: Ne
         return next.run(request).await;
     }
     let Ok(place) = Arc::clone(&state.requests).try_acquire_owned() else {
-        return Refusal(Problem::unavailable("This server answers as many requests as it can. Try again in a moment."))
-            .into_response();
+        return Refusal(Problem::unavailable(
+            "This server answers as many requests as it can. Try again in a moment.",
+        ))
+        .into_response();
     };
     let patience = state.patience;
     let request = request.map(|body| patient::within(body, patience.body));

@@ -88,7 +88,9 @@ pub(crate) async fn events(
     };
     let mut answer = Sse::new(held).into_response();
     // For proxies that would wait for more before they pass something on.
-    answer.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    answer
+        .headers_mut()
+        .insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     Ok(answer)
 }
 
@@ -111,11 +113,15 @@ fn full(full: Full) -> Problem {
 }
 
 fn place(headers: &HeaderMap, after: &str) -> Result<Option<Position>, Problem> {
-    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let last =
+        headers.get("last-event-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let text = if last.is_empty() { after } else { last };
     match text {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|error: NoPosition| Problem::invalid(format!("`after`: {error}."))),
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|error: NoPosition| Problem::invalid(format!("`after`: {error}."))),
     }
 }
 
@@ -131,9 +137,9 @@ impl Topics {
             .collect::<Result<_, NotATopic>>()
             .map_err(|error| Problem::invalid(format!("`topics`: {error}.")))?;
         match topics.len() > MAX_TOPICS {
-            true => {
-                Err(Problem::invalid(format!("A stream takes at most {MAX_TOPICS} topics; open another or name none.")))
-            }
+            true => Err(Problem::invalid(format!(
+                "A stream takes at most {MAX_TOPICS} topics; open another or name none."
+            ))),
             false => Ok(Self(topics)),
         }
     }
@@ -143,7 +149,10 @@ impl Topics {
     }
 
     fn runs(&self) -> Vec<RunId> {
-        self.0.iter().filter_map(|topic| if let Topic::Run(run) = topic { Some(*run) } else { None }).collect()
+        self.0
+            .iter()
+            .filter_map(|topic| if let Topic::Run(run) = topic { Some(*run) } else { None })
+            .collect()
     }
 }
 
@@ -157,7 +166,8 @@ struct Logs {
 impl Logs {
     /// How far they are now. What can't be told now is told by the next growth.
     async fn look(&mut self, state: &AppState) -> Vec<Live> {
-        let now = journal::lengths(state.control.store().pool(), &self.runs).await.unwrap_or_default();
+        let now =
+            journal::lengths(state.control.store().pool(), &self.runs).await.unwrap_or_default();
         for live in &now {
             if let Live::Run { run, noderole, .. } = live {
                 self.noderoles.insert(*run, *noderole);
@@ -180,7 +190,12 @@ impl Logs {
         match grown {
             _ if self.runs.is_empty() => Vec::new(),
             Grown::To(run, log_bytes) => match self.noderoles.get(&run) {
-                Some(noderole) => vec![Live::Run { run, noderole: *noderole, state: RunState::Running, log_bytes }],
+                Some(noderole) => vec![Live::Run {
+                    run,
+                    noderole: *noderole,
+                    state: RunState::Running,
+                    log_bytes,
+                }],
                 None => Vec::new(),
             },
             Grown::Unsure => self.look(state).await,
@@ -266,8 +281,10 @@ impl Sieve {
         let Told::Entry(entry) = told else {
             return true;
         };
-        let again =
-            self.last.as_ref().is_some_and(|last| last.position.xid == entry.position.xid && last.live == entry.live);
+        let again = self
+            .last
+            .as_ref()
+            .is_some_and(|last| last.position.xid == entry.position.xid && last.live == entry.live);
         if again || !self.topics.want(entry) {
             return false;
         }
@@ -302,7 +319,11 @@ mod tests {
 
     fn entry(topic: &str, xid: i64, target: i64) -> Told {
         let live = Live::Target { target: TargetNo(target) };
-        Told::Entry(Arc::new(Entry { position: Position { xid, id: 1 }, topic: topic.into(), live }))
+        Told::Entry(Arc::new(Entry {
+            position: Position { xid, id: 1 },
+            topic: topic.into(),
+            live,
+        }))
     }
 
     #[test]
@@ -312,15 +333,21 @@ mod tests {
             let mut sieve = Sieve { topics: Topics::parse(topics).expect("topics"), last: None };
             told.iter().map(|told| sieve.lets_through(told)).collect::<Vec<_>>()
         };
-        let happened =
-            [entry("targets", 1, 1), entry(deployment, 1, 1), entry(deployment, 1, 2), entry("targets", 2, 2)];
+        let happened = [
+            entry("targets", 1, 1),
+            entry(deployment, 1, 1),
+            entry(deployment, 1, 2),
+            entry("targets", 2, 2),
+        ];
         assert_eq!(through("", &happened), [true, false, true, true]);
         assert_eq!(through("targets", &happened), [true, false, false, true]);
         assert_eq!(through(deployment, &happened), [false, true, true, false]);
         assert_eq!(through("nodes,", &happened), [false; 4]);
         assert_eq!(through("nodes", &[Told::Reset(Position::of_cursor(1))]), [true]);
         assert_eq!(through("nodes", &[entry("of another version", 1, 1)]), [false]);
-        for wrong in ["x", "run:1,run:y", &(0..=MAX_TOPICS).map(|n| format!("run:{n},")).collect::<String>()] {
+        for wrong in
+            ["x", "run:1,run:y", &(0..=MAX_TOPICS).map(|n| format!("run:{n},")).collect::<String>()]
+        {
             assert_eq!(Topics::parse(wrong).map_err(|problem| problem.status), Err(400), "{wrong}");
         }
     }

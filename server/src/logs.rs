@@ -38,11 +38,13 @@ pub(crate) async fn download(
         Wanted::Nothing => StatusCode::RANGE_NOT_SATISFIABLE.into_response(),
         Wanted::Whole => {
             let place = downloads::take(&state, actor.person)?;
-            downloads::body(place, bytes(state.control.store().clone(), id, 0..length)).into_response()
+            downloads::body(place, bytes(state.control.store().clone(), id, 0..length))
+                .into_response()
         }
         Wanted::Part(range) => {
             let place = downloads::take(&state, actor.person)?;
-            let body = downloads::body(place, bytes(state.control.store().clone(), id, range.clone()));
+            let body =
+                downloads::body(place, bytes(state.control.store().clone(), id, range.clone()));
             (StatusCode::PARTIAL_CONTENT, body).into_response()
         }
     };
@@ -109,7 +111,11 @@ fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> Wanted {
     }
 }
 
-fn bytes(store: Store, run: RunId, part: Range<u64>) -> impl Stream<Item = Result<Bytes, StoreError>> {
+fn bytes(
+    store: Store,
+    run: RunId,
+    part: Range<u64>,
+) -> impl Stream<Item = Result<Bytes, StoreError>> {
     async_stream::try_stream! {
         let mut offset = part.start;
         while offset < part.end {
@@ -150,11 +156,21 @@ mod tests {
         assert_eq!(asks("bytes=90-200", None), Wanted::Part(90..100));
         assert_eq!(asks("bytes=100-", None), Wanted::Nothing);
         assert_eq!(asks("bytes=-0", None), Wanted::Nothing);
-        assert_eq!(asks("bytes=100-50", None), Wanted::Whole, "what can't be is ignored before it is looked for");
+        assert_eq!(
+            asks("bytes=100-50", None),
+            Wanted::Whole,
+            "what can't be is ignored before it is looked for"
+        );
         assert_eq!(asks("bytes=-99999999999", None), Wanted::Part(0..100));
         assert_eq!(asks("bytes=99-18446744073709551615", None), Wanted::Part(99..100));
-        for whole in ["bytes=9-1", "bytes=5-2", "bytes=0-1,5-6", "lines=1-2", "bytes=x", "bytes=-99999999999999999999"]
-        {
+        for whole in [
+            "bytes=9-1",
+            "bytes=5-2",
+            "bytes=0-1,5-6",
+            "lines=1-2",
+            "bytes=x",
+            "bytes=-99999999999999999999",
+        ] {
             assert_eq!(asks(whole, None), Wanted::Whole, "{whole}");
         }
         assert_eq!(asks("bytes=40-", Some("\"1-100\"")), Wanted::Part(40..100));

@@ -124,20 +124,45 @@ impl Default for Metrics {
             database: Mutex::default(),
         };
         let to = &mut inner.process;
-        to.register("build", "Which build this is", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        to.register(
+            "build",
+            "Which build this is",
+            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
+        );
         let started = FloatGauge::default();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         started.set(now.as_secs_f64());
-        to.register_with_unit("start_time", "When this server started, since 1970", Unit::Seconds, started);
+        to.register_with_unit(
+            "start_time",
+            "When this server started, since 1970",
+            Unit::Seconds,
+            started,
+        );
         to.register("http_requests", "Requests that were answered", inner.answered.clone());
         let took = "How long it took until answers began";
         to.register_with_unit("http_request_duration", took, Unit::Seconds, inner.took.clone());
-        to.register("http_requests_underway", "Requests whose answers have not begun", inner.underway.clone());
+        to.register(
+            "http_requests_underway",
+            "Requests whose answers have not begun",
+            inner.underway.clone(),
+        );
         to.register("streams_open", "Live streams that are open", inner.streams.clone());
-        to.register("database_connections", "Connections of this server's pool, by state", inner.pool.clone());
-        to.register("database_connections_most", "Connections that the pool may have", inner.pool_most.clone());
+        to.register(
+            "database_connections",
+            "Connections of this server's pool, by state",
+            inner.pool.clone(),
+        );
+        to.register(
+            "database_connections_most",
+            "Connections that the pool may have",
+            inner.pool_most.clone(),
+        );
         to.register("database_up", "Whether the database told its numbers", inner.up.clone());
-        to.register("sweeps", "Rounds of what the server looks after by itself", inner.sweeps.clone());
+        to.register(
+            "sweeps",
+            "Rounds of what the server looks after by itself",
+            inner.sweeps.clone(),
+        );
         Self(Arc::new(inner))
     }
 }
@@ -184,7 +209,11 @@ impl Drop for Underway<'_> {
 struct Routed(Arc<OnceLock<MatchedPath>>);
 
 /// Tells whoever counts, who stands around the router and does not see it, which route a request came to.
-pub(crate) async fn name_route(matched: Option<MatchedPath>, request: Request, next: Next) -> Response {
+pub(crate) async fn name_route(
+    matched: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
     if let (Some(matched), Some(routed)) = (matched, request.extensions().get::<Routed>()) {
         let _ = routed.0.set(matched);
     }
@@ -192,7 +221,11 @@ pub(crate) async fn name_route(matched: Option<MatchedPath>, request: Request, n
 }
 
 /// Counts every request, from outside of all limits.
-pub(crate) async fn count(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn count(
+    State(state): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let inner = &*state.metrics.0;
     let routed = Routed::default();
     request.extensions_mut().insert(routed.clone());
@@ -202,20 +235,32 @@ pub(crate) async fn count(State(state): State<AppState>, mut request: Request, n
     drop(underway);
     // What was refused before it came to a route has none.
     let route = Route(routed.0.get().map_or(NO_ROUTE, MatchedPath::as_str).into());
-    inner.took.get_or_create(&Asked { method, route: route.clone() }).observe(began.elapsed().as_secs_f64());
-    inner.answered.get_or_create(&Answered { method, route, status: answer.status().as_u16() }).inc();
+    inner
+        .took
+        .get_or_create(&Asked { method, route: route.clone() })
+        .observe(began.elapsed().as_secs_f64());
+    inner
+        .answered
+        .get_or_create(&Answered { method, route, status: answer.status().as_u16() })
+        .inc();
     answer
 }
 
 /// All of it as text.
-pub(crate) async fn collect(State(state): State<AppState>, request: Request) -> Result<Response, Refusal> {
+pub(crate) async fn collect(
+    State(state): State<AppState>,
+    request: Request,
+) -> Result<Response, Refusal> {
     may_collect(&state, &request)?;
     let numbers = tokio::time::timeout(ANSWER, numbers(&state)).await.ok().flatten();
     let inner = &*state.metrics.0;
     let pool = state.control.store().pool();
     let idle = i64::try_from(pool.num_idle()).unwrap_or(i64::MAX);
     inner.pool.get_or_create(&InState { state: "idle" }).set(idle);
-    inner.pool.get_or_create(&InState { state: "used" }).set((i64::from(pool.size()) - idle).max(0));
+    inner
+        .pool
+        .get_or_create(&InState { state: "used" })
+        .set((i64::from(pool.size()) - idle).max(0));
     inner.pool_most.set(pool.options().get_max_connections().into());
     let free = state.streams.free();
     inner.streams.set(i64::try_from(limits::STREAMS.saturating_sub(free)).unwrap_or(i64::MAX));
@@ -266,9 +311,17 @@ fn of_database(numbers: &Numbers) -> Registry {
         ("error", steps.error),
     ];
     by_state("steps", "Steps by state", &states);
-    by_state("runs_open", "Runs that are open, by state", &[("queued", tally.queued), ("running", tally.running)]);
+    by_state(
+        "runs_open",
+        "Runs that are open, by state",
+        &[("queued", tally.queued), ("running", tally.running)],
+    );
     let nodes = [("dead", tally.dead), ("unavailable", tally.unavailable), ("all", tally.nodes)];
-    by_state("nodes", "Machines; those that are dead, and those that are out of service, among all", &nodes);
+    by_state(
+        "nodes",
+        "Machines; those that are dead, and those that are out of service, among all",
+        &nodes,
+    );
     by_state(
         "deployments",
         "Deployments; those that are held among all",
@@ -284,7 +337,12 @@ fn of_database(numbers: &Numbers) -> Registry {
     one("reviews_open", "Reviews that are open, at most 1000 counted", tally.open_reviews);
     let age = FloatGauge::default();
     age.set(tally.oldest_age);
-    to.register_with_unit("queue_oldest_age", "How long the oldest queued run has waited", Unit::Seconds, age);
+    to.register_with_unit(
+        "queue_oldest_age",
+        "How long the oldest queued run has waited",
+        Unit::Seconds,
+        age,
+    );
     to
 }
 
@@ -337,7 +395,8 @@ fn may_collect(state: &AppState, request: &Request) -> Result<(), Problem> {
     let is_near = from.is_some_and(|from| from.0.ip().to_canonical().is_loopback());
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let is_ours = host.is_some_and(|host| state.address.is_host(host));
-    let direct = !state.address.is_secure() && !PASSED_ON.iter().any(|name| headers.contains_key(*name));
+    let direct =
+        !state.address.is_secure() && !PASSED_ON.iter().any(|name| headers.contains_key(*name));
     match is_near && is_ours && direct {
         true => Ok(()),
         false => Err(Problem::forbidden(

@@ -67,7 +67,11 @@ async fn workers(
     Ok(Json(state.control.workers(&actor, &wanted).await?))
 }
 
-async fn worker(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<Uuid>) -> Answer<WorkerView> {
+async fn worker(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<Uuid>,
+) -> Answer<WorkerView> {
     Ok(Json(state.control.worker(&actor, id).await?))
 }
 
@@ -79,7 +83,10 @@ async fn search(
     Ok(Json(state.control.search(&actor, &wanted).await?))
 }
 
-async fn policy(state: State<AppState>, SignedIn(actor): SignedIn) -> Result<Versioned<PolicyView>, Refusal> {
+async fn policy(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+) -> Result<Versioned<PolicyView>, Refusal> {
     let policy = state.control.policy_in_force(&actor).await?;
     Ok(Versioned(policy.number.0, policy))
 }
@@ -109,12 +116,17 @@ async fn export(
     let name = format!("attachment; filename=\"audit-{}-{}.jsonl\"", header.after + 1, header.end);
     let place = downloads::take(&state, actor.person)?;
     let body = downloads::body(place, lines((*state.control).clone(), chain, header));
-    Ok(([(header::CONTENT_TYPE, LINES.to_owned()), (header::CONTENT_DISPOSITION, name)], body).into_response())
+    Ok(([(header::CONTENT_TYPE, LINES.to_owned()), (header::CONTENT_DISPOSITION, name)], body)
+        .into_response())
 }
 
 /// The header, the entries up to its end, the rows of a whole export, and the end with the totals. An export that breaks off has no end,
 /// and so nobody takes it for a whole one.
-fn lines(control: Control, mut chain: Chain, header: Header) -> impl Stream<Item = Result<Bytes, Problem>> {
+fn lines(
+    control: Control,
+    mut chain: Chain,
+    header: Header,
+) -> impl Stream<Item = Result<Bytes, Problem>> {
     async_stream::try_stream! {
         let (after, end) = (header.after, header.end);
         let mut totals = Totals::default();
@@ -164,9 +176,11 @@ async fn target(
 ) -> Answer<TargetView> {
     let wait = Duration::from_secs(wanted.wait.into());
     if wait > limits::WAIT {
-        return Err(
-            Problem::invalid(format!("wait: at most {} seconds; then ask again.", limits::WAIT.as_secs())).into()
-        );
+        return Err(Problem::invalid(format!(
+            "wait: at most {} seconds; then ask again.",
+            limits::WAIT.as_secs()
+        ))
+        .into());
     }
     // The answer has to begin before the request's own time is over.
     let wait = wait.min(limits::REQUEST.saturating_sub(limits::ROOM));

@@ -18,7 +18,8 @@ use control::people::Actor;
 use leptos::context::{provide_context, use_context};
 use leptos::nonce::use_nonce;
 use leptos_axum::{
-    ErrorHandler, LeptosRoutes, ResponseOptions, generate_route_list_with_exclusions_and_ssg_and_context,
+    ErrorHandler, LeptosRoutes, ResponseOptions,
+    generate_route_list_with_exclusions_and_ssg_and_context,
 };
 use tower::ServiceExt as _;
 
@@ -33,7 +34,8 @@ use crate::typed;
 pub(crate) fn routes(state: &AppState) -> Router<AppState> {
     // Finding the routes renders the frame once, for nobody.
     let context = context(state.clone());
-    let (routes, _) = generate_route_list_with_exclusions_and_ssg_and_context(app::App, None, context.clone());
+    let (routes, _) =
+        generate_route_list_with_exclusions_and_ssg_and_context(app::App, None, context.clone());
     let leptos = state.leptos.clone();
     Router::new()
         .leptos_routes_with_context(state, routes, context, move || app::shell(leptos.clone()))
@@ -52,7 +54,8 @@ pub(crate) async fn not_found(state: AppState, mut request: Request) -> Response
         Err(problem) => return Refusal(problem).into_response(),
     }
     let leptos = state.leptos.clone();
-    match ErrorHandler::new_with_context(context(state), app::shell, leptos).oneshot(request).await {
+    match ErrorHandler::new_with_context(context(state), app::shell, leptos).oneshot(request).await
+    {
         Ok(answer) => answer,
         Err(never) => match never {},
     }
@@ -72,7 +75,9 @@ fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
             people: state.people.clone(),
             address: Arc::clone(&state.address),
             actor: actor(),
-            visitor: use_context::<Parts>().map(|parts| session::visitor(&state, &parts)).unwrap_or_default(),
+            visitor: use_context::<Parts>()
+                .map(|parts| session::visitor(&state, &parts))
+                .unwrap_or_default(),
             host: host(),
             answer,
         });

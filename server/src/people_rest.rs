@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use api::Problem;
 use api::people::{
-    Ended, GrantsWish, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish, PeopleWanted,
-    PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, SessionPage, SessionsWanted, Signature,
-    SignatureRequest, TokenMade, TokenPage, TokenWish, TokensWanted,
+    Ended, GrantsWish, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish,
+    PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, SessionPage,
+    SessionsWanted, Signature, SignatureRequest, TokenMade, TokenPage, TokenWish, TokensWanted,
 };
 use control::people::{Permission, SeenPerson};
 use engine::ids::{PasskeyId, PersonId};
@@ -96,7 +96,11 @@ async fn people(
     Ok(Json(state.people.list(&actor, &wanted).await?))
 }
 
-async fn add(state: State<AppState>, SignedIn(actor): SignedIn, Given(wish): Given<PersonWish>) -> MadeAt<PersonMade> {
+async fn add(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(wish): Given<PersonWish>,
+) -> MadeAt<PersonMade> {
     let made = state.people.add(&actor, &wish).await?;
     Ok(Created(format!("/people/{}", made.id), made))
 }
@@ -142,7 +146,10 @@ async fn disable(
     Place(person): Place<PersonId>,
     headers: HeaderMap,
 ) -> Answer<Done> {
-    state.people.set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, true).await?;
+    state
+        .people
+        .set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, true)
+        .await?;
     Ok(Json(Done {}))
 }
 
@@ -152,7 +159,10 @@ async fn enable(
     Place(person): Place<PersonId>,
     headers: HeaderMap,
 ) -> Answer<Done> {
-    state.people.set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, false).await?;
+    state
+        .people
+        .set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, false)
+        .await?;
     Ok(Json(Done {}))
 }
 
@@ -239,7 +249,11 @@ async fn end_other_sessions(state: State<AppState>, SignedIn(actor): SignedIn) -
     Ok(Json(state.people.end_other_sessions(&actor).await?))
 }
 
-async fn end_session(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<Uuid>) -> Answer<Done> {
+async fn end_session(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<Uuid>,
+) -> Answer<Done> {
     state.people.end_session(&actor, id).await?;
     Ok(Json(Done {}))
 }
@@ -271,7 +285,11 @@ async fn make_token(
     Ok(Created(format!("/tokens/{}", made.id), made))
 }
 
-async fn revoke_token(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<Uuid>) -> Answer<Done> {
+async fn revoke_token(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<Uuid>,
+) -> Answer<Done> {
     state.people.revoke_token(&actor, id).await?;
     Ok(Json(Done {}))
 }

@@ -63,7 +63,9 @@ impl fmt::Display for Network {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProxiesError {
     /// An entry is neither an address nor a network.
-    #[error("{0:?} is no address and no network: write 10.0.0.7, 10.0.0.0/24 or fd00::/8, with commas between them")]
+    #[error(
+        "{0:?} is no address and no network: write 10.0.0.7, 10.0.0.0/24 or fd00::/8, with commas between them"
+    )]
     Form(String),
     /// There are too many.
     #[error("these are more than {} proxies: name their network", MOST)]
@@ -105,8 +107,9 @@ impl FromStr for TrustedProxies {
     /// Nobody is believed where the list is empty.
     fn from_str(text: &str) -> Result<Self, ProxiesError> {
         let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-        let network =
-            |word: &str| Network::parse(word).ok_or_else(|| ProxiesError::Form(word.chars().take(100).collect()));
+        let network = |word: &str| {
+            Network::parse(word).ok_or_else(|| ProxiesError::Form(word.chars().take(100).collect()))
+        };
         let networks: Vec<Network> = words.map(network).collect::<Result<_, _>>()?;
         if networks.len() > MOST {
             return Err(ProxiesError::TooMany);
@@ -142,13 +145,24 @@ mod tests {
     fn only_known_proxies_say_for_whom_they_ask() {
         let here = TrustedProxies::LOOPBACK;
         assert_eq!(from(here, "127.0.0.1", &["203.0.113.9"]), "203.0.113.9");
-        assert_eq!(from(here, "::1", &["1.1.1.1, 203.0.113.9"]), "203.0.113.9", "the client wrote the first");
+        assert_eq!(
+            from(here, "::1", &["1.1.1.1, 203.0.113.9"]),
+            "203.0.113.9",
+            "the client wrote the first"
+        );
         assert_eq!(from(here, "::ffff:127.0.0.1", &["1.1.1.1", "203.0.113.9"]), "203.0.113.9");
-        assert_eq!(from(here, "198.51.100.4", &["203.0.113.9"]), "198.51.100.4", "it is no proxy of ours");
+        assert_eq!(
+            from(here, "198.51.100.4", &["203.0.113.9"]),
+            "198.51.100.4",
+            "it is no proxy of ours"
+        );
         assert_eq!(from("", "127.0.0.1", &["203.0.113.9"]), "127.0.0.1");
         assert_eq!(from(here, "127.0.0.1", &["nonsense"]), "127.0.0.1");
         assert_eq!(from(here, "127.0.0.1", &[]), "127.0.0.1");
-        assert_eq!(from("10.0.0.0/24, 127.0.0.1", "127.0.0.1", &["1.1.1.1, 203.0.113.9, 10.0.0.7"]), "203.0.113.9");
+        assert_eq!(
+            from("10.0.0.0/24, 127.0.0.1", "127.0.0.1", &["1.1.1.1, 203.0.113.9, 10.0.0.7"]),
+            "203.0.113.9"
+        );
         assert_eq!(from("fd00::/8", "fd12::1", &["2001:db8::1"]), "2001:db8::1");
         assert_eq!(TrustedProxies::default().behind(None, &HeaderMap::new()), None);
     }
@@ -160,7 +174,11 @@ mod tests {
         };
         assert!(has("10.0.0.0/23", "10.0.1.255") && !has("10.0.0.0/23", "10.0.2.0"));
         assert!(has("0.0.0.0/0", "203.0.113.9") && !has("0.0.0.0/0", "::1"));
-        assert!(has("::/0", "2001:db8::1") && has("10.0.0.7", "10.0.0.7") && !has("10.0.0.7", "10.0.0.6"));
+        assert!(
+            has("::/0", "2001:db8::1")
+                && has("10.0.0.7", "10.0.0.7")
+                && !has("10.0.0.7", "10.0.0.6")
+        );
         for wrong in ["10.0.0.0/33", "::/129", "10.0.0.0/", "/8", "proxy.example.com", "10.0.0/8"] {
             assert!(wrong.parse::<TrustedProxies>().is_err(), "{wrong}");
         }
@@ -169,6 +187,9 @@ mod tests {
             (shown.as_str(), shown.parse::<TrustedProxies>()),
             ("127.0.0.0/8,::1/128", Ok(TrustedProxies::default()))
         );
-        assert_eq!("10.0.0.1,".repeat(MOST + 1).parse::<TrustedProxies>(), Err(ProxiesError::TooMany));
+        assert_eq!(
+            "10.0.0.1,".repeat(MOST + 1).parse::<TrustedProxies>(),
+            Err(ProxiesError::TooMany)
+        );
     }
 }

@@ -39,7 +39,9 @@ pub(crate) fn status_of(problem: &Problem) -> StatusCode {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut answer = (status_of(&self.0), Json(&self.0)).into_response();
-        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        answer
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.0.again_after {
             answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -54,8 +56,7 @@ impl Refusal {
         if self.0.code != SIGNED_OUT {
             return self;
         }
-        let detail =
-            "Say who asks by a token, Authorization: Bearer gantry_..., or by the cookie of a session that holds.";
+        let detail = "Say who asks by a token, Authorization: Bearer gantry_..., or by the cookie of a session that holds.";
         Self(Problem { detail: detail.into(), ..self.0 })
     }
 }
@@ -77,7 +78,10 @@ impl From<Problem> for Refusal {
 
 impl From<PathRejection> for Refusal {
     fn from(rejection: PathRejection) -> Self {
-        Self(Problem::invalid(format!("The address does not name anything: {}.", wrong_in_path(&rejection))))
+        Self(Problem::invalid(format!(
+            "The address does not name anything: {}.",
+            wrong_in_path(&rejection)
+        )))
     }
 }
 
@@ -95,7 +99,9 @@ impl From<FormRejection> for Refusal {
             StatusCode::PAYLOAD_TOO_LARGE => Self(of_status(StatusCode::PAYLOAD_TOO_LARGE)),
             _ if is_too_late(&rejection) => Self(of_status(StatusCode::REQUEST_TIMEOUT)),
             // Its text may quote what was sent, and that may be a token.
-            _ => Self(Problem::invalid("The form can't be read. Send it as application/x-www-form-urlencoded.")),
+            _ => Self(Problem::invalid(
+                "The form can't be read. Send it as application/x-www-form-urlencoded.",
+            )),
         }
     }
 }
@@ -162,7 +168,8 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Perhaps<T
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
@@ -190,14 +197,17 @@ fn not_readable(path: &str, error: &serde_json::Error) -> Refusal {
     // serde_json ends its text with the place, which stands in `at` already.
     let text = error.to_string();
     let detail = told(plain_words(text.split(" at line ").next().unwrap_or(&text)));
-    let mut problem = Problem::invalid(format!("The body is not the JSON that is wanted here ({at}): {detail}."));
+    let mut problem =
+        Problem::invalid(format!("The body is not the JSON that is wanted here ({at}): {detail}."));
     problem.errors.push(Finding { at, detail });
     Refusal(problem)
 }
 
 /// What is wrong with a part of an address.
 fn wrong_in_path(rejection: &PathRejection) -> String {
-    let PathRejection::FailedToDeserializePathParams(failed) = rejection else { return rejection.body_text() };
+    let PathRejection::FailedToDeserializePathParams(failed) = rejection else {
+        return rejection.body_text();
+    };
     let not = |value: &str, wanted: &str| format!("{value:?} is not {wanted}");
     match failed.kind() {
         ErrorKind::ParseError { value, expected_type }
@@ -243,8 +253,14 @@ const OF_FORM: [(&str, &str); 12] = [
     ("invalid number", "a number is not written as JSON has it"),
     ("number out of range", "the number is too large"),
     ("invalid escape", "there is no such escape; a backslash itself is written \\\\"),
-    ("unexpected end of hex escape", "an escape ends too early: it is \\u and four hexadecimal digits"),
-    ("lone leading surrogate in hex escape", "an escape is the first half of a character, without the second"),
+    (
+        "unexpected end of hex escape",
+        "an escape ends too early: it is \\u and four hexadecimal digits",
+    ),
+    (
+        "lone leading surrogate in hex escape",
+        "an escape is the first half of a character, without the second",
+    ),
     ("invalid unicode code point", "these bytes are no character of UTF-8"),
     (
         "control character (\\u0000-\\u001F) found while parsing a string",
@@ -311,24 +327,32 @@ fn plain_words(text: &str) -> String {
 fn of_status(status: StatusCode) -> Problem {
     match status {
         StatusCode::NOT_FOUND => Problem::not_found("There is nothing at this address."),
-        StatusCode::METHOD_NOT_ALLOWED => {
-            Problem::new(405, "method_not_allowed", "Not this way", "This address does not take that method.")
-        }
+        StatusCode::METHOD_NOT_ALLOWED => Problem::new(
+            405,
+            "method_not_allowed",
+            "Not this way",
+            "This address does not take that method.",
+        ),
         StatusCode::PAYLOAD_TOO_LARGE => {
             let (most, import) = (crate::limits::BODY >> 20, crate::limits::IMPORT_BODY >> 20);
-            let detail =
-                format!("A request's body may have at most {most} MiB, one to POST /api/v1/barclamps {import} MiB.");
+            let detail = format!(
+                "A request's body may have at most {most} MiB, one to POST /api/v1/barclamps {import} MiB."
+            );
             Problem::new(413, "too_large", "Too large", detail)
         }
         StatusCode::REQUEST_TIMEOUT => {
             let most = crate::limits::BODY_TIME.as_secs();
-            let detail =
-                format!("A request's body has to be there within {most} seconds. Nothing was done; send it again.");
+            let detail = format!(
+                "A request's body has to be there within {most} seconds. Nothing was done; send it again."
+            );
             Problem::new(408, "body_too_slow", "It came too slowly", detail)
         }
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-            Problem::new(415, "unsupported", "Not in this form", "The body has a type that is not taken here.")
-        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Problem::new(
+            415,
+            "unsupported",
+            "Not in this form",
+            "The body has a type that is not taken here.",
+        ),
         status if status.is_client_error() => Problem::new(
             status.as_u16(),
             "refused",
@@ -342,12 +366,15 @@ fn of_status(status: StatusCode) -> Problem {
 /// The same; of a method that an address does not take with those that it takes.
 fn of_answer(status: StatusCode, headers: &HeaderMap) -> Problem {
     let problem = of_status(status);
-    let allowed = headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let allowed: Vec<&str> = allowed.split(',').map(str::trim).filter(|method| !method.is_empty()).collect();
+    let allowed =
+        headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let allowed: Vec<&str> =
+        allowed.split(',').map(str::trim).filter(|method| !method.is_empty()).collect();
     match (status, allowed.as_slice()) {
-        (StatusCode::METHOD_NOT_ALLOWED, [_, ..]) => {
-            Problem { detail: format!("{} It takes {}.", problem.detail, allowed.join(", ")), ..problem }
-        }
+        (StatusCode::METHOD_NOT_ALLOWED, [_, ..]) => Problem {
+            detail: format!("{} It takes {}.", problem.detail, allowed.join(", ")),
+            ..problem
+        },
         _ => problem,
     }
 }
@@ -367,9 +394,12 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     let status = answer.status();
     let known = answer.extensions().get::<Refusal>().cloned();
-    let may_come_back = known.as_ref().is_none_or(|Refusal(problem)| problem.code != UNKNOWN_OUTCOME);
+    let may_come_back =
+        known.as_ref().is_none_or(|Refusal(problem)| problem.code != UNKNOWN_OUTCOME);
     // Pages and what a layer answers by itself know no better time.
-    if status == StatusCode::SERVICE_UNAVAILABLE && may_come_back && !answer.headers().contains_key(header::RETRY_AFTER)
+    if status == StatusCode::SERVICE_UNAVAILABLE
+        && may_come_back
+        && !answer.headers().contains_key(header::RETRY_AFTER)
     {
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(MOMENT.as_secs()));
     }
@@ -402,14 +432,17 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
 /// Pages and server functions say no in their own way; layers and the router say nothing, or a line of plain text.
 fn has_own_form(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    headers.contains_key("serverfnerror") || kind.is_some_and(|kind| !kind.starts_with("text/plain"))
+    headers.contains_key("serverfnerror")
+        || kind.is_some_and(|kind| !kind.starts_with("text/plain"))
 }
 
 /// Whether a person's browser is going somewhere, as opposed to a program or a page's script that asks for data.
 pub(crate) fn wants_page(request: &Request) -> bool {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
     let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    reads && !is_for_programs(request.uri().path()) && accepts.is_some_and(|kinds| kinds.contains("text/html"))
+    reads
+        && !is_for_programs(request.uri().path())
+        && accepts.is_some_and(|kinds| kinds.contains("text/html"))
 }
 
 /// Addresses where nobody goes with a browser: the REST interface and the pages' own calls.
@@ -463,18 +496,25 @@ mod tests {
             r#"{"edits":[]} and more"#,
             r#"{"edits":[{"version":999}]}"#,
         ];
-        let problems: Vec<_> =
-            cases.iter().map(|text| read_json::<Wanted>(text.as_bytes()).expect_err("a refusal").0).collect();
+        let problems: Vec<_> = cases
+            .iter()
+            .map(|text| read_json::<Wanted>(text.as_bytes()).expect_err("a refusal").0)
+            .collect();
         insta::assert_yaml_snapshot!(problems);
         let deep = "[".repeat(100_000);
-        assert_eq!(read_json::<serde_json::Value>(deep.as_bytes()).expect_err("a refusal").0.status, 400);
+        assert_eq!(
+            read_json::<serde_json::Value>(deep.as_bytes()).expect_err("a refusal").0.status,
+            400
+        );
     }
 
     #[test]
     fn a_body_has_as_many_levels_as_is_said() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        let read =
-            |levels| read_json::<serde_json::Value>(nested(levels).as_bytes()).map_err(|refusal| refusal.0.status);
+        let read = |levels| {
+            read_json::<serde_json::Value>(nested(levels).as_bytes())
+                .map_err(|refusal| refusal.0.status)
+        };
         assert!(read(crate::limits::LEVELS).is_ok());
         assert_eq!(read(crate::limits::LEVELS + 1).map(drop), Err(400));
     }
@@ -482,9 +522,18 @@ mod tests {
     #[test]
     fn types_of_the_program_are_told_in_words() {
         for (said, told) in [
-            ("invalid type: integer `7`, expected struct NodeWish", "invalid type: integer `7`, expected an object"),
-            ("invalid type: sequence, expected internally tagged enum Edit", "invalid type: list, expected an object"),
-            ("invalid type: string \"x\", expected i64", "invalid type: string \"x\", expected a whole number"),
+            (
+                "invalid type: integer `7`, expected struct NodeWish",
+                "invalid type: integer `7`, expected an object",
+            ),
+            (
+                "invalid type: sequence, expected internally tagged enum Edit",
+                "invalid type: list, expected an object",
+            ),
+            (
+                "invalid type: string \"x\", expected i64",
+                "invalid type: string \"x\", expected a whole number",
+            ),
             (
                 "invalid value: integer `999`, expected u8",
                 "invalid value: integer `999`, expected a whole number from 0 to 255",
@@ -498,16 +547,28 @@ mod tests {
                 "invalid value: integer `-1`, expected a whole number from 0 to 4294967295",
             ),
             ("before: invalid digit found in string", "before: it is not a whole number"),
-            ("unknown field `a`, expected one of `b`, `c`", "there is no field `a` here. There are: `b`, `c`"),
-            ("x: unknown field `a`, expected `b` or `c`", "x: there is no field `a` here. There are: `b`, `c`"),
-            ("unknown variant `a`, expected `b`", "`a` is none of the words for it. There are: `b`"),
+            (
+                "unknown field `a`, expected one of `b`, `c`",
+                "there is no field `a` here. There are: `b`, `c`",
+            ),
+            (
+                "x: unknown field `a`, expected `b` or `c`",
+                "x: there is no field `a` here. There are: `b`, `c`",
+            ),
+            (
+                "unknown variant `a`, expected `b`",
+                "`a` is none of the words for it. There are: `b`",
+            ),
             ("missing field `a`", "the field `a` is missing"),
             ("a text, missing field `a`", "a text, missing field `a`"),
             ("EOF while parsing an object", "it ends before it is whole"),
         ] {
             assert_eq!(plain_words(said), told);
         }
-        assert!(plain_words("UUID parsing failed: invalid character: found `x` at 0").starts_with("it is not an id"));
+        assert!(
+            plain_words("UUID parsing failed: invalid character: found `x` at 0")
+                .starts_with("it is not an id")
+        );
     }
 
     /// Against the library itself: what it says otherwise one day is seen here.
@@ -522,9 +583,13 @@ mod tests {
             ("[-]", "a number is not written as JSON has it"),
             (r#"["\q"]"#, r"there is no such escape; a backslash itself is written \\"),
             (r#"["\ud800"]"#, r"an escape ends too early: it is \u and four hexadecimal digits"),
-            ("[\"a\nb\"]", r"a text has a line break or another such character in it; write it as an escape: \n"),
+            (
+                "[\"a\nb\"]",
+                r"a text has a line break or another such character in it; write it as an escape: \n",
+            ),
         ] {
-            let Refusal(problem) = read_json::<serde_json::Value>(sent.as_bytes()).expect_err("no JSON");
+            let Refusal(problem) =
+                read_json::<serde_json::Value>(sent.as_bytes()).expect_err("no JSON");
             assert_eq!(problem.errors[0].detail, told, "{sent}");
         }
         let Refusal(problem) = read_json::<serde_json::Value>(b"[\"\xff\"]").expect_err("no UTF-8");

@@ -16,12 +16,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use api::Problem;
 use api::catalog::{
-    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted,
+    RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CarriersWanted, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage, Discussion,
-    DraftedNoderole, Foreseen, LogFound, LogPart, NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView,
-    Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook, TargetPage,
+    Board, Carriers, CarriersWanted, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage,
+    Discussion, DraftedNoderole, Foreseen, LogFound, LogPart, NodePage, NodeWish, NoderoleView,
+    Opened, Point, ProposalView, Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook,
+    TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::AddedNodes;
@@ -127,37 +129,58 @@ fn about_deployments(all: Operations) -> Operations {
 }
 
 fn about_proposals(all: Operations) -> Operations {
-    all.post("/nodes/{id}/proposals", propose_on_node, op("openNodeProposal", "Open a proposal on one node"))
-        .get("/proposals", proposals, op("listProposals", "Open proposals, newest first"))
-        .get("/proposals/{id}", proposal, op("getProposal", "An open proposal with its edits").also(&[409]))
-        .get(
-            "/proposals/{id}/noderole",
-            drafted,
-            op("getDraftedNoderole", "A noderole's data as an open proposal would have it").also(&[409]),
-        )
-        .post("/proposals/{id}/edits", edit, op("editProposal", "Append edits, all or none").on_version().also(&[422]))
-        .post("/proposals/{id}/undo", undo, op("undoEdit", "Take back the last edit").on_version().also(&[428]))
-        .post(
-            "/proposals/{id}/redo",
-            redo,
-            op("redoEdit", "Bring back the last edit that was taken back").on_version().also(&[428]),
-        )
-        .post(
-            "/proposals/{id}/discard",
-            discard,
-            op("discardProposal", "Close a proposal without a change").on_version().also(&[428]),
-        )
-        .post("/proposals/{id}/submit", submit, op("submitProposal", "Submit a proposal for review").on_version())
-        .post(
-            "/proposals/{id}/foresee",
-            foresee,
-            op("foreseeEdits", "What further edits would come to, without making them").also(&[422]),
-        )
-        .get(
-            "/proposals/{id}/report",
-            report,
-            op("getProposalReport", "How a proposal was planned, stage by stage").also(&[409]),
-        )
+    all.post(
+        "/nodes/{id}/proposals",
+        propose_on_node,
+        op("openNodeProposal", "Open a proposal on one node"),
+    )
+    .get("/proposals", proposals, op("listProposals", "Open proposals, newest first"))
+    .get(
+        "/proposals/{id}",
+        proposal,
+        op("getProposal", "An open proposal with its edits").also(&[409]),
+    )
+    .get(
+        "/proposals/{id}/noderole",
+        drafted,
+        op("getDraftedNoderole", "A noderole's data as an open proposal would have it")
+            .also(&[409]),
+    )
+    .post(
+        "/proposals/{id}/edits",
+        edit,
+        op("editProposal", "Append edits, all or none").on_version().also(&[422]),
+    )
+    .post(
+        "/proposals/{id}/undo",
+        undo,
+        op("undoEdit", "Take back the last edit").on_version().also(&[428]),
+    )
+    .post(
+        "/proposals/{id}/redo",
+        redo,
+        op("redoEdit", "Bring back the last edit that was taken back").on_version().also(&[428]),
+    )
+    .post(
+        "/proposals/{id}/discard",
+        discard,
+        op("discardProposal", "Close a proposal without a change").on_version().also(&[428]),
+    )
+    .post(
+        "/proposals/{id}/submit",
+        submit,
+        op("submitProposal", "Submit a proposal for review").on_version(),
+    )
+    .post(
+        "/proposals/{id}/foresee",
+        foresee,
+        op("foreseeEdits", "What further edits would come to, without making them").also(&[422]),
+    )
+    .get(
+        "/proposals/{id}/report",
+        report,
+        op("getProposalReport", "How a proposal was planned, stage by stage").also(&[409]),
+    )
 }
 
 fn about_submissions(all: Operations) -> Operations {
@@ -192,28 +215,44 @@ fn about_submissions(all: Operations) -> Operations {
 
 fn about_targets(all: Operations) -> Operations {
     const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
-    all.get("/targets", targets, op("listTargets", "The line of targets, newest first or as asked")).get(
-        "/targets/compare",
-        compare,
-        op("compareTargets", "What differs between two targets").content(DIFFERENCE),
-    )
+    all.get("/targets", targets, op("listTargets", "The line of targets, newest first or as asked"))
+        .get(
+            "/targets/compare",
+            compare,
+            op("compareTargets", "What differs between two targets").content(DIFFERENCE),
+        )
 }
 
 fn about_runs(all: Operations) -> Operations {
-    all.get("/noderoles/{id}", noderole, op("getNoderole", "A role on a node: its state, why, and its data"))
-        .get("/noderoles/{id}/data", noderole_values, op("getNoderoleData", "What a run of it would see now"))
-        .post("/noderoles/{id}/retry", retry, op("retryNoderole", "Try it again after an error"))
-        .get(
-            "/nodes/{id}/results",
-            results,
-            op("listResults", "Results that are kept for a node, newest first or as asked, each by its beginning"),
-        )
-        .get("/runs", runs, op("listRuns", "Runs, newest first or as asked"))
-        .get("/runs/{id}", run, op("getRun", "A run"))
-        .get("/runs/{id}/data", run_values, op("getRunData", "What a run was told"))
-        .get("/runs/{id}/log", log, op("getRunLog", "A part of a run's log"))
-        .get("/runs/{id}/log/search", search_log, op("searchRunLog", "Lines of a run's log that have a text"))
-        .post("/runs/{id}/cancel", cancel, op("cancelRun", "End a run"))
+    all.get(
+        "/noderoles/{id}",
+        noderole,
+        op("getNoderole", "A role on a node: its state, why, and its data"),
+    )
+    .get(
+        "/noderoles/{id}/data",
+        noderole_values,
+        op("getNoderoleData", "What a run of it would see now"),
+    )
+    .post("/noderoles/{id}/retry", retry, op("retryNoderole", "Try it again after an error"))
+    .get(
+        "/nodes/{id}/results",
+        results,
+        op(
+            "listResults",
+            "Results that are kept for a node, newest first or as asked, each by its beginning",
+        ),
+    )
+    .get("/runs", runs, op("listRuns", "Runs, newest first or as asked"))
+    .get("/runs/{id}", run, op("getRun", "A run"))
+    .get("/runs/{id}/data", run_values, op("getRunData", "What a run was told"))
+    .get("/runs/{id}/log", log, op("getRunLog", "A part of a run's log"))
+    .get(
+        "/runs/{id}/log/search",
+        search_log,
+        op("searchRunLog", "Lines of a run's log that have a text"),
+    )
+    .post("/runs/{id}/cancel", cancel, op("cancelRun", "End a run"))
 }
 
 /// The document of all operations, made once for each process.
@@ -279,11 +318,19 @@ async fn deployments(
     Ok(Json(state.control.find_deployments(&actor, &wanted).await?))
 }
 
-async fn board(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Answer<Board> {
+async fn board(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+) -> Answer<Board> {
     Ok(Json(state.control.board(&actor, &name).await?))
 }
 
-async fn way(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Answer<DeploymentWay> {
+async fn way(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+) -> Answer<DeploymentWay> {
     Ok(Json(state.control.deployment_way(&actor, &name).await?))
 }
 
@@ -323,7 +370,11 @@ fn at_proposal<T>(proposal: ProposalId, made: T) -> Created<T> {
     Created(format!("/proposals/{proposal}"), made)
 }
 
-async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> MadeAt<Proposed> {
+async fn propose(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+) -> MadeAt<Proposed> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     let proposal = state.control.propose(&actor, deployment).await?;
     Ok(at_proposal(proposal, Proposed { proposal }))
@@ -396,8 +447,11 @@ struct Prioritising {
 fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     let number = serde_json::Number::deserialize(from)?;
     let small = number.as_i64().and_then(|number| i32::try_from(number).ok());
-    small
-        .ok_or_else(|| D::Error::custom(format!("a priority is a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")))
+    small.ok_or_else(|| {
+        D::Error::custom(format!(
+            "a priority is a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+        ))
+    })
 }
 
 async fn prioritise(
@@ -426,7 +480,8 @@ async fn restore(
     Place(name): Place<String>,
     Given(restoring): Given<Restoring>,
 ) -> MadeAt<Restored> {
-    let restored = state.control.restore(&actor, &name, restoring.target, restoring.partial).await?;
+    let restored =
+        state.control.restore(&actor, &name, restoring.target, restoring.partial).await?;
     Ok(at_proposal(restored.proposal, restored))
 }
 
@@ -444,7 +499,8 @@ async fn edit(
     headers: HeaderMap,
     Given(given): Given<Edits>,
 ) -> Answer<AtVersion> {
-    let version = state.control.edit(&actor, id, agreed(&headers, Some(given.version))?, given.edits).await?;
+    let version =
+        state.control.edit(&actor, id, agreed(&headers, Some(given.version))?, given.edits).await?;
     Ok(Json(AtVersion { version }))
 }
 
@@ -463,7 +519,11 @@ async fn foresee(
     Ok(Json(state.control.foresee(&actor, id, given.edits).await?))
 }
 
-async fn report(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<ProposalId>) -> Answer<Report> {
+async fn report(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+) -> Answer<Report> {
     Ok(Json(state.control.report(&actor, id).await?))
 }
 
@@ -529,7 +589,10 @@ async fn submit(
     headers: HeaderMap,
     Given(given): Given<Submitting>,
 ) -> MadeAt<Submitted> {
-    let submission = state.control.submit(&actor, id, agreed(&headers, Some(given.version))?, given.title).await?;
+    let submission = state
+        .control
+        .submit(&actor, id, agreed(&headers, Some(given.version))?, given.title)
+        .await?;
     Ok(Created(format!("/submissions/{submission}"), Submitted { submission }))
 }
 
@@ -557,7 +620,11 @@ async fn consequences(
     Ok(Json(state.control.consequences(&actor, id).await?))
 }
 
-async fn opened(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Answer<Opened> {
+async fn opened(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+) -> Answer<Opened> {
     Ok(Json(state.control.opened(&actor, id).await?))
 }
 
@@ -677,10 +744,10 @@ async fn open_thread(
     Place(id): Place<SubmissionId>,
     Given(saying): Given<Saying>,
 ) -> Made<Said> {
-    let anchor: Anchor = saying
-        .anchor
-        .parse()
-        .map_err(|error: engine::blueprint::anchor::NotAnAnchor| Problem::invalid(error.to_string()))?;
+    let anchor: Anchor =
+        saying.anchor.parse().map_err(|error: engine::blueprint::anchor::NotAnAnchor| {
+            Problem::invalid(error.to_string())
+        })?;
     let comment = state.control.open_thread(&actor, id, anchor, saying.body).await?;
     Ok((StatusCode::CREATED, Json(Said { comment })))
 }
@@ -702,12 +769,20 @@ async fn reply(
     Ok((StatusCode::CREATED, Json(Said { comment })))
 }
 
-async fn resolve(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<CommentId>) -> Answer<Done> {
+async fn resolve(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<CommentId>,
+) -> Answer<Done> {
     state.control.resolve_thread(&actor, id, true).await?;
     Ok(Json(Done {}))
 }
 
-async fn reopen(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<CommentId>) -> Answer<Done> {
+async fn reopen(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<CommentId>,
+) -> Answer<Done> {
     state.control.resolve_thread(&actor, id, false).await?;
     Ok(Json(Done {}))
 }
@@ -725,10 +800,16 @@ async fn since_look(
     Place(id): Place<SubmissionId>,
     Asked(asked): Asked<Behind>,
 ) -> Answer<SinceLook> {
-    Ok(Json(state.control.since_look(&actor, id).await?.page(asked.after.as_ref(), DOCUMENTS_SHOWN)?))
+    Ok(Json(
+        state.control.since_look(&actor, id).await?.page(asked.after.as_ref(), DOCUMENTS_SHOWN)?,
+    ))
 }
 
-async fn look(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Answer<Done> {
+async fn look(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+) -> Answer<Done> {
     state.control.look(&actor, id).await?;
     Ok(Json(Done {}))
 }
@@ -776,7 +857,8 @@ async fn compare(
     Asked(pair): Asked<Pair>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let (from, to, deployment) = (Point::named(&pair.from)?, Point::named(&pair.to)?, pair.deployment.as_deref());
+    let (from, to, deployment) =
+        (Point::named(&pair.from)?, Point::named(&pair.to)?, pair.deployment.as_deref());
     let found = state.control.compare(&actor, from, to, deployment).await?;
     compared(pair.form, &headers, found, pair.after.as_ref())
 }
@@ -800,8 +882,12 @@ fn compared(
     found: Comparison,
     after: Option<&Anchor>,
 ) -> Result<Response, Refusal> {
-    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let as_text = form.map_or(accepted.contains("text/plain") && !accepted.contains("json"), |form| form == Form::Text);
+    let accepted =
+        headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let as_text = form
+        .map_or(accepted.contains("text/plain") && !accepted.contains("json"), |form| {
+            form == Form::Text
+        });
     let mut answer = match as_text {
         true => found.text().into_response(),
         false => Json(found.page(after, DOCUMENTS_SHOWN)?).into_response(),
@@ -862,11 +948,19 @@ async fn retry(
     Ok(Json(Done {}))
 }
 
-async fn runs(state: State<AppState>, SignedIn(actor): SignedIn, Asked(wanted): Asked<RunsWanted>) -> Answer<RunPage> {
+async fn runs(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<RunsWanted>,
+) -> Answer<RunPage> {
     Ok(Json(state.control.find_runs(&actor, &wanted).await?))
 }
 
-async fn run(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<RunId>) -> Answer<RunView> {
+async fn run(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<RunId>,
+) -> Answer<RunView> {
     Ok(Json(state.control.run(&actor, id).await?))
 }
 
@@ -903,7 +997,9 @@ async fn search_log(
     Place(id): Place<RunId>,
     Asked(wanted): Asked<LookedFor>,
 ) -> Answer<LogFound> {
-    Ok(Json(state.control.search_log(&actor, id, &wanted.text, wanted.any_case, &wanted.after).await?))
+    Ok(Json(
+        state.control.search_log(&actor, id, &wanted.text, wanted.any_case, &wanted.after).await?,
+    ))
 }
 
 /// A body that says nothing.
@@ -934,7 +1030,11 @@ struct Added {
     node: NodeId,
 }
 
-async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NodeWish>) -> MadeAt<Added> {
+async fn add_node(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(new): Given<NodeWish>,
+) -> MadeAt<Added> {
     let node = state.control.add_node(&actor, new).await?;
     Ok(Created(format!("/nodes/{node}"), Added { node }))
 }
@@ -1035,7 +1135,11 @@ async fn imports(
     Ok(Json(state.control.imports(&actor, &wanted).await?))
 }
 
-async fn import(state: State<AppState>, SignedIn(actor): SignedIn, Given(given): Given<Files>) -> Made<Imported> {
+async fn import(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(given): Given<Files>,
+) -> Made<Imported> {
     let files = given.files.into_iter().map(|(path, text)| (path, text.into_bytes())).collect();
     let imported = state.control.import_barclamps(Some(&actor), &files).await?;
     Ok((StatusCode::CREATED, Json(imported)))

@@ -76,7 +76,11 @@ async fn present(
     Ok(Json(Done {}))
 }
 
-async fn options(state: State<AppState>, SignedIn(actor): SignedIn, headers: HeaderMap) -> Answer<FactorOptions> {
+async fn options(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    headers: HeaderMap,
+) -> Answer<FactorOptions> {
     actor.require_to_enrol()?;
     Ok(Json(state.people.factor_options(&actor, &state.address.site(&headers)?).await?))
 }
@@ -100,7 +104,11 @@ async fn remove(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Don
     Ok(Json(Done {}))
 }
 
-async fn reset(state: State<AppState>, SignedIn(actor): SignedIn, Place(person): Place<PersonId>) -> Answer<Done> {
+async fn reset(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+) -> Answer<Done> {
     state.people.reset_factor(Some(&actor), person).await?;
     Ok(Json(Done {}))
 }

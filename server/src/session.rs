@@ -66,7 +66,8 @@ fn name(address: &PublicAddress) -> &'static str {
 
 /// The cookie of a session that begins.
 pub(crate) fn begin(address: &PublicAddress, session: &Token) -> Cookie<'static> {
-    let lasts = time::Duration::seconds(i64::try_from(SESSION_ABSOLUTE.as_secs()).unwrap_or_default());
+    let lasts =
+        time::Duration::seconds(i64::try_from(SESSION_ABSOLUTE.as_secs()).unwrap_or_default());
     Cookie::build((name(address), session.reveal().to_owned()))
         .path("/")
         .http_only(true)
@@ -90,11 +91,16 @@ pub(crate) fn end(address: &PublicAddress) -> Cookie<'static> {
 
 /// The session that a browser sends along, whether it holds or not.
 pub(crate) fn cookie(state: &AppState, headers: &HeaderMap) -> Option<String> {
-    CookieJar::from_headers(headers).get(name(&state.address)).map(|cookie| cookie.value().to_owned())
+    CookieJar::from_headers(headers)
+        .get(name(&state.address))
+        .map(|cookie| cookie.value().to_owned())
 }
 
 /// Looks up whose browser a request comes from.
-pub(crate) async fn actor_of(state: &AppState, headers: &HeaderMap) -> Result<Option<Actor>, Problem> {
+pub(crate) async fn actor_of(
+    state: &AppState,
+    headers: &HeaderMap,
+) -> Result<Option<Actor>, Problem> {
     match cookie(state, headers).filter(|_| bearer(headers).is_none()) {
         Some(cookie) => state.people.actor_of_session(&cookie).await,
         None => Ok(None),
@@ -167,7 +173,11 @@ fn before(request: &Request, actor: Option<&Actor>) -> Option<Response> {
 }
 
 /// Puts [`Who`] into every request of a page.
-pub(crate) async fn look_up(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn look_up(
+    State(state): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     match actor_of(&state, request.headers()).await {
         Ok(actor) => {
             if let Some(refused) = before(&request, actor.as_ref()) {
@@ -181,7 +191,11 @@ pub(crate) async fn look_up(State(state): State<AppState>, mut request: Request,
 }
 
 /// Puts [`Who`] into every request that may be a program's. What is done by a token is audited with it.
-pub(crate) async fn look_up_any(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn look_up_any(
+    State(state): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let found = match bearer(request.headers()) {
         Some(token) => state.people.actor_of_token(token).await,
         None => actor_of(&state, request.headers()).await,
@@ -221,7 +235,10 @@ pub(crate) struct Client(pub Visitor);
 impl FromRequestParts<AppState> for Client {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Self::Rejection> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &AppState,
+    ) -> Result<Self, Self::Rejection> {
         Ok(Self(visitor(state, parts)))
     }
 }

@@ -63,7 +63,12 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
     let (by_link, name) = (form.name.trim().is_empty(), form.name.clone());
     let begun = match by_link {
         true => state.people.sign_in(token_in(&form.token), &visitor, before.as_deref()).await,
-        false => state.people.sign_in_by_password(&name, form.password, &visitor, before.as_deref()).await,
+        false => {
+            state
+                .people
+                .sign_in_by_password(&name, form.password, &visitor, before.as_deref())
+                .await
+        }
     };
     match begun {
         Ok(begun) => {
@@ -83,10 +88,13 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
 /// typed there, nothing is kept.
 fn typed_name(address: &PublicAddress, name: &str) -> Option<Cookie<'static>> {
     let name = name.trim();
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._@-".contains(&byte);
+    let is_plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._@-".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(is_plain);
-    let cookie = Cookie::build((NAME_COOKIE, name.to_owned())).path(places::SIGN_IN).http_only(true);
-    let cookie = cookie.secure(address.is_secure()).same_site(SameSite::Lax).max_age(NAME_STAYS).build();
+    let cookie =
+        Cookie::build((NAME_COOKIE, name.to_owned())).path(places::SIGN_IN).http_only(true);
+    let cookie =
+        cookie.secure(address.is_secure()).same_site(SameSite::Lax).max_age(NAME_STAYS).build();
     is_name.then_some(cookie)
 }
 
@@ -150,7 +158,13 @@ mod tests {
 
     #[test]
     fn a_pasted_link_will_do() {
-        for text in ["abc", " abc\n", "http://127.0.0.1:7780/sign-in#token=abc", "/sign-in#token=abc", "/sign-in/abc"] {
+        for text in [
+            "abc",
+            " abc\n",
+            "http://127.0.0.1:7780/sign-in#token=abc",
+            "/sign-in#token=abc",
+            "/sign-in/abc",
+        ] {
             assert_eq!(token_in(text), "abc", "{text:?}");
         }
     }
@@ -160,9 +174,15 @@ mod tests {
         for next in ["/deployments/web?tab=1", "/"] {
             assert_eq!(own_place(next), next);
         }
-        for next in
-            ["", "//evil.example", "/\\evil.example", "https://evil.example", "/a\nb", "/\t/evil.example", "/sign-in"]
-        {
+        for next in [
+            "",
+            "//evil.example",
+            "/\\evil.example",
+            "https://evil.example",
+            "/a\nb",
+            "/\t/evil.example",
+            "/sign-in",
+        ] {
             assert_eq!(own_place(next), "/", "{next:?}");
         }
     }

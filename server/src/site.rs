@@ -60,7 +60,8 @@ impl Site {
     pub(crate) fn named(folder: Option<PathBuf>) -> Self {
         let files = match folder {
             Some(folder) => Files::Folder(folder),
-            None => Carried::inside().map_or_else(|| Files::Folder("target/site".into()), Files::Carried),
+            None => Carried::inside()
+                .map_or_else(|| Files::Folder("target/site".into()), Files::Carried),
         };
         let about = files.about().unwrap_or_else(|| {
             let place = files.place();
@@ -78,7 +79,11 @@ impl Site {
     /// What pages need to have a part of the module fetched beforehand.
     pub(crate) fn manifest(&self) -> WasmSplitManifest {
         let loader = "split.js".to_owned();
-        WasmSplitManifest(ArcStoredValue::new((format!("/{}", self.pkg()), self.about.parts.clone(), loader)))
+        WasmSplitManifest(ArcStoredValue::new((
+            format!("/{}", self.pkg()),
+            self.about.parts.clone(),
+            loader,
+        )))
     }
 
     async fn answer(&self, asked: Request) -> Response {
@@ -144,7 +149,8 @@ pub(crate) async fn file_or_nothing(State(state): State<AppState>, request: Requ
         return Redirect::permanent(&place).into_response();
     }
     let (parts, body) = request.into_parts();
-    let mut answer = state.site.answer(Request::from_parts(parts.clone(), axum::body::Body::empty())).await;
+    let mut answer =
+        state.site.answer(Request::from_parts(parts.clone(), axum::body::Body::empty())).await;
     if answer.status() == StatusCode::NOT_FOUND {
         return pages::not_found(state, Request::from_parts(parts, body)).await;
     }
@@ -168,7 +174,10 @@ mod tests {
     fn a_slash_at_the_end_is_left_out_and_leads_nowhere_else() {
         let place = |text: &str| without_slash(&text.parse().expect("an address"));
         let to = |text: &str| Some(text.to_owned());
-        assert_eq!((place("/nodes/"), place("/runs/8//?tab=log&a=/")), (to("/nodes"), to("/runs/8?tab=log&a=/")));
+        assert_eq!(
+            (place("/nodes/"), place("/runs/8//?tab=log&a=/")),
+            (to("/nodes"), to("/runs/8?tab=log&a=/"))
+        );
         assert_eq!(place("http://evil.example/nodes/"), to("/nodes"));
         for stays in ["/", "/nodes", "/nodes?a=/", "//", "//evil.example/", "///evil.example/"] {
             assert_eq!(place(stays), None, "{stays}");

@@ -8,8 +8,8 @@
 //! only the whole is looked at.
 
 use serde::de::{
-    DeserializeSeed, Deserializer, EnumAccess, Error, Expected, MapAccess, SeqAccess, Unexpected, VariantAccess,
-    Visitor,
+    DeserializeSeed, Deserializer, EnumAccess, Error, Expected, MapAccess, SeqAccess, Unexpected,
+    VariantAccess, Visitor,
 };
 
 /// Something that reads, or is read into.
@@ -58,15 +58,27 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         self.0.deserialize_any(Reading { visitor, object: tagged })
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
         self.0.deserialize_unit_struct(name, any(visitor))
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
         self.0.deserialize_newtype_struct(name, any(visitor))
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, D::Error> {
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
         self.0.deserialize_tuple(length, any(visitor))
     }
 
@@ -166,7 +178,10 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S> {
 impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
     type Error = A::Error;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, A::Error> {
         self.0.next_element_seed(Strict(seed))
     }
 
@@ -178,7 +193,10 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
     type Error = A::Error;
 
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, A::Error> {
         self.0.next_key_seed(Strict(seed))
     }
 
@@ -195,7 +213,10 @@ impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Strict<A> {
     type Error = A::Error;
     type Variant = Strict<A::Variant>;
 
-    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), A::Error> {
+    fn variant_seed<S: DeserializeSeed<'de>>(
+        self,
+        seed: S,
+    ) -> Result<(S::Value, Self::Variant), A::Error> {
         self.0.variant_seed(Strict(seed)).map(|(value, variant)| (value, Strict(variant)))
     }
 }
@@ -211,7 +232,11 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
         self.0.newtype_variant_seed(Strict(seed))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, A::Error> {
+    fn tuple_variant<V: Visitor<'de>>(
+        self,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, A::Error> {
         self.0.tuple_variant(length, any(visitor))
     }
 
@@ -285,7 +310,11 @@ mod tests {
             json!({"list": [], "one_of": {"named": {"a": 1}}}),
             json!({"list": [], "one_of": {"wrapped": {"a": 1}}}),
         ] {
-            assert_eq!(read(&good).unwrap(), serde_json::from_value(good.clone()).unwrap(), "{good}");
+            assert_eq!(
+                read(&good).unwrap(),
+                serde_json::from_value(good.clone()).unwrap(),
+                "{good}"
+            );
         }
     }
 
@@ -300,7 +329,10 @@ mod tests {
             json!({"list": [], "one_of": {"named": [1]}}),
             json!({"list": [], "one_of": {"wrapped": [1]}}),
         ] {
-            assert!(serde_json::from_str::<Outer>(&bad.to_string()).is_ok(), "it would be taken: {bad}");
+            assert!(
+                serde_json::from_str::<Outer>(&bad.to_string()).is_ok(),
+                "it would be taken: {bad}"
+            );
             let error = read(&bad).unwrap_err().to_string();
             assert!(error.contains("invalid type: sequence, expected an object"), "{bad}: {error}");
         }

@@ -16,7 +16,11 @@ use crate::metrics::Metrics;
 const EVERY: Duration = Duration::from_secs(20);
 
 /// Sweeps until told to stop. A sweep that is cut off leaves nothing half done: each review is a transaction of its own.
-pub(crate) async fn until_stopped(control: Arc<Control>, metrics: Metrics, stopping: CancellationToken) {
+pub(crate) async fn until_stopped(
+    control: Arc<Control>,
+    metrics: Metrics,
+    stopping: CancellationToken,
+) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let sweeping = async {
@@ -29,8 +33,13 @@ pub(crate) async fn until_stopped(control: Arc<Control>, metrics: Metrics, stopp
             metrics.swept("replan", replanned.is_ok());
             match replanned {
                 Ok(0) => {}
-                Ok(planned) => tracing::info!(planned, "reviews were planned anew, because their base had moved"),
-                Err(problem) => tracing::warn!(%problem, "the sweep for moved bases will be tried again"),
+                Ok(planned) => tracing::info!(
+                    planned,
+                    "reviews were planned anew, because their base had moved"
+                ),
+                Err(problem) => {
+                    tracing::warn!(%problem, "the sweep for moved bases will be tried again")
+                }
             }
         }
     };

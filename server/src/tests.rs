@@ -86,7 +86,10 @@ impl House {
     }
 
     async fn link_of(&self, person: PersonId) -> Token {
-        self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.expect("a sign-in")
+        self.people
+            .one_time_sign_in(None, person, Duration::from_secs(60))
+            .await
+            .expect("a sign-in")
     }
 
     /// A cookie of a session.
@@ -118,7 +121,10 @@ impl House {
 
     fn post_json(&self, path: &str, cookie: &str, json: impl Into<Body>) -> Request<Body> {
         let builder = self.post(path).header(header::COOKIE, cookie);
-        builder.header(header::CONTENT_TYPE, "application/json").body(json.into()).expect("a request")
+        builder
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(json.into())
+            .expect("a request")
     }
 
     async fn ask(&self, request: Request<Body>) -> Answer {
@@ -129,12 +135,18 @@ impl House {
     }
 
     async fn ask_get(&self, path: &str, cookie: &str) -> Answer {
-        self.ask(self.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request")).await
+        self.ask(
+            self.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request"),
+        )
+        .await
     }
 
     /// As a browser goes to a page.
     async fn visit(&self, path: &str, cookie: &str) -> Answer {
-        let request = self.get(path).header(header::COOKIE, cookie).header(header::ACCEPT, "text/html,*/*;q=0.8");
+        let request = self
+            .get(path)
+            .header(header::COOKIE, cookie)
+            .header(header::ACCEPT, "text/html,*/*;q=0.8");
         self.ask(request.body(Body::empty()).expect("a request")).await
     }
 }
@@ -145,7 +157,10 @@ fn site() -> TempDir {
         std::fs::create_dir_all(site.path().join(folder)).expect("a folder");
     }
     for (path, text) in [
-        ("site.json", r#"{"build": "a1b2", "parts": {"sign_in": ["chunk_0_sign_in", "split_sign_in"]}}"#),
+        (
+            "site.json",
+            r#"{"build": "a1b2", "parts": {"sign_in": ["chunk_0_sign_in", "split_sign_in"]}}"#,
+        ),
         ("pkg/a1b2/gantry.js", "plain"),
         ("pkg/a1b2/gantry.js.br", "packed"),
         ("pkg/a1b2/gantry.css", "plain"),
@@ -168,7 +183,10 @@ const NAMES: [&str; 7] = ["ada", "bo", "cy", "eve", "web", "system", "app"];
 
 impl Answer {
     fn header(&self, name: impl AsRef<str>) -> &str {
-        self.headers.get(name.as_ref()).map(|value| value.to_str().expect("text")).unwrap_or_default()
+        self.headers
+            .get(name.as_ref())
+            .map(|value| value.to_str().expect("text"))
+            .unwrap_or_default()
     }
 
     fn cookie(&self) -> &str {
@@ -185,12 +203,21 @@ impl Answer {
     }
 
     fn problem(&self) -> Value {
-        assert_eq!(self.header(header::CONTENT_TYPE), "application/problem+json", "{}", self.text());
+        assert_eq!(
+            self.header(header::CONTENT_TYPE),
+            "application/problem+json",
+            "{}",
+            self.text()
+        );
         let problem: Value = serde_json::from_slice(&self.body).expect("JSON");
         assert_eq!(problem["status"], self.status.as_u16());
-        let first = problem["detail"].as_str().and_then(|detail| Some(detail.split_once(' ')?.0)).unwrap_or_default();
-        let is_name =
-            first.is_empty() || !first.bytes().all(|byte| byte.is_ascii_lowercase()) || NAMES.contains(&first);
+        let first = problem["detail"]
+            .as_str()
+            .and_then(|detail| Some(detail.split_once(' ')?.0))
+            .unwrap_or_default();
+        let is_name = first.is_empty()
+            || !first.bytes().all(|byte| byte.is_ascii_lowercase())
+            || NAMES.contains(&first);
         assert!(is_name, "a detail begins with a capital letter or a name: {problem}");
         problem
     }

@@ -20,7 +20,10 @@ pub(crate) const MOST: usize = 4096;
 
 /// Fields that come back, by the path of what takes them.
 const KEPT: [(&str, &[&str]); 13] = [
-    ("/call/add-node", &["fqdn", "mac", "serial", "root", "address", "port", "user", "key", "host_key"]),
+    (
+        "/call/add-node",
+        &["fqdn", "mac", "serial", "root", "address", "port", "user", "key", "host_key"],
+    ),
     ("/call/add-nodes", &["text"]),
     ("/call/add-person", &["name", "viewer", "operator", "reviewer", "admin", "inside"]),
     ("/call/make-token", &["name", "viewer", "operator", "admin", "deployment", "days"]),
@@ -40,12 +43,16 @@ pub(crate) async fn keep(request: Request, next: Next) -> Response {
     let Some(names) = kept_of(&request) else { return next.run(request).await };
     let (parts, body) = request.into_parts();
     let Ok(form) = to_bytes(body, MOST).await else {
-        return Refusal(Problem::invalid("The form ended before all of it was here. Send it again.")).into_response();
+        return Refusal(Problem::invalid(
+            "The form ended before all of it was here. Send it again.",
+        ))
+        .into_response();
     };
     let typed = typed(&String::from_utf8_lossy(&form), names);
     let mut answer = next.run(Request::from_parts(parts, Body::from(form))).await;
     let location = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
-    let back = location.and_then(|to| back_to(to, &typed)).and_then(|to| HeaderValue::from_str(&to).ok());
+    let back =
+        location.and_then(|to| back_to(to, &typed)).and_then(|to| HeaderValue::from_str(&to).ok());
     if let Some(back) = back {
         answer.headers_mut().insert(header::LOCATION, back);
     }
@@ -56,7 +63,9 @@ pub(crate) async fn keep(request: Request, next: Next) -> Response {
 fn kept_of(request: &Request) -> Option<&'static [&'static str]> {
     let path = request.uri().path();
     let (_, names) = KEPT.into_iter().find(|(call, _)| *call == path)?;
-    let text = |name: header::HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let text = |name: header::HeaderName| {
+        request.headers().get(name).and_then(|value| value.to_str().ok())
+    };
     let wants_page = text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     let said = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
     let is_short = said.is_some_and(|length| length <= MOST);
@@ -80,11 +89,14 @@ fn back_to(location: &str, typed: &[String]) -> Option<String> {
     let has_typed = |pair: &&&str| pair.starts_with(app::parts::TYPED);
     let of_problem = |pair: &&str| pair.starts_with("__path=") || pair.starts_with("__err=");
     // Of several problems the last is this form's.
-    let last = |word: &str| pairs.iter().rev().find(|pair| pair.starts_with(word)).map(|pair| (*pair).to_owned());
+    let last = |word: &str| {
+        pairs.iter().rev().find(|pair| pair.starts_with(word)).map(|pair| (*pair).to_owned())
+    };
     let problem: Vec<String> = ["__path=", "__err="].into_iter().filter_map(last).collect();
     let carried: &[String] = if problem.is_empty() { &[] } else { typed };
     let own = pairs.iter().filter(|pair| !of_problem(pair)).filter(|pair| !has_typed(pair));
-    let all: Vec<String> = own.map(|pair| (*pair).to_owned()).chain(carried.iter().cloned()).chain(problem).collect();
+    let all: Vec<String> =
+        own.map(|pair| (*pair).to_owned()).chain(carried.iter().cloned()).chain(problem).collect();
     Some(if all.is_empty() { page.to_owned() } else { format!("{page}?{}", all.join("&")) })
 }
 
@@ -94,7 +106,8 @@ mod tests {
 
     #[test]
     fn what_is_named_comes_back_and_nothing_else() {
-        let typed = typed("name=ci+bot&password=secret&days=&viewer=on", &["name", "days", "viewer"]);
+        let typed =
+            typed("name=ci+bot&password=secret&days=&viewer=on", &["name", "days", "viewer"]);
         assert_eq!(typed, ["typed.name=ci%20bot", "typed.viewer=on"]);
     }
 
@@ -103,7 +116,10 @@ mod tests {
         let typed = ["typed.fqdn=x".to_owned()];
         let first = "http://localhost/nodes?state=dead&__path=%2Fcall%2Fadd-node&__err=e30%3D";
         let then = back_to(first, &typed).expect("a query");
-        assert_eq!(then, "http://localhost/nodes?state=dead&typed.fqdn=x&__path=%2Fcall%2Fadd-node&__err=e30%3D");
+        assert_eq!(
+            then,
+            "http://localhost/nodes?state=dead&typed.fqdn=x&__path=%2Fcall%2Fadd-node&__err=e30%3D"
+        );
         let again = format!("{then}&__path=%2Fcall%2Fadd-node&__err=e31%3D");
         assert_eq!(
             back_to(&again, &["typed.fqdn=y".to_owned()]).expect("a query"),

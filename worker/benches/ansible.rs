@@ -33,13 +33,15 @@ fn main() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let testbed = Testbed::start(folder.path(), &folder.path().join("secrets"), NODES).expect("a testbed");
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let testbed =
+        Testbed::start(folder.path(), &folder.path().join("secrets"), NODES).expect("a testbed");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(ours(&testbed));
     match programs() {
-        Ok(programs) => {
-            ["raw", "shell"].into_iter().for_each(|module| theirs(&testbed, &programs, folder.path(), module))
-        }
+        Ok(programs) => ["raw", "shell"]
+            .into_iter()
+            .for_each(|module| theirs(&testbed, &programs, folder.path(), module)),
         Err(reason) => println!("ansible is left out: {reason}"),
     }
 }
@@ -55,9 +57,12 @@ fn told(who: &str, took: Duration) {
 
 async fn ours(testbed: &Testbed) {
     let mut cluster = Cluster::over(testbed).await;
-    let names: Vec<&'static str> = (0..TASKS).map(|n| &*Box::leak(format!("t{n}").into_boxed_str())).collect();
+    let names: Vec<&'static str> =
+        (0..TASKS).map(|n| &*Box::leak(format!("t{n}").into_boxed_str())).collect();
     for name in &names {
-        let script = format!("#!/bin/sh\necho {name} >>done\necho '{{\"{name}\": 1}}' >\"$GANTRY_OUTPUT\"\n");
+        let script = format!(
+            "#!/bin/sh\necho {name} >>done\necho '{{\"{name}\": 1}}' >\"$GANTRY_OUTPUT\"\n"
+        );
         cluster.add_script_role(name, &script, |_| {}).await;
     }
     let mut binds: Vec<Bind> = Vec::new();

@@ -40,10 +40,11 @@ async fn main() {
     for n in 0..CHANGES {
         let node = n % 4;
         cluster.commit(&[bind(node, "one").data(json!({"n": n}))]).await;
-        let (returned,): (f64,) = sqlx::query_as("SELECT extract(epoch FROM clock_timestamp())::float8 * 1000")
-            .fetch_one(cluster.pool())
-            .await
-            .expect("the time");
+        let (returned,): (f64,) =
+            sqlx::query_as("SELECT extract(epoch FROM clock_timestamp())::float8 * 1000")
+                .fetch_one(cluster.pool())
+                .await
+                .expect("the time");
         let (started, ended) = ended(&cluster, n + 1).await;
         // The first ones warm connections and prepared statements.
         if n >= 20 {
@@ -53,7 +54,9 @@ async fn main() {
     }
     let _ = stop.send(());
     let _ = running.await;
-    for (what, times) in [("its first run starts", &mut to_start), ("that run's step is ACTIVE", &mut to_active)] {
+    for (what, times) in
+        [("its first run starts", &mut to_start), ("that run's step is ACTIVE", &mut to_active)]
+    {
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         println!(

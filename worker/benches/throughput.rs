@@ -34,7 +34,8 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         for at_once in [10, 100] {
             measure(at_once).await;
@@ -48,19 +49,24 @@ fn main() {
 
 async fn measure(at_once: u32) {
     let mut cluster = Cluster::of(NODES).await;
-    let names: Vec<&'static str> = (0..ROLES).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
+    let names: Vec<&'static str> =
+        (0..ROLES).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
     for name in &names {
         let mut role = role(name, JigClass::Noop);
         role.run.exclusive = false;
         cluster.add_role(role).await;
     }
-    let binds: Vec<Bind> = (0..NODES).flat_map(|node| names.iter().map(move |name| bind(node, name))).collect();
+    let binds: Vec<Bind> =
+        (0..NODES).flat_map(|node| names.iter().map(move |name| bind(node, name))).collect();
     let begun = Instant::now();
     cluster.commit(&binds).await;
     let committed = begun.elapsed();
     sqlx::query("ANALYZE").execute(cluster.db.owner()).await.expect("to analyze");
-    let config =
-        worker::Config { max_running: at_once, capacity: at_once, ..worker::Config::in_folder(cluster.folder()) };
+    let config = worker::Config {
+        max_running: at_once,
+        capacity: at_once,
+        ..worker::Config::in_folder(cluster.folder())
+    };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let pool = cluster.pool().clone();
     let begun = Instant::now();
@@ -112,7 +118,10 @@ async fn beside(modules: &str) {
                 "graphile-worker ({mode}), {jobs} jobs, {at_once} at once: {seconds:.2} s, {:.0} jobs/s",
                 jobs as f64 / seconds
             ),
-            None => println!("graphile-worker ({mode}): {}", String::from_utf8_lossy(&output.stderr).trim()),
+            None => println!(
+                "graphile-worker ({mode}): {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            ),
         }
     }
 }

@@ -35,9 +35,13 @@ async fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let sizes = std::env::var("GANTRY_BENCH_STEPS").unwrap_or_else(|_| "1000,10000,100000,1000000".to_owned());
+    let sizes = std::env::var("GANTRY_BENCH_STEPS")
+        .unwrap_or_else(|_| "1000,10000,100000,1000000".to_owned());
     for size in sizes.split(',') {
-        measure(size.trim().parse().expect("GANTRY_BENCH_STEPS has numbers with commas between them")).await;
+        measure(
+            size.trim().parse().expect("GANTRY_BENCH_STEPS has numbers with commas between them"),
+        )
+        .await;
     }
 }
 
@@ -65,15 +69,20 @@ async fn measure(size: i64) {
     let (mut claims, mut leases, mut finishes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..PAIRS {
         let begun = Instant::now();
-        let claimed = running::claim_runs(cluster.pool(), Limits { running: 1, batch: 1 }).await.expect("a claim");
+        let claimed = running::claim_runs(cluster.pool(), Limits { running: 1, batch: 1 })
+            .await
+            .expect("a claim");
         claims.push(begun.elapsed());
         assert_eq!(claimed.runs.len(), 1);
         let begun = Instant::now();
-        let leased = running::lease_runs(cluster.pool(), worker, &["noop"], 1, LEASE).await.expect("a lease");
+        let leased = running::lease_runs(cluster.pool(), worker, &["noop"], 1, LEASE)
+            .await
+            .expect("a lease");
         leases.push(begun.elapsed());
         let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
         let begun = Instant::now();
-        let finished = running::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("an end");
+        let finished =
+            running::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("an end");
         finishes.push(begun.elapsed());
         assert_eq!(finished, Finished::Applied);
     }

@@ -99,7 +99,9 @@ impl Annealer {
             Ok(0) => {}
             // What was freed may be claimed; whoever comes round next would see it, this is sooner.
             Ok(_) => self.todo.notify_one(),
-            Err(error) => tracing::warn!(%error, "what a crash left could not be settled; trying again"),
+            Err(error) => {
+                tracing::warn!(%error, "what a crash left could not be settled; trying again")
+            }
         }
         let overdue = running::overdue_runs(&self.pool, OVERDUE).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the janitor could not look for lost runs; trying again");
@@ -114,8 +116,12 @@ impl Annealer {
             };
             match running::end_overdue_run(&self.pool, run, found).await {
                 Ok(Finished::Applied) => tracing::warn!(%run, ?found, "a lost run was ended"),
-                Ok(Finished::Late) => tracing::info!(%run, ?found, "a run that seemed lost goes on, or has ended"),
-                Err(error) => tracing::error!(%run, %error, "a lost run could not be ended; trying again"),
+                Ok(Finished::Late) => {
+                    tracing::info!(%run, ?found, "a run that seemed lost goes on, or has ended")
+                }
+                Err(error) => {
+                    tracing::error!(%run, %error, "a lost run could not be ended; trying again")
+                }
             }
         }
     }
@@ -129,7 +135,9 @@ impl Annealer {
         let asked = async {
             let hash = overdue.doc.as_deref().and_then(Hash::from_bytes);
             let row = overdue.connection.as_ref().unwrap_or(&Value::Null);
-            let connection = node_record::connection_of(&self.objects, hash, row).await.map_err(|e| e.to_string())?;
+            let connection = node_record::connection_of(&self.objects, hash, row)
+                .await
+                .map_err(|e| e.to_string())?;
             self.script.end_lost(&connection, step, overdue.epoch, run).await
         };
         match tokio::time::timeout(PROOF, asked).await {

@@ -146,17 +146,21 @@ impl Inner {
         let since = Instant::now();
         let limit = u32::try_from(free).unwrap_or(u32::MAX);
         let asking = &self.asking;
-        let leased = running::lease_runs(&self.pool, asking.worker, &Jigs::classes(), limit, asking.lease).await?;
-        let held = leased
-            .into_iter()
-            .map(|leased| LeasedRun { run: leased.run, stop: self.held.take(leased.run, since, asking.lease) });
+        let leased =
+            running::lease_runs(&self.pool, asking.worker, &Jigs::classes(), limit, asking.lease)
+                .await?;
+        let held = leased.into_iter().map(|leased| LeasedRun {
+            run: leased.run,
+            stop: self.held.take(leased.run, since, asking.lease),
+        });
         Ok(held.collect())
     }
 
     /// Gives runs that never started back to the queue.
     async fn hand_back(&self, runs: impl IntoIterator<Item = LeasedRun>) {
         for LeasedRun { run, .. } in runs {
-            let handed = running::finish_run(&self.pool, run, self.asking.worker, &RunEnd::Unstarted).await;
+            let handed =
+                running::finish_run(&self.pool, run, self.asking.worker, &RunEnd::Unstarted).await;
             if let Err(error) = handed {
                 tracing::warn!(%run, %error, "a run could not be handed back; its lease will end by itself");
             }
@@ -169,7 +173,11 @@ impl Backend for RunQueue {
     type Task = Task<LeasedRun>;
     type Error = Infallible;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(
+        &mut self,
+        _: &mut Context<'_>,
+        _: &WorkerContext,
+    ) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
@@ -183,7 +191,8 @@ impl Backend for RunQueue {
                 let id = TaskId::from_int(leased.run.0.unsigned_abs());
                 return Poll::Ready(Some(Ok(TaskBuilder::new(leased).task_id(id).build())));
             }
-            let asking = self.asking.get_or_insert_with(|| Inner::next(Arc::clone(&self.inner)).boxed());
+            let asking =
+                self.asking.get_or_insert_with(|| Inner::next(Arc::clone(&self.inner)).boxed());
             let Poll::Ready(leased) = asking.poll_unpin(cx) else {
                 return Poll::Pending;
             };
@@ -195,7 +204,11 @@ impl Backend for RunQueue {
         }
     }
 
-    fn poll_close(&mut self, cx: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Infallible>> {
+    fn poll_close(
+        &mut self,
+        cx: &mut Context<'_>,
+        _: &WorkerContext,
+    ) -> Poll<Result<(), Infallible>> {
         let closing = self.closing.get_or_insert_with(|| {
             let inner = Arc::clone(&self.inner);
             let (asking, left) = (self.asking.take(), std::mem::take(&mut self.leased));
@@ -238,7 +251,11 @@ impl Acknowledge<Report> for Finish {
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<(), Infallible>>;
 
-    fn ack(&mut self, result: &Result<Report, BoxDynError>, task: &ExecutionContext) -> Self::Future {
+    fn ack(
+        &mut self,
+        result: &Result<Report, BoxDynError>,
+        task: &ExecutionContext,
+    ) -> Self::Future {
         let inner = Arc::clone(&self.0);
         let run = task.task_id().and_then(TaskId::as_int).map(|id| RunId(id.cast_signed()));
         let end = match result {

@@ -104,7 +104,10 @@ async fn scripts(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let Ok(mut entries) = tokio::fs::read_dir(folder).await else { return found };
     while let Ok(Some(entry)) = entries.next_entry().await {
-        let executable = entry.metadata().await.is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+        let executable = entry
+            .metadata()
+            .await
+            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
         if executable && !entry.file_name().to_string_lossy().starts_with('.') {
             found.push(entry.path());
         }
@@ -125,8 +128,9 @@ async fn run(node: &LocalNode, script: &Path) -> Result<(), String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| format!("it can't be started: {error}"))?;
     let ended = timeout(BOOT, crate::jig::script::last_words(child)).await;
-    let (status, said) =
-        ended.map_err(|_| format!("it took longer than {} seconds", BOOT.as_secs()))?.map_err(|e| e.to_string())?;
+    let (status, said) = ended
+        .map_err(|_| format!("it took longer than {} seconds", BOOT.as_secs()))?
+        .map_err(|e| e.to_string())?;
     if status.success() { Ok(()) } else { Err(format!("{status}: {said}")) }
 }
 
@@ -221,7 +225,12 @@ while [ ! -s "$GANTRY_ROOT/run/svc.pid" ]; do sleep 0.02; done
         let troubles = boot(std::slice::from_ref(&node)).await;
         assert_eq!(troubles.len(), 1);
         let told = troubles[0].to_string();
-        assert!(told.contains("n1.demo.test") && told.contains("20-bad") && told.contains("no such disk"), "{told}");
+        assert!(
+            told.contains("n1.demo.test")
+                && told.contains("20-bad")
+                && told.contains("no such disk"),
+            "{told}"
+        );
 
         let running = services(&node.root.join("run")).await;
         assert!(running.len() == 1 && running[0].is_alive());
@@ -233,14 +242,18 @@ while [ ! -s "$GANTRY_ROOT/run/svc.pid" ]; do sleep 0.02; done
     async fn a_number_that_was_used_again_is_left_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         let node = node(folder.path());
-        let mut other = Command::new("sleep").arg("30").process_group(0).spawn().expect("sleep is there");
+        let mut other =
+            Command::new("sleep").arg("30").process_group(0).spawn().expect("sleep is there");
         let pid = other.id().expect("it runs");
         let file = node.root.join("run/svc.pid");
         std::fs::write(&file, format!("{pid} 1\n")).expect("the folder is ours");
         assert!(halt(std::slice::from_ref(&node)).await.is_empty());
         std::fs::write(&file, format!("{pid}\n")).expect("the folder is ours");
         assert!(halt(std::slice::from_ref(&node)).await.is_empty());
-        assert!(other.try_wait().expect("it is ours").is_none(), "somebody else's process was ended");
+        assert!(
+            other.try_wait().expect("it is ours").is_none(),
+            "somebody else's process was ended"
+        );
         other.kill().await.expect("it is ours");
     }
 }

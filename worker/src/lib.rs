@@ -125,27 +125,55 @@ const LAST: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// Only what the worker can't go on after; an absent database is none of it.
-pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()> + Send) -> Result<(), WorkerError> {
+pub async fn run(
+    config: Config,
+    pool: PgPool,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), WorkerError> {
     let hello = hello(&config);
-    let (held, todo, cancelled) = (Arc::new(Held::default()), Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (held, todo, cancelled) =
+        (Arc::new(Held::default()), Arc::new(Notify::new()), Arc::new(Notify::new()));
     let objects = Arc::new(Objects::of(pool.clone()));
     let secrets: Arc<dyn SecretSource> = Arc::new(SecretFolder(config.secrets.clone()));
     let reachable = Reachable::beside(&pool, config.local_nodes);
-    let script = Arc::new(ScriptJig::new(objects.clone(), secrets.clone(), config.folder.join("on-behalf"), reachable));
+    let script = Arc::new(ScriptJig::new(
+        objects.clone(),
+        secrets.clone(),
+        config.folder.join("on-behalf"),
+        reachable,
+    ));
     let runner = Arc::new(Runner {
         preparing: Preparing::new(pool.clone(), hello.id, objects.clone(), secrets),
         jigs: Jigs::new(script.clone()),
     });
     let bells = Bells { held: held.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
-    let limits = Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
-    let looking = Looking::new(pool.clone(), objects.clone(), script.clone(), config.looks, hello.name.clone());
-    let annealer = Annealer { pool: pool.clone(), objects, limits, sweep: config.sweep, todo, script };
-    let heartbeat =
-        Heartbeat { pool: pool.clone(), hello: hello.clone(), lease: config.lease, held: held.clone(), cancelled };
+    let limits =
+        Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
+    let looking = Looking::new(
+        pool.clone(),
+        objects.clone(),
+        script.clone(),
+        config.looks,
+        hello.name.clone(),
+    );
+    let annealer =
+        Annealer { pool: pool.clone(), objects, limits, sweep: config.sweep, todo, script };
+    let heartbeat = Heartbeat {
+        pool: pool.clone(),
+        hello: hello.clone(),
+        lease: config.lease,
+        held: held.clone(),
+        cancelled,
+    };
 
     let _listener = AbortOnDropHandle::new(tokio::spawn(bells.listen(pool.clone())));
     let _heartbeat = AbortOnDropHandle::new(tokio::spawn(heartbeat.beat()));
-    let reporting = report_secrets(pool.clone(), hello.id, SecretFolder(config.secrets.clone()), config.lease / 3);
+    let reporting = report_secrets(
+        pool.clone(),
+        hello.id,
+        SecretFolder(config.secrets.clone()),
+        config.lease / 3,
+    );
     let _reporting = AbortOnDropHandle::new(tokio::spawn(reporting));
     let _looking = AbortOnDropHandle::new(tokio::spawn(looking.look()));
     let annealing = AbortOnDropHandle::new(tokio::spawn(annealer.anneal()));
@@ -207,14 +235,21 @@ async fn after_grace(config: &Config, held: &Held) {
     held.stop_all(StopReason::WorkerEnds);
 }
 
-fn monitor(config: &Config, pool: &PgPool, hello: &Hello, held: &Arc<Held>, runner: &Arc<Runner>) -> Monitor {
+fn monitor(
+    config: &Config,
+    pool: &PgPool,
+    hello: &Hello,
+    held: &Arc<Held>,
+    runner: &Arc<Runner>,
+) -> Monitor {
     let asking = Asking {
         worker: hello.id,
         capacity: usize::try_from(config.capacity).unwrap_or(usize::MAX),
         lease: config.lease,
         sweep: config.sweep,
     };
-    let (pool, name, held, runner) = (pool.clone(), hello.name.clone(), held.clone(), runner.clone());
+    let (pool, name, held, runner) =
+        (pool.clone(), hello.name.clone(), held.clone(), runner.clone());
     let ends = Arc::new(backend::ends(pool.clone(), hello.id));
     let (ceiling, whole) = (config.ceiling, config.grace + LAST);
     // Its time begins when it is first polled, which is when the shutdown begins.
@@ -247,7 +282,8 @@ where
 
 fn hello(config: &Config) -> Hello {
     let id = Uuid::new_v4();
-    let host = nix::unistd::gethostname().map_or_else(|_| "?".to_owned(), |name| name.to_string_lossy().into_owned());
+    let host = nix::unistd::gethostname()
+        .map_or_else(|_| "?".to_owned(), |name| name.to_string_lossy().into_owned());
     Hello {
         id: WorkerId(id),
         name: format!("{}@{host}/{}", config.name, &id.simple().to_string()[..8]),

@@ -62,7 +62,10 @@ pub struct Log {
 impl Log {
     /// A log that ends in `store`; the returned task ends when all copies of the log are gone and everything is written (or given
     /// up).
-    pub fn into_store(store: Arc<dyn LogStore>, secrets: Secrets) -> (Self, tokio::task::JoinHandle<()>) {
+    pub fn into_store(
+        store: Arc<dyn LogStore>,
+        secrets: Secrets,
+    ) -> (Self, tokio::task::JoinHandle<()>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let log = Self { sender, taken: Arc::default(), secrets };
         (log, tokio::spawn(write_out(store, receiver)))
@@ -87,7 +90,8 @@ impl Log {
         let text = if stream == Stream::Gantry || before + length <= MAX_LOG {
             text
         } else if before <= MAX_LOG {
-            format!("[gantry: more than {MAX_LOG} bytes of output; the rest is not kept]\n").into_bytes()
+            format!("[gantry: more than {MAX_LOG} bytes of output; the rest is not kept]\n")
+                .into_bytes()
         } else {
             return;
         };
@@ -234,12 +238,19 @@ pub(crate) mod tests {
     impl Kept {
         pub(crate) fn text(&self) -> String {
             let chunks = self.0.lock().expect("no test panics while it holds this");
-            chunks.iter().map(|(_, chunk)| String::from_utf8_lossy(&chunk.text).into_owned()).collect()
+            chunks
+                .iter()
+                .map(|(_, chunk)| String::from_utf8_lossy(&chunk.text).into_owned())
+                .collect()
         }
     }
 
     impl LogStore for Kept {
-        fn append<'a>(&'a self, offset: u64, chunk: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
+        fn append<'a>(
+            &'a self,
+            offset: u64,
+            chunk: &'a Chunk,
+        ) -> BoxFuture<'a, Result<(), String>> {
             async move {
                 let mut chunks = self.0.lock().expect("no test panics while it holds this");
                 chunks.push((offset, chunk.clone()));

@@ -50,7 +50,13 @@ pub struct Looking {
 
 impl Looking {
     /// Looks at each node that often.
-    pub fn new(pool: PgPool, objects: Arc<Objects>, script: Arc<ScriptJig>, every: Duration, by: String) -> Self {
+    pub fn new(
+        pool: PgPool,
+        objects: Arc<Objects>,
+        script: Arc<ScriptJig>,
+        every: Duration,
+        by: String,
+    ) -> Self {
         Self { pool, objects, script, every, by, logged: Mutex::default() }
     }
 
@@ -59,8 +65,9 @@ impl Looking {
         let this = Arc::new(self);
         let mut under_way = JoinSet::new();
         let busy = Arc::new(Mutex::new(BTreeSet::new()));
-        let mut ticks =
-            tokio::time::interval((this.every / 5).clamp(Duration::from_millis(50), Duration::from_secs(1)));
+        let mut ticks = tokio::time::interval(
+            (this.every / 5).clamp(Duration::from_millis(50), Duration::from_secs(1)),
+        );
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -82,22 +89,29 @@ impl Looking {
                         });
                     }
                 }
-                Err(error) => tracing::warn!(%error, "who is due for a look could not be asked; trying again"),
+                Err(error) => {
+                    tracing::warn!(%error, "who is due for a look could not be asked; trying again")
+                }
             }
         }
     }
 
     async fn look_at(self: Arc<Self>, node: DueNode) {
         let begun = Instant::now();
-        let connection = node_record::connection_of(&self.objects, node.doc, &node.connection).await;
+        let connection =
+            node_record::connection_of(&self.objects, node.doc, &node.connection).await;
         let mut look = match &connection {
             Ok(connection) => self.script.look(connection).await,
-            Err(error) => Look { tried: Vec::new(), revealing: Vec::new(), came: Err(error.to_string()) },
+            Err(error) => {
+                Look { tried: Vec::new(), revealing: Vec::new(), came: Err(error.to_string()) }
+            }
         };
         let concealed = self.conceal(&node, &mut look).await;
         let Look { tried, came, .. } = look;
         let survey = match (&came, &connection) {
-            (Ok(boot_id), Ok(connection)) if node.wants_survey(boot_id) => Some(self.survey(&node, connection).await),
+            (Ok(boot_id), Ok(connection)) if node.wants_survey(boot_id) => {
+                Some(self.survey(&node, connection).await)
+            }
             _ => None,
         };
         // Of several that all failed none is the one.
@@ -109,7 +123,9 @@ impl Looking {
         let by = self.by.clone();
         let looked = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
         match running::record_look(&self.pool, node.id, &looked).await {
-            Ok(true) => tracing::info!(node = %node.fqdn, alive = looked.came.is_ok(), "a node turned"),
+            Ok(true) => {
+                tracing::info!(node = %node.fqdn, alive = looked.came.is_ok(), "a node turned")
+            }
             Ok(false) => {}
             Err(error) => {
                 tracing::warn!(node = %node.fqdn, %error, "what came of a look could not be kept; looking again")
@@ -135,7 +151,11 @@ impl Looking {
         if !conceal(look, &known) {
             return false;
         }
-        let last = self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(node.id, detail.clone());
+        let last = self
+            .logged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(node.id, detail.clone());
         if last.as_ref() != Some(&detail) {
             tracing::info!(node = %node.fqdn, %detail, "a node could not be reached");
         }
@@ -144,10 +164,14 @@ impl Looking {
 
     /// Finds out what runs there, and ends what no open run stands for: what was lost while nobody could reach the node.
     async fn survey(&self, node: &DueNode, connection: &Value) -> Result<(), String> {
-        let what = |error: String| format!("it let us in, but what runs there can't be found out: {error}");
+        let what = |error: String| {
+            format!("it let us in, but what runs there can't be found out: {error}")
+        };
         let asked = timeout(SURVEY, async {
             let found = self.script.survey(connection).await?;
-            let strays = running::stray_runs(&self.pool, node.id, &found).await.map_err(|error| error.to_string())?;
+            let strays = running::stray_runs(&self.pool, node.id, &found)
+                .await
+                .map_err(|error| error.to_string())?;
             for (run, step, epoch) in strays {
                 tracing::info!(node = %node.fqdn, %run, %step, "an attempt is ended that no open run stands for");
                 self.script.end_lost(connection, step, epoch, run).await?;
@@ -167,7 +191,10 @@ const UNREACHED: &str = "it could not be reached over SSH; the worker's log says
 fn conceal(look: &mut Look, known: &[String]) -> bool {
     let mut concealed = false;
     for tried in &mut look.tried {
-        if !tried.reached && look.revealing.contains(&tried.address) && !known.contains(&tried.address) {
+        if !tried.reached
+            && look.revealing.contains(&tried.address)
+            && !known.contains(&tried.address)
+        {
             UNREACHED.clone_into(&mut tried.said);
             concealed = true;
         }
@@ -235,7 +262,10 @@ mod tests {
         );
         let mut reached = look(Ok("boot".into()));
         assert!(conceal(&mut reached, &[]) && reached.came.is_ok());
-        assert_eq!((reached.tried[0].said.as_str(), reached.tried[2].said.as_str()), (UNREACHED, UNREACHED));
+        assert_eq!(
+            (reached.tried[0].said.as_str(), reached.tried[2].said.as_str()),
+            (UNREACHED, UNREACHED)
+        );
         assert!(!conceal(&mut look(Err("all".into())), &["10.0.0.1".into(), "10.0.0.3".into()]));
     }
 

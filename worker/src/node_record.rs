@@ -25,7 +25,9 @@ pub enum RecordError {
         fields: String,
     },
     /// The document is from before connections were part of it.
-    #[error("the document of node {node} has no connection: propose it with gantry node edit {node} --propose")]
+    #[error(
+        "the document of node {node} has no connection: propose it with gantry node edit {node} --propose"
+    )]
     NoConnection {
         /// The node's name.
         node: String,
@@ -44,7 +46,8 @@ pub fn connection(doc: &NodeDoc, row: Option<&Value>) -> Result<Value, RecordErr
         return Ok(Value::Null);
     }
     let node = || doc.fqdn.to_string();
-    let reviewed = doc.connection.as_ref().and_then(|connection| serde_json::to_value(connection).ok());
+    let reviewed =
+        doc.connection.as_ref().and_then(|connection| serde_json::to_value(connection).ok());
     let Some(reviewed) = reviewed else { return Err(RecordError::NoConnection { node: node() }) };
     match differing(&reviewed, row.unwrap_or(&Value::Null)) {
         fields if fields.is_empty() => Ok(reviewed),
@@ -68,17 +71,25 @@ pub fn check_hints(doc: &NodeDoc, row: &Value) -> Result<(), RecordError> {
 ///
 /// # Errors
 /// When they differ.
-pub fn check_seen(doc: &NodeDoc, fqdn: &str, phantom: bool, addresses: &[String]) -> Result<(), RecordError> {
+pub fn check_seen(
+    doc: &NodeDoc,
+    fqdn: &str,
+    phantom: bool,
+    addresses: &[String],
+) -> Result<(), RecordError> {
     let reviewed = doc.connection.as_ref().filter(|_| !doc.phantom);
     let compared = [
         ("fqdn", doc.fqdn.as_str() == fqdn),
         ("phantom", doc.phantom == phantom),
         ("addresses", reviewed.is_none_or(|connection| connection.addresses() == addresses)),
     ];
-    let fields: Vec<_> = compared.into_iter().filter(|(_, same)| !same).map(|(field, _)| field).collect();
+    let fields: Vec<_> =
+        compared.into_iter().filter(|(_, same)| !same).map(|(field, _)| field).collect();
     match fields.is_empty() {
         true => Ok(()),
-        false => Err(RecordError::Differs { node: doc.fqdn.to_string(), fields: fields.join(", ") }),
+        false => {
+            Err(RecordError::Differs { node: doc.fqdn.to_string(), fields: fields.join(", ") })
+        }
     }
 }
 
@@ -98,7 +109,11 @@ pub fn addresses(doc: &NodeDoc) -> Result<&[String], RecordError> {
 ///
 /// # Errors
 /// As [`connection`], and when the document can't be read.
-pub async fn connection_of(objects: &Objects, doc: Option<Hash>, row: &Value) -> Result<Value, RecordError> {
+pub async fn connection_of(
+    objects: &Objects,
+    doc: Option<Hash>,
+    row: &Value,
+) -> Result<Value, RecordError> {
     match doc {
         Some(hash) => connection(&*objects.node(hash).await?, Some(row)),
         None => Ok(row.clone()),
@@ -108,7 +123,8 @@ pub async fn connection_of(objects: &Objects, doc: Option<Hash>, row: &Value) ->
 /// The keys of which two connections have different values.
 fn differing(reviewed: &Value, row: &Value) -> Vec<String> {
     let empty = Map::new();
-    let (reviewed, row) = (reviewed.as_object().unwrap_or(&empty), row.as_object().unwrap_or(&empty));
+    let (reviewed, row) =
+        (reviewed.as_object().unwrap_or(&empty), row.as_object().unwrap_or(&empty));
     let mut keys: Vec<&String> = reviewed.keys().chain(row.keys()).collect();
     keys.sort();
     keys.dedup();

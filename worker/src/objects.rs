@@ -26,7 +26,9 @@ pub enum ObjectError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// It is not there.
-    #[error("{kind} {hash} is not in the database: restore it from a backup, or import the barclamp that has it")]
+    #[error(
+        "{kind} {hash} is not in the database: restore it from a backup, or import the barclamp that has it"
+    )]
     Missing {
         /// What it should be.
         kind: &'static str,
@@ -114,7 +116,8 @@ impl Objects {
     /// # Errors
     /// When they can't be had.
     pub async fn bytes(&self, kind: &'static str, hash: Hash) -> Result<Vec<u8>, ObjectError> {
-        let body = object_body(&self.pool, hash).await?.ok_or(ObjectError::Missing { kind, hash })?;
+        let body =
+            object_body(&self.pool, hash).await?.ok_or(ObjectError::Missing { kind, hash })?;
         let found = Hash::of_bytes(&body);
         if found == hash { Ok(body) } else { Err(ObjectError::Tampered { kind, hash, found }) }
     }
@@ -128,7 +131,8 @@ impl Objects {
             return Ok(known);
         }
         let body = self.bytes(kind, hash).await?;
-        let unreadable = |e: serde_json::Error| ObjectError::Unreadable { kind, hash, reason: e.to_string() };
+        let unreadable =
+            |e: serde_json::Error| ObjectError::Unreadable { kind, hash, reason: e.to_string() };
         let object: Arc<T> = Arc::new(serde_json::from_slice(&body).map_err(unreadable)?);
         if let Ok(mut parsed) = self.parsed.lock() {
             if parsed.len() >= KEPT {

@@ -25,13 +25,17 @@ use engine::Hash;
 use engine::anneal::{StepState, count};
 use engine::blueprint::projection::content;
 use engine::catalog::{JigClass, Role};
-use engine::cluster::{DeploymentDoc, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, RootDoc};
+use engine::cluster::{
+    DeploymentDoc, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, RootDoc,
+};
 use engine::counting::many;
 use engine::data::secret::{SecretRef, reference};
 use engine::data::surroundings::{self, Carried, OwnNode, Returned};
 use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
 use engine::gate::Risk;
-use engine::ids::{DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName, RunId, StepId, TargetNo};
+use engine::ids::{
+    DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName, RunId, StepId, TargetNo,
+};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -156,7 +160,8 @@ async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, 
     let targets = facts.values().flat_map(|facts| [facts.generation, facts.reviewed]).collect();
     let approvals = running::approvals(pool, &targets).await?;
     let most = i64::try_from(surroundings::RESULTS).unwrap_or(i64::MAX);
-    let results = running::kept_results(pool, &of.iter().map(|(_, node)| *node).collect(), most).await?;
+    let results =
+        running::kept_results(pool, &of.iter().map(|(_, node)| *node).collect(), most).await?;
     let gathered = runs.iter().map(|run| {
         let facts = Arc::new(facts.remove(run)?);
         Some(Gathered {
@@ -173,8 +178,11 @@ async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, 
 }
 
 async fn keep(pool: &PgPool, worker: WorkerId, told: &[Telling]) -> Result<Vec<bool>, StoreError> {
-    let given =
-        told.iter().map(|told| Given { facts: &told.facts, input: &told.input, surroundings: &told.surroundings });
+    let given = told.iter().map(|told| Given {
+        facts: &told.facts,
+        input: &told.input,
+        surroundings: &told.surroundings,
+    });
     let kept = running::record_inputs(pool, worker, &given.collect::<Vec<_>>()).await?;
     Ok(told.iter().map(|told| kept.contains(&told.facts.run)).collect())
 }
@@ -206,7 +214,12 @@ impl Meant {
 
 impl Preparing {
     /// For one worker, over one database.
-    pub fn new(pool: PgPool, worker: WorkerId, objects: Arc<Objects>, secrets: Arc<dyn SecretSource>) -> Self {
+    pub fn new(
+        pool: PgPool,
+        worker: WorkerId,
+        objects: Arc<Objects>,
+        secrets: Arc<dyn SecretSource>,
+    ) -> Self {
         let (gathering, keeping) = (pool.clone(), pool.clone());
         let gather = Together::answered_by(move |runs: Vec<RunId>| {
             let pool = gathering.clone();
@@ -225,7 +238,8 @@ impl Preparing {
     /// # Errors
     /// See [`Refusal`].
     pub async fn prepare(&self, run: RunId) -> Result<Prepared, Refusal> {
-        let Gathered { facts, seen, approvals, results } = self.gather.ask(run).await?.ok_or(Refusal::NotOurs(run))?;
+        let Gathered { facts, seen, approvals, results } =
+            self.gather.ask(run).await?.ok_or(Refusal::NotOurs(run))?;
         let meant = self.check_chain(&facts, approvals).await?;
         let connection = node_record::connection(&meant.now.node, facts.connection.as_ref())?;
         node_record::check_hints(&meant.now.node, &facts.hints)?;
@@ -235,18 +249,23 @@ impl Preparing {
         let role = self.objects.role(meant.now.noderole.role).await?;
         check_start(&facts, &role, &system)?;
         if role.name.as_str() != facts.role {
-            return Err(broken(format!("role {} is stored as the content of {}", role.name, facts.role)));
+            return Err(broken(format!(
+                "role {} is stored as the content of {}",
+                role.name, facts.role
+            )));
         }
         let below = self.below(&facts, seen).await?;
         let layered = see(&facts, &meant.now, &role, &below)?;
         check_seen(&layered.value)?;
         let surroundings = Arc::new(surrounding(&facts, &meant.now.node, results, &below)?);
         let input = Arc::new(json!({ "data": layered.value, "sources": layered.sources }));
-        let told = Telling { facts: Arc::clone(&facts), input, surroundings: Arc::clone(&surroundings) };
+        let told =
+            Telling { facts: Arc::clone(&facts), input, surroundings: Arc::clone(&surroundings) };
         if !self.keep.ask(told).await? {
             return Err(Refusal::NotOurs(run));
         }
-        let Resolved { input, secrets, withheld } = self.resolve(&facts, &meant.now.deployment, layered).await?;
+        let Resolved { input, secrets, withheld } =
+            self.resolve(&facts, &meant.now.deployment, layered).await?;
         let job = Job {
             run,
             step: facts.step,
@@ -265,7 +284,11 @@ impl Preparing {
         Ok(Prepared { job, secrets, withheld })
     }
 
-    async fn check_chain(&self, facts: &RunFacts, approvals: Approvals) -> Result<Checked, Refusal> {
+    async fn check_chain(
+        &self,
+        facts: &RunFacts,
+        approvals: Approvals,
+    ) -> Result<Checked, Refusal> {
         if facts.epoch != facts.epoch_now {
             return Err(broken(format!(
                 "it was claimed in epoch {}, and the database has been restored since (epoch {})",
@@ -311,20 +334,36 @@ impl Preparing {
     }
 
     /// What a root says about the run's noderole.
-    async fn meant(&self, facts: &RunFacts, root: Hash, key: &NoderoleKey) -> Result<Meant, Refusal> {
+    async fn meant(
+        &self,
+        facts: &RunFacts,
+        root: Hash,
+        key: &NoderoleKey,
+    ) -> Result<Meant, Refusal> {
         let root = self.objects.root(root).await?;
-        let lacks = |what: &str| broken(format!("the root of target {} has no {what}", facts.target));
-        let node = root.nodes.get(&facts.node).ok_or_else(|| lacks("document of the run's node"))?;
+        let lacks =
+            |what: &str| broken(format!("the root of target {} has no {what}", facts.target));
+        let node =
+            root.nodes.get(&facts.node).ok_or_else(|| lacks("document of the run's node"))?;
         let node = self.objects.node(*node).await?;
-        if node.id != facts.node || node.fqdn.as_str() != facts.fqdn || node.phantom != facts.phantom {
-            return Err(broken(format!("the document of node {} is that of {}", facts.fqdn, node.fqdn)));
+        if node.id != facts.node
+            || node.fqdn.as_str() != facts.fqdn
+            || node.phantom != facts.phantom
+        {
+            return Err(broken(format!(
+                "the document of node {} is that of {}",
+                facts.fqdn, node.fqdn
+            )));
         }
-        let noderole = node.noderoles.get(key).ok_or_else(|| lacks(&format!("{key} on {}", facts.fqdn)))?;
+        let noderole =
+            node.noderoles.get(key).ok_or_else(|| lacks(&format!("{key} on {}", facts.fqdn)))?;
         if noderole.deployment != facts.deployment {
             return Err(broken(format!("{key} on {} is bound in another deployment", facts.fqdn)));
         }
-        let deployment =
-            root.deployments.get(&noderole.deployment).ok_or_else(|| lacks("document of its deployment"))?;
+        let deployment = root
+            .deployments
+            .get(&noderole.deployment)
+            .ok_or_else(|| lacks("document of its deployment"))?;
         let deployment = self.objects.deployment(*deployment).await?;
         let (noderole, role) = (noderole.clone(), deployment.roles.get(&key.role).cloned());
         Ok(Meant { node, noderole, role, deployment: deployment.name.clone() })
@@ -359,7 +398,12 @@ impl Preparing {
         let role = self.objects.role(noderole.role).await?;
         let rows = &facts.rows;
         let differs = Differs { key: format!("{key} on {}", facts.fqdn), target: facts.head };
-        differs.unless_same("noderole", "data", canonical(&rows.data)?, canonical(&noderole.data)?)?;
+        differs.unless_same(
+            "noderole",
+            "data",
+            canonical(&rows.data)?,
+            canonical(&noderole.data)?,
+        )?;
         differs.unless_same("node", "deployment_id", rows.node_deployment, node.deployment.0)?;
         differs.unless_same("step", "node_id", rows.step_node, node.id.0)?;
         differs.unless_same("step", "destructive", rows.destructive, role.flags.destructive)?;
@@ -374,14 +418,22 @@ impl Preparing {
         differs.unless_same("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
         let (lane, _, _) = role.lane();
         differs.unless_same("lane", "name", rows.lane.as_str(), lane.as_str())?;
-        differs.unless_same("lane", "deployment_id", rows.lane_deployment, noderole.deployment.0)?;
+        differs.unless_same(
+            "lane",
+            "deployment_id",
+            rows.lane_deployment,
+            noderole.deployment.0,
+        )?;
         // A run keeps what its step was when it was claimed.
         if facts.head_root == facts.target_root {
             differs.unless_same("run", "exclusive", facts.exclusive, exclusive)?;
             differs.unless_same("run", "lane_id", rows.same_lane, true)?;
         }
-        let parents = |of: &[(NoderoleId, EdgeKind)]| of.iter().map(|(id, kind)| (*id, *kind)).collect::<BTreeSet<_>>();
-        let there: Vec<_> = self::parents(facts)?.into_iter().map(|parent| (parent.parent, parent.kind)).collect();
+        let parents = |of: &[(NoderoleId, EdgeKind)]| {
+            of.iter().map(|(id, kind)| (*id, *kind)).collect::<BTreeSet<_>>()
+        };
+        let there: Vec<_> =
+            self::parents(facts)?.into_iter().map(|parent| (parent.parent, parent.kind)).collect();
         let meant: Vec<_> = noderole.parents.iter().map(|edge| (edge.parent, edge.kind)).collect();
         differs.unless_same("edge", "parent", json!(parents(&there)), json!(parents(&meant)))?;
         self.check_parents(facts, &root).await
@@ -391,7 +443,10 @@ impl Preparing {
     /// document has.
     async fn check_parents(&self, facts: &RunFacts, head: &RootDoc) -> Result<(), Refusal> {
         for parent in parents(facts)? {
-            let key = NoderoleKey { role: named(RoleName::parse(&parent.role))?, instance: parent.instance };
+            let key = NoderoleKey {
+                role: named(RoleName::parse(&parent.role))?,
+                instance: parent.instance,
+            };
             let differs = Differs { key: format!("{key} on {}", parent.fqdn), target: facts.head };
             differs.unless_same("step", "noderole_id", parent.parent, key.id(parent.node))?;
             differs.unless_same("step", "skipped", parent.skipped, false)?;
@@ -404,7 +459,11 @@ impl Preparing {
         Ok(())
     }
 
-    async fn check_approval(&self, target: TargetNo, approval: Option<Approval>) -> Result<(), Refusal> {
+    async fn check_approval(
+        &self,
+        target: TargetNo,
+        approval: Option<Approval>,
+    ) -> Result<(), Refusal> {
         let approval = approval.ok_or_else(|| broken(format!("there is no target {target}")))?;
         match (approval.kind.as_str(), approval.needed) {
             ("genesis", _) => return Ok(()),
@@ -428,18 +487,33 @@ impl Preparing {
     /// those of the one in force; a row that no document speaks of lets nothing be seen.
     async fn below(&self, facts: &RunFacts, seen: Vec<Seen>) -> Result<Vec<Below>, Refusal> {
         let mut below = Vec::with_capacity(seen.len());
-        let (own, head) = (self.objects.root(facts.target_root).await?, self.objects.root(facts.head_root).await?);
+        let (own, head) = (
+            self.objects.root(facts.target_root).await?,
+            self.objects.root(facts.head_root).await?,
+        );
         for Seen { distance, step } in seen {
-            let key = NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
+            let key =
+                NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
             let differs = Differs { key: format!("{key} on {}", step.fqdn), target: facts.head };
             // The id follows from the node and the key, under every target.
             differs.unless_same("step", "noderole_id", step.noderole, key.id(step.node))?;
             if step.head == facts.head
-                && let Some(Documents { node, noderole, .. }) = self.documents(&head, step.node, &key).await?
+                && let Some(Documents { node, noderole, .. }) =
+                    self.documents(&head, step.node, &key).await?
             {
-                differs.unless_same("noderole", "data", canonical(&step.data)?, canonical(&noderole.data)?)?;
+                differs.unless_same(
+                    "noderole",
+                    "data",
+                    canonical(&step.data)?,
+                    canonical(&noderole.data)?,
+                )?;
                 differs.unless_same("noderole", "role_hash", step.role_hash, noderole.role)?;
-                differs.unless_same("noderole", "deployment_id", step.deployment.0, noderole.deployment.0)?;
+                differs.unless_same(
+                    "noderole",
+                    "deployment_id",
+                    step.deployment.0,
+                    noderole.deployment.0,
+                )?;
                 differs.unless_same("step", "rank", step.rank, noderole.rank)?;
                 differs.unless_same("step", "skipped", step.skipped, false)?;
                 node_record::check_seen(&node, &step.fqdn, step.phantom, &step.addresses())?;
@@ -456,13 +530,19 @@ impl Preparing {
     }
 
     /// A noderole's documents under a root.
-    async fn documents(&self, root: &RootDoc, node: NodeId, key: &NoderoleKey) -> Result<Option<Documents>, Refusal> {
+    async fn documents(
+        &self,
+        root: &RootDoc,
+        node: NodeId,
+        key: &NoderoleKey,
+    ) -> Result<Option<Documents>, Refusal> {
         let Some(node) = root.nodes.get(&node) else { return Ok(None) };
         let node = self.objects.node(*node).await?;
         let Some(noderole) = node.noderoles.get(key).cloned() else { return Ok(None) };
         let Some(deployment) = root.deployments.get(&noderole.deployment) else { return Ok(None) };
         let deployment = self.objects.deployment(*deployment).await?;
-        let deployment = deployment.roles.get(&key.role).map_or(Value::Null, |role| role.data.clone());
+        let deployment =
+            deployment.roles.get(&key.role).map_or(Value::Null, |role| role.data.clone());
         Ok(Some(Documents { node, noderole, deployment }))
     }
 
@@ -568,7 +648,14 @@ impl Differs {
         }
         let short = |value: &T| value.to_string().chars().take(200).collect();
         let (row, document) = (short(&row), short(&document));
-        Err(Refusal::Row { table, key: self.key.clone(), field, row, target: self.target, document })
+        Err(Refusal::Row {
+            table,
+            key: self.key.clone(),
+            field,
+            row,
+            target: self.target,
+            document,
+        })
     }
 }
 
@@ -593,7 +680,8 @@ struct ParentRow {
 }
 
 fn parents(facts: &RunFacts) -> Result<Vec<ParentRow>, Refusal> {
-    serde_json::from_value(facts.rows.parents.clone()).map_err(|e| Refusal::Store(StoreError::corrupt("edge", e)))
+    serde_json::from_value(facts.rows.parents.clone())
+        .map_err(|e| Refusal::Store(StoreError::corrupt("edge", e)))
 }
 
 /// Whether a step of the role needs no run.
@@ -612,7 +700,8 @@ fn check_jig(facts: &RunFacts, system: &DeploymentDoc) -> Result<(), Refusal> {
 /// What may have changed since the claim, and what must never have been claimed. `system`: the document in force.
 fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<(), Refusal> {
     let rows = &facts.rows;
-    let done = rows.applied_generation == rows.step_generation && rows.step_generation == facts.generation.0;
+    let done = rows.applied_generation == rows.step_generation
+        && rows.step_generation == facts.generation.0;
     if role.flags.destructive && done {
         return Err(broken(format!(
             "its step is destructive and was applied at generation {} already",
@@ -630,7 +719,10 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
         return Err(Refusal::NotNow(why));
     }
     let states = parents(facts)?.into_iter().map(|parent| {
-        let state = parent.state.parse::<StepState>().map_err(|e| Refusal::Store(StoreError::corrupt("step", e)))?;
+        let state = parent
+            .state
+            .parse::<StepState>()
+            .map_err(|e| Refusal::Store(StoreError::corrupt("step", e)))?;
         Ok((parent.kind, state, parent.skipped))
     });
     let states = states.collect::<Result<Vec<_>, Refusal>>()?;
@@ -653,20 +745,37 @@ fn surrounding(
         name: named(Fqdn::parse(&facts.fqdn))?,
         deployment: named(DeploymentName::parse(&facts.home))?,
         phantom: facts.phantom,
-        addresses: doc.connection.as_ref().map(|connection| connection.addresses().to_vec()).unwrap_or_default(),
+        addresses: doc
+            .connection
+            .as_ref()
+            .map(|connection| connection.addresses().to_vec())
+            .unwrap_or_default(),
         facts: facts.facts.clone(),
         hints: Value::Object(doc.hints.clone()),
     };
     let results = results.into_iter().map(returned).collect::<Result<Vec<_>, _>>()?;
     let carried = below.iter().filter_map(Below::carried).collect::<Result<Vec<_>, _>>()?;
     let made = surroundings::surroundings(node, results, more, &carried)?;
-    serde_json::to_value(made).map_err(|error| Refusal::Data(DataError::NotCanonical { reason: error.to_string() }))
+    serde_json::to_value(made)
+        .map_err(|error| Refusal::Data(DataError::NotCanonical { reason: error.to_string() }))
 }
 
-fn see(facts: &RunFacts, meant: &Meant, role: &Role, below: &[Below]) -> Result<Layered, DataError> {
+fn see(
+    facts: &RunFacts,
+    meant: &Meant,
+    role: &Role,
+    below: &[Below],
+) -> Result<Layered, DataError> {
     visible(&Sight {
-        on_node: below.iter().filter(|seen| seen.distance.is_none()).map(Below::contribution).collect(),
-        ancestors: below.iter().filter_map(|seen| Some((seen.distance?, seen.contribution()))).collect(),
+        on_node: below
+            .iter()
+            .filter(|seen| seen.distance.is_none())
+            .map(Below::contribution)
+            .collect(),
+        ancestors: below
+            .iter()
+            .filter_map(|seen| Some((seen.distance?, seen.contribution())))
+            .collect(),
         step: facts.step,
         own: OwnData {
             template: &role.template,
@@ -698,14 +807,21 @@ fn returned(kept: KeptResult) -> Result<Returned, Refusal> {
 }
 
 /// What the policies themselves ask for the submission's risks, and no less than the submission says.
-pub(crate) async fn approvals_asked(objects: &Objects, approval: &Approval) -> Result<u32, Refusal> {
+pub(crate) async fn approvals_asked(
+    objects: &Objects,
+    approval: &Approval,
+) -> Result<u32, Refusal> {
     let risks = approval.risk.iter().flatten();
     let risks = risks.map(|risk| serde_json::from_value::<Risk>(Value::from(risk.as_str())));
-    let risks = risks.collect::<Result<BTreeSet<_>, _>>().map_err(|e| broken(format!("a risk is unknown: {e}")))?;
-    let old = approval.policy.as_ref().ok_or_else(|| broken("a submission was made under no policy"))?;
+    let risks = risks
+        .collect::<Result<BTreeSet<_>, _>>()
+        .map_err(|e| broken(format!("a risk is unknown: {e}")))?;
+    let old =
+        approval.policy.as_ref().ok_or_else(|| broken("a submission was made under no policy"))?;
     let mut needed = approval.needed.unwrap_or_default().unsigned_abs().max(1);
     for hash in std::iter::once(old).chain(&approval.new_policy) {
-        let hash = Hash::from_bytes(hash).ok_or_else(|| broken("the hash of a policy has not 32 bytes"))?;
+        let hash = Hash::from_bytes(hash)
+            .ok_or_else(|| broken("the hash of a policy has not 32 bytes"))?;
         needed = needed.max(objects.policy(hash).await?.approvals_for(&risks));
     }
     Ok(needed)

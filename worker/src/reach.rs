@@ -71,7 +71,8 @@ impl Reachable {
         let database = match self.database.as_ref().filter(|(_, of)| *of == port) {
             Some((host, of)) => {
                 let found = lookup_host((host.as_str(), *of)).await;
-                let addresses = found.map(|found| found.map(|one| one.ip()).collect()).unwrap_or_default();
+                let addresses =
+                    found.map(|found| found.map(|one| one.ip()).collect()).unwrap_or_default();
                 Some(Database { host: host.clone(), addresses, port: *of })
             }
             None => None,
@@ -109,9 +110,12 @@ mod tests {
     async fn name_of_refused_address_is_not_connected() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
         let port = listener.local_addr().expect("an address").port();
-        let (strict, open) = (Reachable::default(), Reachable { allow_local: true, database: None });
+        let (strict, open) =
+            (Reachable::default(), Reachable { allow_local: true, database: None });
         // The last three are names to our rules, and 127.0.0.1 to the system's resolver.
-        for address in ["127.0.0.1", "::ffff:127.0.0.1", "localhost", "127.1", "0x7f000001", "2130706433"] {
+        for address in
+            ["127.0.0.1", "::ffff:127.0.0.1", "localhost", "127.1", "0x7f000001", "2130706433"]
+        {
             assert_eq!(tried(&strict, address, port).await, "Local", "{address}");
             assert_eq!(tried(&open, address, port).await, "connected", "{address}");
         }
@@ -122,7 +126,8 @@ mod tests {
         if let Some(own) = own.filter(|own| matches!(own, IpAddr::V4(_))) {
             assert_eq!(tried(&strict, &own.to_string(), port).await, "Local");
         }
-        let beside = Reachable { allow_local: true, database: Some(("localhost".to_owned(), port)) };
+        let beside =
+            Reachable { allow_local: true, database: Some(("localhost".to_owned(), port)) };
         for address in ["127.0.0.1", "127.0.0.9", "localhost", "127.1"] {
             assert_eq!(tried(&beside, address, port).await, "Database", "{address}");
         }
@@ -133,6 +138,9 @@ mod tests {
         let database = testdb::TestDatabase::new().await;
         let options = database.app().connect_options();
         let beside = Reachable::beside(database.app(), false).database;
-        assert_eq!(beside.is_some(), options.get_socket().is_none() && !options.get_host().starts_with('/'));
+        assert_eq!(
+            beside.is_some(),
+            options.get_socket().is_none() && !options.get_host().starts_with('/')
+        );
     }
 }

@@ -44,7 +44,10 @@ const ENDING: Duration = Duration::from_secs(engine::anneal::ENDING as u64 / 2);
 ///
 /// # Errors
 /// Never: whatever happens is an answer. (The type is apalis's.)
-pub async fn carry_out(leased: LeasedRun, runner: Data<Arc<Runner>>) -> Result<Report, BoxDynError> {
+pub async fn carry_out(
+    leased: LeasedRun,
+    runner: Data<Arc<Runner>>,
+) -> Result<Report, BoxDynError> {
     Ok(runner.carry_out(leased).await)
 }
 
@@ -67,7 +70,9 @@ impl Runner {
         let sink = Arc::new(ToDatabase { pool: self.preparing.pool.clone(), run });
         let (log, writer) = Log::into_store(sink, prepared.secrets.clone());
         for why in &prepared.withheld {
-            let line = format!("[gantry: a secret in the data of another noderole is not resolved: {why}]");
+            let line = format!(
+                "[gantry: a secret in the data of another noderole is not resolved: {why}]"
+            );
             log.line(Stream::Gantry, &line);
         }
         let ended = self.start(&prepared.job, &log, stop).await;
@@ -108,7 +113,10 @@ impl Runner {
     async fn start(&self, job: &Job, log: &Log, stop: Stop) -> Ended {
         match self.jigs.of(&job.role.jig_class) {
             Some(jig) => in_time(jig, job, log, stop).await,
-            None => Ended::failed(format!("this worker has no jig of class {:?}", job.role.jig_class.as_str())),
+            None => Ended::failed(format!(
+                "this worker has no jig of class {:?}",
+                job.role.jig_class.as_str()
+            )),
         }
     }
 }
@@ -119,9 +127,10 @@ async fn in_time(jig: &dyn Jig, job: &Job, log: &Log, stop: Stop) -> Ended {
     let allowed = job.timeout() + if jig.keeps_time() { ENDING } else { Duration::ZERO };
     match tokio::time::timeout(allowed, jig.run(job, log, stop)).await {
         Ok(ended) => ended,
-        Err(_) => {
-            Ended::failed(format!("it took longer than {} seconds, which is its role's limit", job.timeout().as_secs()))
-        }
+        Err(_) => Ended::failed(format!(
+            "it took longer than {} seconds, which is its role's limit",
+            job.timeout().as_secs()
+        )),
     }
 }
 
@@ -135,7 +144,9 @@ fn run_end(ended: Ended, job: &Job, secrets: &Secrets) -> Report {
         Ended::Stopped { why: StopReason::Cancelled, found, .. } => {
             RunEnd::Cancelled { found: kept(found, secrets).unwrap_or_default() }
         }
-        Ended::Stopped { why: StopReason::WorkerEnds, started: Some(false), .. } => RunEnd::Unstarted,
+        Ended::Stopped { why: StopReason::WorkerEnds, started: Some(false), .. } => {
+            RunEnd::Unstarted
+        }
         Ended::Stopped { why: StopReason::WorkerEnds, .. } => {
             RunEnd::Lost { reason: "its worker ended before it did".to_owned() }
         }
@@ -145,7 +156,10 @@ fn run_end(ended: Ended, job: &Job, secrets: &Secrets) -> Report {
 fn failed(reason: &str, found: Object, secrets: &Secrets) -> RunEnd {
     match kept(found, secrets) {
         Ok(found) => RunEnd::Failed { reason: shown(reason, secrets), found },
-        Err(why) => RunEnd::failed(shown(&format!("{reason} (and what it returned is not kept: {why})"), secrets)),
+        Err(why) => RunEnd::failed(shown(
+            &format!("{reason} (and what it returned is not kept: {why})"),
+            secrets,
+        )),
     }
 }
 
@@ -175,7 +189,9 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
     let result = Value::Object(result);
     let wall = match wall(&job.input, &result) {
         Ok(wall) => bare(&wall, secrets),
-        Err(error) => return RunEnd::failed(shown(&format!("its result can't be kept: {error}"), secrets)),
+        Err(error) => {
+            return RunEnd::failed(shown(&format!("its result can't be kept: {error}"), secrets));
+        }
     };
     match bare(&result, secrets) {
         Value::Object(result) => match not_kept(&result, job) {
@@ -190,12 +206,17 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
 fn not_kept(result: &Object, job: &Job) -> Option<String> {
     let facts = result.get("facts").filter(|_| job.role.flags.facts)?;
     if !facts.is_object() {
-        return Some("its facts are no JSON object: return {\"facts\": {\"key\": \"value\"}}".to_owned());
+        return Some(
+            "its facts are no JSON object: return {\"facts\": {\"key\": \"value\"}}".to_owned(),
+        );
     }
     let bytes = serde_json::to_vec(facts).map_or(usize::MAX, |bytes| bytes.len());
     let most = api::limits::FACTS;
-    (bytes > most)
-        .then(|| format!("its facts have {bytes} bytes, and a node's may have {most}: let the role return less"))
+    (bytes > most).then(|| {
+        format!(
+            "its facts have {bytes} bytes, and a node's may have {most}: let the role return less"
+        )
+    })
 }
 
 /// Logs of runs in the database.
@@ -207,7 +228,8 @@ struct ToDatabase {
 impl LogStore for ToDatabase {
     fn append<'a>(&'a self, offset: u64, chunk: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
         async move {
-            let appended = append_log(&self.pool, self.run, offset, chunk.at.elapsed(), &chunk.text).await;
+            let appended =
+                append_log(&self.pool, self.run, offset, chunk.at.elapsed(), &chunk.text).await;
             appended.map_err(|error| error.to_string())
         }
         .boxed()

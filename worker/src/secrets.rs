@@ -65,11 +65,15 @@ fn check(descriptor: &Descriptor, path: &Path, purpose: Purpose<'_>) -> Result<(
         (Descriptor::NodeKey {}, Purpose::NodeKey) => Ok(()),
         (descriptor, Purpose::Data(deployment)) if descriptor.allows(deployment.as_str()) => Ok(()),
         (Descriptor::Data { deployments }, Purpose::Data(deployment)) => {
-            let listed = match deployments.iter().map(String::as_str).collect::<Vec<_>>().join(", ") {
+            let listed = match deployments.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+            {
                 none if none.is_empty() => "no deployment".to_owned(),
                 listed => listed,
             };
-            Err(format!("{path} allows {listed}. To allow it, add {:?} to deployments there", deployment.as_str()))
+            Err(format!(
+                "{path} allows {listed}. To allow it, add {:?} to deployments there",
+                deployment.as_str()
+            ))
         }
         (Descriptor::NodeKey {}, Purpose::Data(_)) => Err(format!(
             "{path} says that it is a node key, which runs never receive. Store the value that the role needs as another secret"
@@ -83,8 +87,11 @@ fn check(descriptor: &Descriptor, path: &Path, purpose: Purpose<'_>) -> Result<(
 /// Where the plain text of a secret comes from.
 pub trait SecretSource: Send + Sync {
     /// The plain text, if the secret may be used for this.
-    fn resolve<'a>(&'a self, secret: &'a SecretRef, purpose: Purpose<'a>)
-    -> BoxFuture<'a, Result<String, SecretError>>;
+    fn resolve<'a>(
+        &'a self,
+        secret: &'a SecretRef,
+        purpose: Purpose<'a>,
+    ) -> BoxFuture<'a, Result<String, SecretError>>;
 }
 
 /// Secrets as files of a folder: `<name>/<version>`, the name's slashes being folders, with `<name>/secret.toml` next to them.
@@ -126,7 +133,11 @@ impl SecretSource for SecretFolder {
 }
 
 /// Reads a secret's descriptor.
-async fn described(wanted: &str, path: &Path, purpose: Purpose<'_>) -> Result<Descriptor, SecretError> {
+async fn described(
+    wanted: &str,
+    path: &Path,
+    purpose: Purpose<'_>,
+) -> Result<Descriptor, SecretError> {
     let text = read(path, MAX_DESCRIPTOR).await.map_err(|error| {
         let content = match purpose {
             Purpose::Data(deployment) => format!("kind = \"data\" and deployments = [{:?}]", deployment.as_str()),
@@ -141,7 +152,10 @@ async fn described(wanted: &str, path: &Path, purpose: Purpose<'_>) -> Result<De
         })
     })?;
     parse(&text).map_err(|why| {
-        SecretError::Unavailable(format!("{wanted} can't be used: {} is not valid: {why}", path.display()))
+        SecretError::Unavailable(format!(
+            "{wanted} can't be used: {} is not valid: {why}",
+            path.display()
+        ))
     })
 }
 
@@ -156,7 +170,8 @@ impl SecretFolder {
     /// The secrets that are there, by name, without their content. Reads the folder, so it blocks.
     pub fn known(&self) -> Vec<KnownSecret> {
         let (mut found, mut entries) = (Vec::new(), 0);
-        let mut next: Vec<(PathBuf, String)> = self.0.iter().map(|folder| (folder.clone(), String::new())).collect();
+        let mut next: Vec<(PathBuf, String)> =
+            self.0.iter().map(|folder| (folder.clone(), String::new())).collect();
         while let Some((folder, name)) = next.pop() {
             let mut versions = BTreeSet::new();
             let mut described = false;
@@ -188,7 +203,11 @@ impl SecretFolder {
             let path = folder.join(DESCRIPTOR);
             let small = path.metadata().is_ok_and(|file| file.len() <= MAX_DESCRIPTOR);
             let text = small.then(|| std::fs::read_to_string(&path).ok()).flatten();
-            found.push(KnownSecret { name, versions, descriptor: text.and_then(|text| parse(&text).ok()) });
+            found.push(KnownSecret {
+                name,
+                versions,
+                descriptor: text.and_then(|text| parse(&text).ok()),
+            });
         }
         sorted(found)
     }
@@ -234,7 +253,10 @@ fn ascii(json: &str) -> String {
             written.push(letter);
         } else {
             let mut units = [0; 2];
-            letter.encode_utf16(&mut units).iter().for_each(|unit| written.push_str(&format!("\\u{unit:04x}")));
+            letter
+                .encode_utf16(&mut units)
+                .iter()
+                .for_each(|unit| written.push_str(&format!("\\u{unit:04x}")));
         }
     }
     written
@@ -245,8 +267,10 @@ impl Secrets {
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
         let mut all: Vec<Box<str>> = Vec::new();
         for text in texts {
-            let lines =
-                text.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE && line.len() < text.len());
+            let lines = text
+                .lines()
+                .map(str::trim)
+                .filter(|line| line.len() >= SHORTEST_LINE && line.len() < text.len());
             let lines: Vec<Box<str>> = lines.flat_map(forms).collect();
             all.extend(lines);
             all.extend(forms(&text));
@@ -341,7 +365,8 @@ impl StreamMask {
 
     fn look(&self, rest: &[u8]) -> Here {
         // A longer secret that may still come must not be given away by a shorter one that is already there.
-        let may_come = |secret: &str| secret.len() > rest.len() && secret.as_bytes().starts_with(rest);
+        let may_come =
+            |secret: &str| secret.len() > rest.len() && secret.as_bytes().starts_with(rest);
         if self.secrets.0.iter().any(|secret| may_come(secret)) {
             return Here::Maybe;
         }
@@ -350,7 +375,11 @@ impl StreamMask {
 
     /// The length of the longest secret that this begins with.
     fn longest(&self, rest: &[u8]) -> Option<usize> {
-        self.secrets.0.iter().find(|secret| rest.starts_with(secret.as_bytes())).map(|secret| secret.len())
+        self.secrets
+            .0
+            .iter()
+            .find(|secret| rest.starts_with(secret.as_bytes()))
+            .map(|secret| secret.len())
     }
 }
 
@@ -399,7 +428,12 @@ mod tests {
             match (source.resolve(&secret, purpose).await, expected) {
                 (Ok(text), Ok(())) => assert_eq!(text, "plain-text"),
                 (Err(SecretError::Denied(why)), Err(part)) => {
-                    assert!(why.contains(part) && why.contains(&secret.to_string()) && !why.contains("plain"), "{why}");
+                    assert!(
+                        why.contains(part)
+                            && why.contains(&secret.to_string())
+                            && !why.contains("plain"),
+                        "{why}"
+                    );
                 }
                 other => panic!("{name} {purpose:?}: {other:?}"),
             }
@@ -458,7 +492,11 @@ mod tests {
             descriptor,
         };
         let expected = [
-            of("db/admin", &[1, 12], Some(Descriptor::Data { deployments: ["web".to_owned()].into() })),
+            of(
+                "db/admin",
+                &[1, 12],
+                Some(Descriptor::Data { deployments: ["web".to_owned()].into() }),
+            ),
             of("ssh", &[1], Some(Descriptor::NodeKey {})),
             of("undescribed", &[3], None),
         ];
@@ -477,13 +515,24 @@ mod tests {
 
     #[test]
     fn a_secret_is_found_in_every_form_in_which_it_comes_back_by_itself() {
-        let secrets =
-            Secrets::new(["p/ä's\"word".to_owned(), "-----BEGIN-----\nline-one-of-it\nab\n-----END-----\n".to_owned()]);
-        for form in ["p/ä's\"word", "p/ä's\\\"word", "p/\\u00e4's\\\"word", "p~1ä's\"word", r#"p/ä'\''s"word"#] {
+        let secrets = Secrets::new([
+            "p/ä's\"word".to_owned(),
+            "-----BEGIN-----\nline-one-of-it\nab\n-----END-----\n".to_owned(),
+        ]);
+        for form in [
+            "p/ä's\"word",
+            "p/ä's\\\"word",
+            "p/\\u00e4's\\\"word",
+            "p~1ä's\"word",
+            r#"p/ä'\''s"word"#,
+        ] {
             let masked = secrets.mask(&format!("<{form}>"));
             assert_eq!(masked, format!("<{MASK}>"), "{form}");
         }
-        assert_eq!(through(&secrets, &["  line-one", "-of-it\n  ab\n"]), format!("  {MASK}\n  ab\n"));
+        assert_eq!(
+            through(&secrets, &["  line-one", "-of-it\n  ab\n"]),
+            format!("  {MASK}\n  ab\n")
+        );
     }
 
     #[test]
@@ -502,7 +551,12 @@ mod tests {
 
     #[test]
     fn what_is_cut_within_a_letter_is_masked_all_the_same() {
-        let secrets = Secrets::new(["abcd".to_owned(), "abcdé".to_owned(), "bcdxyzuvwé".to_owned(), "xyz!".to_owned()]);
+        let secrets = Secrets::new([
+            "abcd".to_owned(),
+            "abcdé".to_owned(),
+            "bcdxyzuvwé".to_owned(),
+            "xyz!".to_owned(),
+        ]);
         let ends = |text: &[u8]| {
             let mut mask = secrets.stream();
             let mut out = mask.push(text);
@@ -512,7 +566,8 @@ mod tests {
         assert_eq!(ends(b"abcd\xc3"), [MASK.as_bytes(), b"\xc3"].concat());
         assert_eq!(ends(b"abcd"), MASK.as_bytes());
         assert_eq!(ends(b"bcdxyzuvw\xc3"), b"bcdxyzuvw\xc3", "what only begins like one");
-        let overlapping = Secrets::new(["abcdef".to_owned(), "defghi".to_owned(), "abcdefghijk".to_owned()]);
+        let overlapping =
+            Secrets::new(["abcdef".to_owned(), "defghi".to_owned(), "abcdefghijk".to_owned()]);
         let mut mask = overlapping.stream();
         assert!(mask.push(b"abcdefghij").is_empty());
         assert_eq!(mask.finish(), [MASK.as_bytes(), b"j"].concat());

@@ -49,7 +49,9 @@ impl SignedTargets {
     /// # Errors
     /// The first target that lacks signed approvals, or what the database refused.
     pub(crate) async fn check(&self, epoch: i64, to: TargetNo) -> Result<(), Refusal> {
-        if self.fast.0.load(Ordering::Acquire) == epoch && self.fast.1.load(Ordering::Acquire) >= to.0 {
+        if self.fast.0.load(Ordering::Acquire) == epoch
+            && self.fast.1.load(Ordering::Acquire) >= to.0
+        {
             return Ok(());
         }
         let mut verified = self.verified.lock().await;
@@ -73,7 +75,8 @@ impl SignedTargets {
         if targets.is_empty() {
             return Ok(());
         }
-        let submissions: Vec<SubmissionId> = targets.iter().map(|target| target.submission).collect();
+        let submissions: Vec<SubmissionId> =
+            targets.iter().map(|target| target.submission).collect();
         let mut connection = self.pool.acquire().await.map_err(StoreError::from)?;
         let reviewed = rows::demanded(&mut connection, &submissions).await?;
         let given = rows::signatures(&mut connection, &submissions).await?;
@@ -90,15 +93,23 @@ impl SignedTargets {
                 return Err(refused(target, "its submission is missing"));
             };
             let needed = approvals_asked(&self.objects, approval).await?;
-            let counted = given.iter().filter(|signature| target.approving.contains(&signature.verdict));
-            let checked =
-                check_verdicts(reviewed, counted.map(|signature| signature.signed()), &passkeys, &::passkeys::verify);
+            let counted =
+                given.iter().filter(|signature| target.approving.contains(&signature.verdict));
+            let checked = check_verdicts(
+                reviewed,
+                counted.map(|signature| signature.signed()),
+                &passkeys,
+                &::passkeys::verify,
+            );
             let valid = checked.values().filter(|checked| checked.is_ok()).count();
             if u32::try_from(valid).unwrap_or(u32::MAX) >= needed && approval.objecting == 0 {
                 continue;
             }
             let wrong = checked.iter().filter_map(|(person, checked)| {
-                checked.as_ref().err().map(|error| format!("; approval of person {person}: {error}"))
+                checked
+                    .as_ref()
+                    .err()
+                    .map(|error| format!("; approval of person {person}: {error}"))
             });
             let why = format!(
                 "it has {valid} of {} that the policy demands{}",

@@ -31,7 +31,10 @@ pub struct Together<Q, A> {
 impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Together<Q, A> {
     /// Questions that are answered so. The task ends with this.
     pub fn answered_by(
-        answer: impl Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>, StoreError>> + Send + Sync + 'static,
+        answer: impl Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>, StoreError>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         let (asked, questions) = mpsc::unbounded_channel();
         let answer: Arc<Answer<Q, A>> = Arc::new(answer);
@@ -68,7 +71,10 @@ async fn keep_answering<Q: Clone + Send + Sync, A: Send>(
     }
 }
 
-async fn answers<Q: Clone, A>(answer: &Arc<Answer<Q, A>>, questions: Vec<Q>) -> Vec<Result<A, StoreError>> {
+async fn answers<Q: Clone, A>(
+    answer: &Arc<Answer<Q, A>>,
+    questions: Vec<Q>,
+) -> Vec<Result<A, StoreError>> {
     let count = questions.len();
     match answer(questions.clone()).await {
         Ok(answers) if answers.len() == count => answers.into_iter().map(Ok).collect(),

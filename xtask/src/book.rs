@@ -37,7 +37,8 @@ const FRONT: &str = "README.md";
 pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     let mut pages = BTreeMap::new();
     for path in markdown_in(tree, Path::new(BOOK))?.into_iter().chain([PathBuf::from(FRONT)]) {
-        let text = fs::read_to_string(tree.path(&path)).with_context(|| path.display().to_string())?;
+        let text =
+            fs::read_to_string(tree.path(&path)).with_context(|| path.display().to_string())?;
         pages.insert(path, Page::read(&text));
     }
     let mut findings = missing_chapters(&pages)?;
@@ -69,13 +70,18 @@ pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
 
 /// Chapters that the table of contents does not name, or names more than once.
 fn missing_chapters(pages: &BTreeMap<PathBuf, Page>) -> anyhow::Result<Vec<String>> {
-    let summary =
-        pages.get(Path::new(SUMMARY)).with_context(|| format!("{SUMMARY} is missing: the book has no contents"))?;
-    let named: Vec<PathBuf> = summary.links.iter().filter_map(|link| target(Path::new(SUMMARY), &link.to)).collect();
-    let chapters = pages.keys().filter(|path| path.starts_with(BOOK) && *path != Path::new(SUMMARY));
+    let summary = pages
+        .get(Path::new(SUMMARY))
+        .with_context(|| format!("{SUMMARY} is missing: the book has no contents"))?;
+    let named: Vec<PathBuf> =
+        summary.links.iter().filter_map(|link| target(Path::new(SUMMARY), &link.to)).collect();
+    let chapters =
+        pages.keys().filter(|path| path.starts_with(BOOK) && *path != Path::new(SUMMARY));
     Ok(chapters
         .filter_map(|path| match named.iter().filter(|name| *name == path).count() {
-            0 => Some(format!("{}: {SUMMARY} does not name it, so it is in no book", path.display())),
+            0 => {
+                Some(format!("{}: {SUMMARY} does not name it, so it is in no book", path.display()))
+            }
             1 => None,
             times => Some(format!("{}: {SUMMARY} names it {times} times", path.display())),
         })
@@ -91,7 +97,9 @@ fn dead(tree: &Tree, pages: &BTreeMap<PathBuf, Page>, from: &Path, to: &str) -> 
         return Some("leads out of the tree".to_owned());
     };
     if from.starts_with(BOOK) && !path.starts_with(BOOK) {
-        return Some(format!("leads out of {BOOK}/, and so nowhere in the book: write the path as code instead"));
+        return Some(format!(
+            "leads out of {BOOK}/, and so nowhere in the book: write the path as code instead"
+        ));
     }
     if !is_there(tree, &path) {
         return Some(format!("leads nowhere: there is no {}", path.display()));
@@ -104,7 +112,9 @@ fn dead(tree: &Tree, pages: &BTreeMap<PathBuf, Page>, from: &Path, to: &str) -> 
 /// Whether a link is another site's, or something else than a place.
 fn has_scheme(to: &str) -> bool {
     let scheme = to.split_once(':').map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric()))
+    scheme.is_some_and(|scheme| {
+        !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric())
+    })
 }
 
 /// The file that a link names, from the top of the tree; none: it is outside.
@@ -167,7 +177,8 @@ impl Page {
         let mut page = Self { links: Vec::new(), headings: BTreeSet::new() };
         let mut heading: Option<String> = None;
         for (event, range) in
-            Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES).into_offset_iter()
+            Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES)
+                .into_offset_iter()
         {
             match event {
                 Event::Start(Tag::Link { link_type: LinkType::Email, .. }) => {}
@@ -196,7 +207,8 @@ impl Page {
     fn add_heading(&mut self, text: &str) {
         let name = place(text);
         let free = (1..).map(|n| format!("{name}-{n}"));
-        let name = std::iter::once(name.clone()).chain(free).find(|name| !self.headings.contains(name));
+        let name =
+            std::iter::once(name.clone()).chain(free).find(|name| !self.headings.contains(name));
         self.headings.extend(name);
     }
 }
@@ -204,7 +216,9 @@ impl Page {
 /// Under which name a heading is reached.
 fn place(heading: &str) -> String {
     let letter = |c: char| match c {
-        c if c.is_alphanumeric() || c == '_' || c == '-' => Some(c.to_lowercase().next().unwrap_or(c)),
+        c if c.is_alphanumeric() || c == '_' || c == '-' => {
+            Some(c.to_lowercase().next().unwrap_or(c))
+        }
         c if c.is_whitespace() => Some('-'),
         _ => None,
     };
@@ -254,7 +268,10 @@ mod tests {
             ("two.md#twice-2", "leads to no heading of docs/two.md"),
             ("#two", "leads to no heading of docs/one.md"),
             ("pictures/a.svg#x", "leads to no heading of docs/pictures/a.svg"),
-            ("../README.md", "leads out of docs/, and so nowhere in the book: write the path as code instead"),
+            (
+                "../README.md",
+                "leads out of docs/, and so nowhere in the book: write the path as code instead",
+            ),
             ("../../x.md", "leads out of the tree"),
             ("/two.md", "leads out of the tree"),
         ] {
@@ -262,14 +279,25 @@ mod tests {
             assert_eq!(with_one(&text), format!("docs/one.md:4: the link {link:?} {trouble}"));
         }
         let by_name = with_one("[x][y]\n\n[y]: three.md\n");
-        assert_eq!(by_name, "docs/one.md:1: the link \"three.md\" leads nowhere: there is no docs/three.md");
+        assert_eq!(
+            by_name,
+            "docs/one.md:1: the link \"three.md\" leads nowhere: there is no docs/three.md"
+        );
     }
 
     #[test]
     fn each_chapter_is_in_the_contents_once() {
-        let chapters = [("README.md", ""), ("docs/one.md", ""), ("docs/two.md", ""), ("docs/deep/three.md", "")];
+        let chapters = [
+            ("README.md", ""),
+            ("docs/one.md", ""),
+            ("docs/two.md", ""),
+            ("docs/deep/three.md", ""),
+        ];
         let with = |summary| found(&[&chapters[..], &[("docs/SUMMARY.md", summary)]].concat());
-        assert_eq!(with(CONTENTS), "docs/deep/three.md: docs/SUMMARY.md does not name it, so it is in no book");
+        assert_eq!(
+            with(CONTENTS),
+            "docs/deep/three.md: docs/SUMMARY.md does not name it, so it is in no book"
+        );
         let twice = format!("{CONTENTS}- [Three](deep/three.md)\n- [Once more](two.md)\n");
         assert_eq!(with(&twice), "docs/two.md: docs/SUMMARY.md names it 2 times");
         assert!(found(&chapters).starts_with("docs/SUMMARY.md is missing"));
@@ -283,7 +311,10 @@ mod tests {
             ("Who may? Ada & Bo", "who-may-ada--bo"),
             ("on-change: keep", "on-change-keep"),
         ] {
-            assert_eq!(Page::read(&format!("## {heading}\n")).headings, BTreeSet::from([name.to_owned()]));
+            assert_eq!(
+                Page::read(&format!("## {heading}\n")).headings,
+                BTreeSet::from([name.to_owned()])
+            );
         }
     }
 }

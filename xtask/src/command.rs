@@ -86,18 +86,24 @@ impl Step {
     /// When it can't start, fails, or writes something that isn't UTF-8.
     pub(crate) fn output(mut self) -> anyhow::Result<String> {
         let shown = self.shown();
-        let output =
-            self.command.stderr(Stdio::inherit()).output().with_context(|| format!("can't start `{shown}`"))?;
+        let output = self
+            .command
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| format!("can't start `{shown}`"))?;
         if !output.status.success() {
             bail!("`{shown}` failed ({})", output.status);
         }
-        let text = String::from_utf8(output.stdout).with_context(|| format!("`{shown}` wrote no UTF-8"))?;
+        let text = String::from_utf8(output.stdout)
+            .with_context(|| format!("`{shown}` wrote no UTF-8"))?;
         Ok(text.trim_end().to_owned())
     }
 
     fn shown(&self) -> String {
-        let words: Vec<OsString> =
-            std::iter::once(self.command.get_program()).chain(self.command.get_args()).map(OsStr::to_owned).collect();
+        let words: Vec<OsString> = std::iter::once(self.command.get_program())
+            .chain(self.command.get_args())
+            .map(OsStr::to_owned)
+            .collect();
         words.join(OsStr::new(" ")).to_string_lossy().into_owned()
     }
 }

@@ -40,7 +40,8 @@ fn none_left(patience: Duration, step: impl FnOnce() -> anyhow::Result<()>) -> a
     let before = children()?;
     let done = step();
     let left = await_end(&before, patience)?;
-    let named: Vec<String> = left.iter().map(|pid| format!("{pid} ({})", command_line(*pid))).collect();
+    let named: Vec<String> =
+        left.iter().map(|pid| format!("{pid} ({})", command_line(*pid))).collect();
     for pid in &left {
         end(*pid);
     }
@@ -71,7 +72,9 @@ fn children() -> anyhow::Result<Vec<Pid>> {
     }
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("can't list processes")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
         // A process may end between being listed and being read.
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         if parent(&stat) == Some(nix::unistd::getpid()) {

@@ -33,7 +33,8 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     for lock in ["xtask/package-lock.json", "end2end/package-lock.json"] {
         packages.extend(npm_packages(tree, lock)?);
     }
-    let mut findings: Vec<String> = packages.iter().filter_map(|package| rules.licences.refuse(package)).collect();
+    let mut findings: Vec<String> =
+        packages.iter().filter_map(|package| rules.licences.refuse(package)).collect();
     findings.extend(rules.bans.copies(&read_toml(tree, "Cargo.lock")?));
 
     if findings.is_empty() {
@@ -86,18 +87,24 @@ impl Licences {
     /// Why this package can't be used, if so.
     fn refuse(&self, package: &Package) -> Option<String> {
         let Package { name, version, licence } = package;
-        let Some(licence) = licence else { return Some(format!("{name} {version} names no licence")) };
+        let Some(licence) = licence else {
+            return Some(format!("{name} {version} names no licence"));
+        };
         // Old manifests write "MIT/Apache-2.0".
         let expression = match Expression::parse_mode(licence, ParseMode::LAX) {
             Ok(expression) => expression,
             Err(error) => {
-                return Some(format!("{name} {version}: its licence `{licence}` can't be read: {}", error.reason));
+                return Some(format!(
+                    "{name} {version}: its licence `{licence}` can't be read: {}",
+                    error.reason
+                ));
             }
         };
         let extra = self.exceptions.iter().find(|exception| exception.package == *name);
         let allowed = expression.evaluate(|requirement| {
             let term = requirement.to_string();
-            self.allow.contains(&term) || extra.is_some_and(|exception| exception.allow.contains(&term))
+            self.allow.contains(&term)
+                || extra.is_some_and(|exception| exception.allow.contains(&term))
         });
         (!allowed).then(|| format!("{name} {version} is under `{licence}`, which is not allowed"))
     }
@@ -127,7 +134,10 @@ impl Bans {
         single
             .filter_map(|name| match versions.get(name).map(Vec::as_slice) {
                 Some([_]) => None,
-                Some(several) => Some(format!("Cargo.lock has {name} {}: there must be one", several.join(" and "))),
+                Some(several) => Some(format!(
+                    "Cargo.lock has {name} {}: there must be one",
+                    several.join(" and ")
+                )),
                 None => Some(format!("Cargo.lock has no {name}, of which there must be one")),
             })
             .collect()
@@ -172,21 +182,34 @@ struct Node {
 /// The crates that a build for this machine or for the browser uses, tests and build scripts included; our own too.
 fn crates(tree: &Tree) -> anyhow::Result<BTreeSet<Package>> {
     let about = Step::new(tree, "rustc").args(["-vV"]).output()?;
-    let host = about.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    let host = about
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .context("rustc names no host")?;
     let mut found = BTreeSet::new();
     for platform in [host, BROWSER] {
         let json = Step::cargo(tree)
-            .args(["metadata", "--locked", "--offline", "--format-version=1", "--filter-platform", platform])
+            .args([
+                "metadata",
+                "--locked",
+                "--offline",
+                "--format-version=1",
+                "--filter-platform",
+                platform,
+            ])
             .output()
             .context("if a crate isn't there yet: cargo fetch --locked")?;
         let metadata: Metadata = serde_json::from_str(&json).context("cargo metadata")?;
         // With a platform, `packages` still lists what other packages of the lock file would need elsewhere.
-        let used: BTreeSet<&str> = metadata.resolve.nodes.iter().map(|node| node.id.as_str()).collect();
-        found.extend(metadata.packages.iter().filter(|one| used.contains(one.id.as_str())).map(|one| Package {
-            name: one.name.clone(),
-            version: one.version.clone(),
-            licence: one.license.clone(),
-        }));
+        let used: BTreeSet<&str> =
+            metadata.resolve.nodes.iter().map(|node| node.id.as_str()).collect();
+        found.extend(metadata.packages.iter().filter(|one| used.contains(one.id.as_str())).map(
+            |one| Package {
+                name: one.name.clone(),
+                version: one.version.clone(),
+                licence: one.license.clone(),
+            },
+        ));
     }
     Ok(found)
 }
@@ -232,8 +255,11 @@ mod tests {
     }
 
     fn refusal(name: &str, licence: Option<&str>) -> Option<String> {
-        let package =
-            Package { name: name.to_owned(), version: "1.0.0".to_owned(), licence: licence.map(str::to_owned) };
+        let package = Package {
+            name: name.to_owned(),
+            version: "1.0.0".to_owned(),
+            licence: licence.map(str::to_owned),
+        };
         rules().licences.refuse(&package)
     }
 

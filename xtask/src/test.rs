@@ -112,8 +112,13 @@ fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
         skipped.push(without_mdbook("mdbook", &tree.path("scripts/mdbook"), &cache));
     }
     if ran.0.contains_key(&Part::Native) {
-        let corpus = env::var_os("GANTRY_CORPUS").map_or_else(|| tree.path("../shared/corpus"), PathBuf::from);
-        skipped.extend([without_files(&corpus), without_namespace("unshare"), without_systemd("systemd-analyze")]);
+        let corpus = env::var_os("GANTRY_CORPUS")
+            .map_or_else(|| tree.path("../shared/corpus"), PathBuf::from);
+        skipped.extend([
+            without_files(&corpus),
+            without_namespace("unshare"),
+            without_systemd("systemd-analyze"),
+        ]);
     }
     if ran.0.contains_key(&Part::Browser) {
         let chromium = env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
@@ -131,8 +136,10 @@ fn without_hadolint(in_path: &str, script: &Path, cache: &Path) -> Option<String
 
 /// What lint does about the book where there is no mdBook and cargo builds none: nothing, and it passes.
 fn without_mdbook(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
-    without_tool(in_path, "mdbook", script, cache)
-        .then(|| "skipped: the book was not built (mdBook is not here, and cargo did not build it)".to_owned())
+    without_tool(in_path, "mdbook", script, cache).then(|| {
+        "skipped: the book was not built (mdBook is not here, and cargo did not build it)"
+            .to_owned()
+    })
 }
 
 /// Whether a tool is neither in `PATH` nor where the script that brings it keeps its version.
@@ -149,10 +156,14 @@ fn without_tool(in_path: &str, name: &str, script: &Path, cache: &Path) -> bool 
 fn without_looks(chromium: &str, drawn_by: &Path) -> Option<String> {
     let noted = fs::read_to_string(drawn_by).unwrap_or_default();
     let said = Command::new(chromium).arg("--version").output();
-    let said =
-        said.map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let said = said.map_or_else(
+        |error| error.to_string(),
+        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+    );
     // "Chromium 148.0.1.2 built on Debian": the first word that begins with a digit.
-    let version = said.split_whitespace().find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
+    let version = said
+        .split_whitespace()
+        .find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
     let major = version.and_then(|version| version.split('.').next());
     (major != Some(noted.trim())).then(|| {
         format!(
@@ -188,7 +199,10 @@ fn without_systemd(analyze: &str) -> Option<String> {
 fn without_namespace(unshare: &str) -> Option<String> {
     let root = nix::unistd::geteuid().is_root();
     let user: &[&str] = if root { &[] } else { &["--user", "--map-current-user", "--keep-caps"] };
-    let tried = Command::new(unshare).args(user).args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
+    let tried = Command::new(unshare)
+        .args(user)
+        .args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"])
+        .output();
     let why = match tried {
         Ok(output) if output.status.success() => return None,
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
@@ -202,7 +216,10 @@ fn without_namespace(unshare: &str) -> Option<String> {
 
 /// What went by since `make` began: compiling this program is a part of getting the tools.
 fn before_this_program() -> Duration {
-    let began = env::var("GANTRY_MAKE_BEGAN").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+    let began = env::var("GANTRY_MAKE_BEGAN")
+        .ok()
+        .and_then(|seconds| seconds.parse().ok())
+        .map(Duration::from_secs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     began.map_or(Duration::ZERO, |began| now.saturating_sub(began))
 }
@@ -241,7 +258,8 @@ fn one_file(tree: &Tree) -> anyhow::Result<PathBuf> {
     let folder = tree.target().join("one-file");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let program = folder.join("gantry");
-    fs::copy(tree.target().join("debug/gantry"), &program).with_context(|| program.display().to_string())?;
+    fs::copy(tree.target().join("debug/gantry"), &program)
+        .with_context(|| program.display().to_string())?;
     Step::cargo(tree).args(["build", "--locked"]).run()?;
     Ok(program)
 }
@@ -312,7 +330,10 @@ mod tests {
     fn what_was_skipped_for_want_of_files_is_said() {
         let folder = tempfile::tempdir().expect("a folder");
         let skipped = without_files(folder.path()).expect("a line");
-        assert!(skipped.starts_with("skipped: there is no /") && skipped.contains("GANTRY_CORPUS"), "{skipped}");
+        assert!(
+            skipped.starts_with("skipped: there is no /") && skipped.contains("GANTRY_CORPUS"),
+            "{skipped}"
+        );
         fs::create_dir(folder.path().join("opencrowbar")).expect("a folder");
         assert_eq!(without_files(folder.path()), None);
     }
@@ -327,7 +348,10 @@ mod tests {
     #[test]
     fn that_no_systemd_looked_at_the_units_is_said() {
         let skipped = without_systemd("/no/such/systemd-analyze").expect("a line");
-        assert!(skipped.starts_with("skipped: whether systemd understands the packaged units"), "{skipped}");
+        assert!(
+            skipped.starts_with("skipped: whether systemd understands the packaged units"),
+            "{skipped}"
+        );
         assert_eq!(without_systemd("true"), None);
     }
 
@@ -336,7 +360,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let script = folder.path().join("script");
         fs::write(&script, "set -e\nversion=1.2\n").expect("a file");
-        let skipped = without_hadolint("/no/such/hadolint", &script, folder.path()).expect("a line");
+        let skipped =
+            without_hadolint("/no/such/hadolint", &script, folder.path()).expect("a line");
         assert!(skipped.starts_with("skipped: the container file was not linted"), "{skipped}");
         fs::create_dir_all(folder.path().join("hadolint-1.2/bin")).expect("a folder");
         fs::write(folder.path().join("hadolint-1.2/bin/hadolint"), "").expect("a file");
@@ -361,14 +386,18 @@ mod tests {
         fs::write(&drawn_by, "148\n").expect("a file");
         let browser = |version: &str| {
             let program = folder.path().join(format!("chromium-{version}"));
-            fs::write(&program, format!("#!/bin/sh\necho Chromium {version} built on Debian\n")).expect("a file");
+            fs::write(&program, format!("#!/bin/sh\necho Chromium {version} built on Debian\n"))
+                .expect("a file");
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
             without_looks(&program.to_string_lossy(), &drawn_by)
         };
         assert_eq!(browser("148.0.1.2"), None);
         let skipped = browser("149.0.1.2").expect("a line");
         assert!(skipped.starts_with("skipped: how pages look was not compared"), "{skipped}");
-        assert!(skipped.contains("Chromium 149.0.1.2") && skipped.ends_with("are of Chromium 148)"), "{skipped}");
+        assert!(
+            skipped.contains("Chromium 149.0.1.2") && skipped.ends_with("are of Chromium 148)"),
+            "{skipped}"
+        );
         assert!(without_looks("/no/such/chromium", &drawn_by).is_some());
     }
 
@@ -382,6 +411,9 @@ mod tests {
         for name in ["b.test.mjs", "a.test.mjs", "lib.mjs"] {
             fs::write(folder.path().join("end2end").join(name), "").expect("a file");
         }
-        assert_eq!(browser_tests(&tree).expect("tests"), ["end2end/a.test.mjs", "end2end/b.test.mjs"]);
+        assert_eq!(
+            browser_tests(&tree).expect("tests"),
+            ["end2end/a.test.mjs", "end2end/b.test.mjs"]
+        );
     }
 }

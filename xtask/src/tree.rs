@@ -35,7 +35,8 @@ impl Tree {
 
     /// The folder of native builds and of the site.
     pub(crate) fn target(&self) -> PathBuf {
-        env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.path("target"), |dir| self.root.join(dir))
+        env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| self.path("target"), |dir| self.root.join(dir))
     }
 
     /// The site: what `gantry` serves beside its pages.

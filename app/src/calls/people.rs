@@ -5,8 +5,9 @@
 )]
 
 use api::people::{
-    AccountKind, Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, Password, PeopleWanted,
-    PersonDetails, PersonMade, PersonPage, PersonView, Signature, SignatureRequest, TokenMade, TokenView,
+    AccountKind, Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish,
+    Password, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, Signature,
+    SignatureRequest, TokenMade, TokenView,
 };
 #[cfg(feature = "ssr")]
 use api::people::{PasswordWish, PersonWish, TokenWish};
@@ -34,10 +35,14 @@ mod server {
     }
 
     /// What a form's boxes and its field of lines (`PERMISSION DEPLOYMENT`) say.
-    pub(super) fn grants(everywhere: [(&str, &str); 4], inside: &str) -> Result<Vec<Grant>, Problem> {
+    pub(super) fn grants(
+        everywhere: [(&str, &str); 4],
+        inside: &str,
+    ) -> Result<Vec<Grant>, Problem> {
         let ticked = everywhere.into_iter().filter(|(_, box_)| !box_.is_empty());
-        let mut grants: Vec<Grant> =
-            ticked.map(|(permission, _)| Grant { permission: permission.to_owned(), deployment: None }).collect();
+        let mut grants: Vec<Grant> = ticked
+            .map(|(permission, _)| Grant { permission: permission.to_owned(), deployment: None })
+            .collect();
         for line in inside.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (permission, deployment) = line.split_once(char::is_whitespace).ok_or_else(|| {
                 Problem::invalid(
@@ -58,8 +63,12 @@ mod server {
         fn boxes_and_lines_become_grants() {
             let boxes = [("viewer", "on"), ("operator", ""), ("reviewer", ""), ("admin", "")];
             let read = grants(boxes, " operator  web\n\nReviewer edge \n").expect("grants");
-            let words: Vec<_> = read.iter().map(|g| (g.permission.as_str(), g.deployment.as_deref())).collect();
-            assert_eq!(words, [("viewer", None), ("operator", Some("web")), ("reviewer", Some("edge"))]);
+            let words: Vec<_> =
+                read.iter().map(|g| (g.permission.as_str(), g.deployment.as_deref())).collect();
+            assert_eq!(
+                words,
+                [("viewer", None), ("operator", Some("web")), ("reviewer", Some("edge"))]
+            );
             assert!(grants(boxes, "operator").is_err());
         }
     }
@@ -98,7 +107,12 @@ pub async fn add_person(
     #[server(default)] admin: String,
     #[server(default)] inside: String,
 ) -> Answer<(PersonMade, Vec<Grant>)> {
-    let boxes = [("viewer", &*viewer), ("operator", &*operator), ("reviewer", &*reviewer), ("admin", &*admin)];
+    let boxes = [
+        ("viewer", &*viewer),
+        ("operator", &*operator),
+        ("reviewer", &*reviewer),
+        ("admin", &*admin),
+    ];
     let grants = answer(grants(boxes, &inside))?;
     let wish = PersonWish { name: name.trim().to_owned(), kind, grants: grants.clone() };
     Ok((answer(accounts()?.add(wish).await)?, grants))
@@ -115,7 +129,12 @@ pub async fn change_grants(
     #[server(default)] admin: String,
     #[server(default)] inside: String,
 ) -> Answer<PersonView> {
-    let boxes = [("viewer", &*viewer), ("operator", &*operator), ("reviewer", &*reviewer), ("admin", &*admin)];
+    let boxes = [
+        ("viewer", &*viewer),
+        ("operator", &*operator),
+        ("reviewer", &*reviewer),
+        ("admin", &*admin),
+    ];
     let grants = answer(grants(boxes, &inside))?;
     answer(accounts()?.change_grants(person, version, grants).await)
 }
@@ -177,9 +196,15 @@ pub async fn new_link(person: PersonId) -> Answer<LinkMade> {
 
 /// Sets one's own password.
 #[server(name = SetPassword, prefix = "/call", endpoint = "set-password", output = AsJson)]
-pub async fn set_password(#[server(default)] old: Password, new: Password, again: Password) -> Answer<()> {
+pub async fn set_password(
+    #[server(default)] old: Password,
+    new: Password,
+    again: Password,
+) -> Answer<()> {
     if new != again {
-        return answer(Err(api::Problem::invalid("The new password stands there twice, and differs: type it again.")));
+        return answer(Err(api::Problem::invalid(
+            "The new password stands there twice, and differs: type it again.",
+        )));
     }
     let old = Some(old).filter(|old| !old.reveal().is_empty());
     answer(accounts()?.set_password(PasswordWish { old, new }).await)
@@ -233,11 +258,23 @@ pub async fn make_token(
     #[server(default)] person: Option<PersonId>,
 ) -> Answer<TokenMade> {
     answer(crate::respond::can_show("a new token", "POST /api/v1/tokens"))?;
-    let days = if days.trim().is_empty() { Ok(api::people::usual_days()) } else { number::<u32>("days", &days) };
+    let days = if days.trim().is_empty() {
+        Ok(api::people::usual_days())
+    } else {
+        number::<u32>("days", &days)
+    };
     let boxes = [("viewer", &viewer), ("operator", &operator), ("admin", &admin)];
-    let scopes = boxes.into_iter().filter(|(_, ticked)| !ticked.is_empty()).map(|(word, _)| word.to_owned()).collect();
+    let scopes = boxes
+        .into_iter()
+        .filter(|(_, ticked)| !ticked.is_empty())
+        .map(|(word, _)| word.to_owned())
+        .collect();
     let deployment = Some(deployment.trim().to_owned()).filter(|name| !name.is_empty());
-    answer(accounts()?.make_token(TokenWish { name, days: answer(days)?, scopes, deployment, person }).await)
+    answer(
+        accounts()?
+            .make_token(TokenWish { name, days: answer(days)?, scopes, deployment, person })
+            .await,
+    )
 }
 
 /// Takes a token back.

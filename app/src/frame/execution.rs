@@ -17,8 +17,10 @@ pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView 
         dialog.close();
         changed.run(());
     });
-    let (colour, shape) =
-        (move || if on.get() { "" } else { "warn" }, move || icon(if on.get() { Icon::Run } else { Icon::Paused }));
+    let (colour, shape) = (
+        move || if on.get() { "" } else { "warn" },
+        move || icon(if on.get() { Icon::Run } else { Icon::Paused }),
+    );
     view! {
         <button
             class=move || if on.get() { "pill flat" } else { "pill" }

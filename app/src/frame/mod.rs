@@ -142,8 +142,12 @@ fn waiting(state: FrameState, first: Option<FrameView>) -> AnyView {
 /// The badge, short and in words. More may wait than were counted: a great many, or some that are being weighed at this moment.
 fn words(waiting: Waiting) -> (String, String) {
     match waiting {
-        Waiting { count: 0, more: true } => ("…".into(), "What you can act on is being counted".into()),
-        Waiting { count, more: true } => (waiting.to_string(), format!("{count} or more you can act on")),
+        Waiting { count: 0, more: true } => {
+            ("…".into(), "What you can act on is being counted".into())
+        }
+        Waiting { count, more: true } => {
+            (waiting.to_string(), format!("{count} or more you can act on"))
+        }
         Waiting { count, more: false } => (waiting.to_string(), format!("{count} you can act on")),
     }
 }
@@ -198,7 +202,9 @@ fn Rail(children: Children) -> impl IntoView {
     close_after_navigation(more);
     let rest = shown.split_off(ALWAYS_SEEN.min(shown.len()));
     let path = use_location().pathname;
-    let is_in_rest = move || path.with(|path| RAIL.iter().skip(ALWAYS_SEEN).any(|(place, ..)| is_within(path, place)));
+    let is_in_rest = move || {
+        path.with(|path| RAIL.iter().skip(ALWAYS_SEEN).any(|(place, ..)| is_within(path, place)))
+    };
     view! {
         <nav class="rail" aria-label="Pages">
             <ul>
@@ -233,7 +239,12 @@ fn is_within(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn place(place: &'static str, shape: Icon, word: &'static str, beside: Option<Children>) -> impl IntoView {
+fn place(
+    place: &'static str,
+    shape: Icon,
+    word: &'static str,
+    beside: Option<Children>,
+) -> impl IntoView {
     let path = use_location().pathname;
     let is_here = move || path.with(|path| is_within(path, place));
     view! {
@@ -263,8 +274,11 @@ fn Crumbs() -> impl IntoView {
 fn crumb((name, link): (String, Option<String>)) -> impl IntoView {
     let whole = name.clone();
     match link {
-        Some(link) => view! { <li><a href=link class="clip" title=whole>{name}</a></li> }.into_any(),
-        None => view! { <li aria-current="page"><span class="clip" title=whole>{name}</span></li> }.into_any(),
+        Some(link) => {
+            view! { <li><a href=link class="clip" title=whole>{name}</a></li> }.into_any()
+        }
+        None => view! { <li aria-current="page"><span class="clip" title=whole>{name}</span></li> }
+            .into_any(),
     }
 }
 
@@ -330,7 +344,9 @@ fn name_in(before: &[&str], here: &str) -> String {
         (["nodes", _], "looks") => "Looks",
         (["nodes", _], "noderoles") => "Noderoles",
         (["nodes", _], "results") => "Results",
-        (["noderoles" | "workers"] | ["settings", "people"], id) => return id.chars().take(8).collect(),
+        (["noderoles" | "workers"] | ["settings", "people"], id) => {
+            return id.chars().take(8).collect();
+        }
         _ => return here.to_owned(),
     };
     title.to_owned()
@@ -346,7 +362,9 @@ fn LiveMark() -> impl IntoView {
         Status::Lost { since } if clock.now().0 - since.0 < STALE * 1000 => {
             ("warn", Icon::Again, "reconnecting".to_owned())
         }
-        Status::Lost { since } => ("warn", Icon::Lost, format!("stale since {} UTC", &of_day(since)[..8])),
+        Status::Lost { since } => {
+            ("warn", Icon::Lost, format!("stale since {} UTC", &of_day(since)[..8]))
+        }
     });
     view! {
         <span class=move || if said.read().0.is_empty() { "pill flat" } else { "pill" } data-state=move || said.read().0 data-live role="status" title="Whether this page follows what happens">
@@ -363,7 +381,9 @@ mod tests {
 
     #[test]
     fn crumbs_follow_the_address() {
-        let said = |path: &str| crumbs(path).into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" / ");
+        let said = |path: &str| {
+            crumbs(path).into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" / ")
+        };
         assert_eq!(said("/"), "Overview");
         assert_eq!(said("/workers/0123456789ab"), "Workers / 01234567");
         assert_eq!(said("/deployments"), "Deployments");
@@ -383,8 +403,14 @@ mod tests {
         assert_eq!(links("/"), [None]);
         assert_eq!(links("/catalog"), [None]);
         assert_eq!(links("/catalog/roles/app"), [to("/catalog"), to("/catalog/roles"), None]);
-        assert_eq!(links("/settings/people/0123456789ab"), [to("/settings"), to("/settings/people"), None]);
-        assert_eq!(links("/noderoles/0123456789ab/data"), [to("/deployments"), to("/noderoles/0123456789ab"), None]);
+        assert_eq!(
+            links("/settings/people/0123456789ab"),
+            [to("/settings"), to("/settings/people"), None]
+        );
+        assert_eq!(
+            links("/noderoles/0123456789ab/data"),
+            [to("/deployments"), to("/noderoles/0123456789ab"), None]
+        );
         assert_eq!(links("/proposals/17"), [to(places::DRAFTS), None]);
     }
 }

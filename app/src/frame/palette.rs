@@ -87,7 +87,8 @@ fn offered(text: &str, (of, found): &(String, Found)) -> Vec<Choice> {
     let wanted = asked(text);
     let small = wanted.to_lowercase();
     let fits = |choice: &Choice| of == wanted || choice.name.to_lowercase().contains(&small);
-    let hits = found.hits.iter().flat_map(offers).filter(|choice| !wanted.is_empty() && fits(choice));
+    let hits =
+        found.hits.iter().flat_map(offers).filter(|choice| !wanted.is_empty() && fits(choice));
     // Whoever says that they want to propose is offered that first.
     let is_wish = wanted != text.trim();
     let (wished, other): (Vec<Choice>, Vec<Choice>) =
@@ -226,7 +227,10 @@ fn said(offer: Offer, busy: bool) -> String {
 }
 
 /// What taking a choice does.
-fn runner(dialog: DialogHandle, problem: RwSignal<Option<Problem>>) -> impl Fn(Act) + Clone + Send + Sync + 'static {
+fn runner(
+    dialog: DialogHandle,
+    problem: RwSignal<Option<Problem>>,
+) -> impl Fn(Act) + Clone + Send + Sync + 'static {
     let navigate = StoredValue::new(use_navigate());
     let colours = theme::chosen();
     let go = move |place: &str| {
@@ -299,7 +303,8 @@ fn ask_when_typed(offer: Offer, problem: RwSignal<Option<Problem>>, busy: RwSign
 fn listen(open: impl Fn() + Copy + 'static) {
     Effect::new(move |_| {
         let handle = window_event_listener(ev::keydown, move |event| {
-            let command = (event.ctrl_key() || event.meta_key()) && !event.shift_key() && !event.alt_key();
+            let command =
+                (event.ctrl_key() || event.meta_key()) && !event.shift_key() && !event.alt_key();
             if command && event.key().eq_ignore_ascii_case("k") {
                 event.prevent_default();
                 open();
@@ -348,7 +353,11 @@ mod tests {
         let found = ("web".to_owned(), some());
         assert_eq!(names("web", &found), ["web", "Propose changes on web", "web-1.example.com"]);
         assert_eq!(names("propose web", &found)[0], "Propose changes on web");
-        assert_eq!(names("nod", &found), ["Nodes"], "what was found for another text and does not fit is no answer");
+        assert_eq!(
+            names("nod", &found),
+            ["Nodes"],
+            "what was found for another text and does not fit is no answer"
+        );
         assert_eq!(names("web-1", &found), ["web-1.example.com"]);
     }
 
@@ -357,7 +366,11 @@ mod tests {
         let owner = Owner::new();
         owner.set();
         let offer = Offer::new();
-        assert_eq!((offer.active.get_untracked(), offer.chosen()), (String::new(), None), "while it is closed");
+        assert_eq!(
+            (offer.active.get_untracked(), offer.chosen()),
+            (String::new(), None),
+            "while it is closed"
+        );
         offer.is_open.set(true);
         assert_eq!(offer.active.get_untracked(), "palette-0");
         offer.step(true);
@@ -377,11 +390,17 @@ mod tests {
         let field = view! { <Field offer press=|_| {}/> }.to_html();
         assert!(field.contains("aria-activedescendant=\"palette-2\""), "{field}");
         let options = view! { <Options offer run=|_| {}/> }.to_html();
-        let chosen =
-            options.split("<li").find(|option| option.contains("aria-selected=\"true\"")).expect("one is chosen");
+        let chosen = options
+            .split("<li")
+            .find(|option| option.contains("aria-selected=\"true\""))
+            .expect("one is chosen");
         assert!(chosen.contains("id=\"palette-2\""), "{options}");
         offer.is_open.set(false);
         let field = view! { <Field offer press=|_| {}/> }.to_html();
-        assert!(field.contains("aria-activedescendant=\"\"") || field.contains("aria-activedescendant "), "{field}");
+        assert!(
+            field.contains("aria-activedescendant=\"\"")
+                || field.contains("aria-activedescendant "),
+            "{field}"
+        );
     }
 }

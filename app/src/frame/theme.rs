@@ -28,7 +28,9 @@ fn of_page() -> Option<&'static str> {
     #[cfg(feature = "ssr")]
     return of_request();
     #[cfg(not(feature = "ssr"))]
-    known(document().document_element().and_then(|root| root.get_attribute("data-theme")).as_deref())
+    known(
+        document().document_element().and_then(|root| root.get_attribute("data-theme")).as_deref(),
+    )
 }
 
 /// What is chosen now, for all that show it.
@@ -63,8 +65,11 @@ pub(super) fn choose(chosen: RwSignal<Option<&'static str>>, theme: Option<&'sta
 #[component]
 pub fn ThemeChoice() -> impl IntoView {
     let chosen = chosen();
-    let all =
-        [(None, Icon::System, "System"), (Some("light"), Icon::Light, "Light"), (Some("dark"), Icon::Dark, "Dark")];
+    let all = [
+        (None, Icon::System, "System"),
+        (Some("light"), Icon::Light, "Light"),
+        (Some("dark"), Icon::Dark, "Dark"),
+    ];
     let buttons = all.into_iter().map(|(theme, shape, word)| {
         view! {
             <button

@@ -51,7 +51,11 @@ pub struct Address {
 
 impl Address {
     /// Out of a page's query.
-    pub fn of(path: String, fixed: Option<(&'static str, &'static str)>, query: &ParamsMap) -> Self {
+    pub fn of(
+        path: String,
+        fixed: Option<(&'static str, &'static str)>,
+        query: &ParamsMap,
+    ) -> Self {
         let list = |name: &str| -> Vec<String> {
             let text = query.get(name).unwrap_or_default();
             text.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
@@ -70,7 +74,10 @@ impl Address {
                 nodes: list("nodes"),
                 focus: query.get("focus").filter(|key| !key.is_empty()),
                 way,
-                steps: query.get("steps").and_then(|steps| steps.parse().ok()).filter(|steps| *steps > 0),
+                steps: query
+                    .get("steps")
+                    .and_then(|steps| steps.parse().ok())
+                    .filter(|steps| *steps > 0),
                 trail: trail(query),
                 only_trail: query.get("only").as_deref() == Some("trail"),
                 target: query.get("target").and_then(|number| number.parse().ok()).map(TargetNo),
@@ -113,8 +120,11 @@ impl Address {
     /// What decides about the picture itself.
     fn query(&self) -> Vec<String> {
         // A comma is what lists are parted by, and stays readable.
-        let pair = |(word, said): (&str, String)| format!("{word}={}", places::encoded(&said).replace("%2C", ","));
-        let colour = (self.colour != Colour::State).then(|| ("colour", self.colour.word().to_owned()));
+        let pair = |(word, said): (&str, String)| {
+            format!("{word}={}", places::encoded(&said).replace("%2C", ","))
+        };
+        let colour =
+            (self.colour != Colour::State).then(|| ("colour", self.colour.word().to_owned()));
         self.wish.words().into_iter().chain(colour).map(pair).collect()
     }
 
@@ -237,13 +247,25 @@ mod tests {
         let first = Address { path: "/graph/web".into(), ..Address::default() };
         assert_eq!(first.link(), "/graph/web");
         let app = RoleName::parse("app").unwrap();
-        let view = first.toggled_role(&app).toggled_node("n1").focused("web:app", GraphWay::Up).as_table(true);
+        let view = first
+            .toggled_role(&app)
+            .toggled_node("n1")
+            .focused("web:app", GraphWay::Up)
+            .as_table(true);
         let link = view.link();
-        assert_eq!(link, "/graph/web?roles=app&nodes=n1&focus=web%3Aapp&way=up&at=web%3Aapp&as=table");
+        assert_eq!(
+            link,
+            "/graph/web?roles=app&nodes=n1&focus=web%3Aapp&way=up&at=web%3Aapp&as=table"
+        );
 
         let mut query = ParamsMap::new();
-        for (name, value) in [("roles", "app"), ("nodes", "n1"), ("focus", "web:app"), ("way", "up"), ("at", "web:app")]
-        {
+        for (name, value) in [
+            ("roles", "app"),
+            ("nodes", "n1"),
+            ("focus", "web:app"),
+            ("way", "up"),
+            ("at", "web:app"),
+        ] {
             query.insert(name, value.to_owned());
         }
         query.insert("as", "table".to_owned());
@@ -253,7 +275,10 @@ mod tests {
     fn read(link: &str) -> Address {
         let (path, query) = link.split_once('?').unwrap_or((link, ""));
         let pairs = query.split('&').filter_map(|part| part.split_once('='));
-        Address::of_pairs(path.into(), pairs.map(|(name, value)| (name.to_owned(), value.replace("%3A", ":"))))
+        Address::of_pairs(
+            path.into(),
+            pairs.map(|(name, value)| (name.to_owned(), value.replace("%3A", ":"))),
+        )
     }
 
     #[test]
@@ -264,7 +289,11 @@ mod tests {
         assert_eq!(begun.path_by("web:dns"), begun, "a path has two ends");
         let whole = begun.path_by("web:app").only_marked(true).coloured(Colour::Wave);
         assert_eq!(whole.link(), "/graph/web?from=web%3Adns&to=web%3Aapp&only=trail&colour=wave");
-        assert_eq!(whole.path_by("web:run").wish.trail, Some(TrailWish::From("web:run".into())), "and then anew");
+        assert_eq!(
+            whole.path_by("web:run").wish.trail,
+            Some(TrailWish::From("web:run".into())),
+            "and then anew"
+        );
         let near = first.focused("web:app", GraphWay::Down).as_far_as(Some(2));
         let longest = first.marked(Some(TrailWish::Longest(Length::Time))).coloured(Colour::Owner);
         for address in [first, begun, whole, near, longest] {
@@ -286,13 +315,21 @@ mod tests {
     fn the_file_is_asked_for_with_what_decides_about_the_picture() {
         let address = read("/graph/web?roles=app&at=web%3Aapp&as=table&colour=wave");
         assert_eq!(address.file(), "/graph/web/graph.svg?roles=app&colour=wave");
-        let review = Address { path: "/reviews/1".into(), fixed: Some(("tab", "graph")), ..Address::default() };
+        let review = Address {
+            path: "/reviews/1".into(),
+            fixed: Some(("tab", "graph")),
+            ..Address::default()
+        };
         assert_eq!(review.file(), "/reviews/1/graph.svg");
     }
 
     #[test]
     fn what_was_unfolded_folds_again() {
-        let first = Address { path: "/reviews/1".into(), fixed: Some(("tab", "graph")), ..Address::default() };
+        let first = Address {
+            path: "/reviews/1".into(),
+            fixed: Some(("tab", "graph")),
+            ..Address::default()
+        };
         let app = RoleName::parse("app").unwrap();
         let unfolded = first.toggled_role(&app).toggled_node("n1");
         assert!(!unfolded.is_first());

@@ -88,7 +88,8 @@ pub(super) fn Boxes(shown: Shown, sight: Sight) -> impl IntoView {
 }
 
 fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
-    let (view, layout, scale, base) = (shown.view.read(), shown.layout.read(), shown.scale.read(), marks.base.read());
+    let (view, layout, scale, base) =
+        (shown.view.read(), shown.layout.read(), shown.scale.read(), marks.base.read());
     let of = |place: &usize| {
         let (vertex, at) = (view.vertices.get(*place)?, layout.places.get(*place)?);
         Some(one(*place, vertex, *at, marks, &scale, &base))
@@ -101,7 +102,10 @@ fn shapes(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale) = (shown.view.read(), shown.layout.read(), shown.scale.read());
     let mut paths: BTreeMap<(&'static str, &'static str), String> = BTreeMap::new();
     for place in places {
-        let (Some(vertex), Some((x, y))) = (view.vertices.get(*place), layout.places.get(*place)) else { continue };
+        let (Some(vertex), Some((x, y))) = (view.vertices.get(*place), layout.places.get(*place))
+        else {
+            continue;
+        };
         let d = paths.entry((marks.class(*place, vertex), scale.tone(vertex))).or_default();
         // Writing into a string can't fail.
         let _ = write!(d, "M{x} {y}h{}v{}h-{}z", MEASURES.width, MEASURES.height, MEASURES.width);
@@ -219,7 +223,11 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_long_as_its_box_whatever_its_parts() {
-        for parts in [vec![("active", 1)], vec![("active", 3), ("error", 1)], vec![("a", 1_000), ("b", 1), ("c", 1)]] {
+        for parts in [
+            vec![("active", 1)],
+            vec![("active", 3), ("error", 1)],
+            vec![("a", 1_000), ("b", 1), ("c", 1)],
+        ] {
             let bar = bar(&parts);
             let (_, x, width) = bar[bar.len() - 1];
             assert!(bar.iter().all(|(_, _, width)| *width >= 1.0));

@@ -35,19 +35,29 @@ pub(crate) struct Scale {
 
 impl Scale {
     pub(crate) fn of(view: &GraphView, colour: Colour) -> Self {
-        let owners: BTreeSet<&str> = view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
+        let owners: BTreeSet<&str> =
+            view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
         let mut looks: BTreeMap<Look, usize> = BTreeMap::new();
         for (look, count) in view.vertices.iter().flat_map(|vertex| &vertex.looks) {
             *looks.entry(*look).or_default() += count;
         }
-        Self { colour, waves: view.waves, owners: owners.into_iter().map(str::to_owned).collect(), looks }
+        Self {
+            colour,
+            waves: view.waves,
+            owners: owners.into_iter().map(str::to_owned).collect(),
+            looks,
+        }
     }
 
     /// The parts of a vertex's bar: how many of its noderoles have which colour.
     pub(crate) fn parts(&self, vertex: &GraphVertex) -> Vec<(&'static str, usize)> {
         match self.colour {
-            Colour::State => vertex.looks.iter().map(|(look, count)| (drawn_as(*look).0, *count)).collect(),
-            Colour::Wave => vec![(vertex.waves.map_or("", |(first, _)| self.of_wave(first)), vertex.members)],
+            Colour::State => {
+                vertex.looks.iter().map(|(look, count)| (drawn_as(*look).0, *count)).collect()
+            }
+            Colour::Wave => {
+                vec![(vertex.waves.map_or("", |(first, _)| self.of_wave(first)), vertex.members)]
+            }
             Colour::Owner => vec![(self.of_owner(vertex.deployment.as_str()), vertex.members)],
         }
     }
@@ -56,7 +66,9 @@ impl Scale {
     pub(crate) fn tone(&self, vertex: &GraphVertex) -> &'static str {
         match self.colour {
             Colour::State => worst(vertex).map_or("", |look| drawn_as(look).0),
-            Colour::Wave | Colour::Owner => self.parts(vertex).first().map_or("", |(tone, _)| *tone),
+            Colour::Wave | Colour::Owner => {
+                self.parts(vertex).first().map_or("", |(tone, _)| *tone)
+            }
         }
     }
 
@@ -104,9 +116,14 @@ impl Scale {
     }
 
     fn names(&self) -> Vec<Entry> {
-        let whole = if self.owners.len() > TONES.len() { TONES.len() - 1 } else { self.owners.len() };
+        let whole =
+            if self.owners.len() > TONES.len() { TONES.len() - 1 } else { self.owners.len() };
         let (told, others) = self.owners.split_at(whole);
-        let entry = |name: &String| Entry { tone: self.of_owner(name), shape: Icon::Dot, words: name.clone() };
+        let entry = |name: &String| Entry {
+            tone: self.of_owner(name),
+            shape: Icon::Dot,
+            words: name.clone(),
+        };
         let others = (!others.is_empty()).then(|| Entry {
             tone: TONES[TONES.len() - 1],
             shape: Icon::Dot,
@@ -170,9 +187,12 @@ pub(crate) mod tests {
 
     #[test]
     fn every_colour_that_a_box_has_is_in_the_legend() {
-        for owners in
-            [vec!["web"], vec!["web", "db", "edge"], vec!["a", "b", "c", "d", "e", "f", "g", "h"], vec!["w"; 20]]
-        {
+        for owners in [
+            vec!["web"],
+            vec!["web", "db", "edge"],
+            vec!["a", "b", "c", "d", "e", "f", "g", "h"],
+            vec!["w"; 20],
+        ] {
             let view = view(&owners);
             for colour in Colour::ALL {
                 let scale = Scale::of(&view, colour);
@@ -189,11 +209,20 @@ pub(crate) mod tests {
         let waves = Scale::of(&view(&["w"; 14]), Colour::Wave);
         assert_eq!(
             told(&waves),
-            ["tone-1 waves 1–3", "tone-2 waves 4–6", "tone-3 waves 7–9", "tone-4 waves 10–12", "tone-5 waves 13–14"]
+            [
+                "tone-1 waves 1–3",
+                "tone-2 waves 4–6",
+                "tone-3 waves 7–9",
+                "tone-4 waves 10–12",
+                "tone-5 waves 13–14"
+            ]
         );
         let owners = Scale::of(&view(&["a", "b", "c", "d", "e", "f", "g"]), Colour::Owner);
         assert_eq!(told(&owners)[4..], ["tone-5 e", "tone-6 2 others"]);
-        assert_eq!(told(&Scale::of(&view(&["a"; 2]), Colour::State)), ["active 2 active", "proposed 2 added"]);
+        assert_eq!(
+            told(&Scale::of(&view(&["a"; 2]), Colour::State)),
+            ["active 2 active", "proposed 2 added"]
+        );
     }
 
     #[test]

@@ -75,7 +75,12 @@ pub fn svg(view: &GraphView, colour: Colour) -> String {
 
 fn heading(view: &GraphView) -> String {
     let trail = view.trail.as_ref().map(|trail| format!(" · {}", trail.said)).unwrap_or_default();
-    format!("{}: {}, {}{trail}", view.deployment, many(view.noderoles, "noderole"), many(view.wires, "edge"))
+    format!(
+        "{}: {}, {}{trail}",
+        view.deployment,
+        many(view.noderoles, "noderole"),
+        many(view.wires, "edge")
+    )
 }
 
 /// The legend, and how wide it is.
@@ -151,11 +156,17 @@ fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, sca
     );
     if let Some(members) = members(vertex) {
         let right = width - 12.0;
-        let _ = write!(out, "<text x=\"{right}\" y=\"23\" text-anchor=\"end\" fill=\"{MUTED}\">{members}</text>");
+        let _ = write!(
+            out,
+            "<text x=\"{right}\" y=\"23\" text-anchor=\"end\" fill=\"{MUTED}\">{members}</text>"
+        );
     }
     for (tone, x, width) in bar(&scale.parts(vertex)) {
         let ink = ink(tone);
-        let _ = write!(out, "<rect x=\"{x}\" y=\"31\" width=\"{width}\" height=\"7\" rx=\"2\" fill=\"{ink}\"/>");
+        let _ = write!(
+            out,
+            "<rect x=\"{x}\" y=\"31\" width=\"{width}\" height=\"7\" rx=\"2\" fill=\"{ink}\"/>"
+        );
     }
     let _ = writeln!(
         out,
@@ -197,18 +208,33 @@ mod tests {
             ("line-strong", FRAME),
             ("surface", SURFACE),
         ]) {
-            assert!(tokens.contains(&format!("--{name}: light-dark({ink},")), "{name} is not {ink} in the style");
+            assert!(
+                tokens.contains(&format!("--{name}: light-dark({ink},")),
+                "{name} is not {ink} in the style"
+            );
         }
     }
 
     #[test]
     fn it_has_words_and_nothing_that_a_strict_policy_refuses() {
         let mut view = view(&["web", "db"]);
-        view.edges = vec![GraphEdge { from: 0, to: 1, count: 2, kind: EdgeKind::Soft, on_trail: 1, added: 0, gone: 0 }];
+        view.edges = vec![GraphEdge {
+            from: 0,
+            to: 1,
+            count: 2,
+            kind: EdgeKind::Soft,
+            on_trail: 1,
+            added: 0,
+            gone: 0,
+        }];
         let file = svg(&view, Colour::Wave);
-        for part in
-            ["<title>Graph of web</title>", ">wave 2<", "r1 in db: wave 2", "stroke-dasharray", "stroke-width=\"3\""]
-        {
+        for part in [
+            "<title>Graph of web</title>",
+            ">wave 2<",
+            "r1 in db: wave 2",
+            "stroke-dasharray",
+            "stroke-width=\"3\"",
+        ] {
             assert!(file.contains(part), "{part} in {file}");
         }
         for part in ["<style", "style=", "<script", "href", "class="] {
@@ -231,13 +257,22 @@ mod tests {
         };
         view.edges = vec![edge(0, 1, 0, 0, 1), edge(0, 2, 2, 2, 0), edge(1, 2, 5, 0, 0)];
         let file = svg(&view, Colour::State);
-        for part in ["<title>no longer</title>", "<title>new</title>", ">no longer an edge<", ">new edge<", "2 5"] {
+        for part in [
+            "<title>no longer</title>",
+            "<title>new</title>",
+            ">no longer an edge<",
+            ">new edge<",
+            "2 5",
+        ] {
             assert!(file.contains(part), "{part} in {file}");
         }
         view.edges[1].gone = 3;
         assert!(svg(&view, Colour::State).contains("<title>2 new, 3 no longer</title>"));
         view.edges = vec![edge(0, 1, 2, 0, 0)];
-        assert!(!svg(&view, Colour::State).contains("edge<"), "a graph of no change has no legend for one");
+        assert!(
+            !svg(&view, Colour::State).contains("edge<"),
+            "a graph of no change has no legend for one"
+        );
     }
 
     #[test]

@@ -86,7 +86,8 @@ fn forward(count: usize, edges: &[(usize, usize)]) -> Vec<Option<(usize, usize)>
         Done,
     }
     let mut seen = vec![Seen::No; count];
-    let mut forward: Vec<_> = edges.iter().map(|(from, to)| (from != to).then_some((*from, *to))).collect();
+    let mut forward: Vec<_> =
+        edges.iter().map(|(from, to)| (from != to).then_some((*from, *to))).collect();
     for root in 0..count {
         if seen[root] != Seen::No {
             continue;
@@ -204,10 +205,15 @@ impl Columns {
             let mut keyed: Vec<(usize, usize, usize)> = column
                 .iter()
                 .map(|one| {
-                    let mut near: Vec<usize> = self.left[*one].iter().map(|near| place[*near]).collect();
+                    let mut near: Vec<usize> =
+                        self.left[*one].iter().map(|near| place[*near]).collect();
                     let middle = near.len().saturating_sub(1) / 2;
                     // Whoever has nothing to the left stands below the others; in the first layer that is everybody.
-                    let middle = if near.is_empty() { usize::MAX } else { *near.select_nth_unstable(middle).1 };
+                    let middle = if near.is_empty() {
+                        usize::MAX
+                    } else {
+                        *near.select_nth_unstable(middle).1
+                    };
                     (middle, goes_with[*one], *one)
                 })
                 .collect();
@@ -243,8 +249,10 @@ impl Columns {
                         mean(near.map(|near| self.middle[*near])).unwrap_or(self.middle[*one])
                     })
                     .collect();
-                let gaps: Vec<f64> =
-                    column.windows(2).map(|pair| gap(pair[0], pair[1], self.count, measures)).collect();
+                let gaps: Vec<f64> = column
+                    .windows(2)
+                    .map(|pair| gap(pair[0], pair[1], self.count, measures))
+                    .collect();
                 for (one, y) in column.iter().zip(apart(&wanted, &gaps)) {
                     self.middle[*one] = y;
                 }
@@ -259,19 +267,34 @@ impl Columns {
         layers: Vec<usize>,
         measures: Measures,
     ) -> Layout {
-        let x_of = |layer: usize| measures.margin + layer as f64 * (measures.width + measures.across);
+        let x_of =
+            |layer: usize| measures.margin + layer as f64 * (measures.width + measures.across);
         let half = measures.height / 2.0;
         let vertices = &self.middle[..self.count];
-        let top = vertices.iter().copied().min_by(f64::total_cmp).unwrap_or(0.0) - half - measures.margin;
+        let top =
+            vertices.iter().copied().min_by(f64::total_cmp).unwrap_or(0.0) - half - measures.margin;
         // A bend may stand above or below every vertex.
-        let top = self.middle.iter().copied().min_by(f64::total_cmp).map_or(top, |y| top.min(y - measures.margin));
-        let bottom = vertices.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0) + half + measures.margin;
+        let top = self
+            .middle
+            .iter()
+            .copied()
+            .min_by(f64::total_cmp)
+            .map_or(top, |y| top.min(y - measures.margin));
         let bottom =
-            self.middle.iter().copied().max_by(f64::total_cmp).map_or(bottom, |y| bottom.max(y + measures.margin));
+            vertices.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0) + half + measures.margin;
+        let bottom = self
+            .middle
+            .iter()
+            .copied()
+            .max_by(f64::total_cmp)
+            .map_or(bottom, |y| bottom.max(y + measures.margin));
         let y_of = |one: usize| whole(self.middle[one] - top);
-        let places = (0..self.count).map(|vertex| (x_of(layers[vertex]), y_of(vertex) - half)).collect();
+        let places =
+            (0..self.count).map(|vertex| (x_of(layers[vertex]), y_of(vertex) - half)).collect();
         let paths = edges.iter().enumerate().map(|(edge, (from, to))| {
-            let Some(turned) = forward[edge].map(|ends| ends != (*from, *to)) else { return Vec::new() };
+            let Some(turned) = forward[edge].map(|ends| ends != (*from, *to)) else {
+                return Vec::new();
+            };
             let (a, b) = if turned { (*to, *from) } else { (*from, *to) };
             let mut path = vec![(x_of(layers[a]) + measures.width, y_of(a))];
             for (n, bend) in self.bends[edge].iter().enumerate() {
@@ -309,7 +332,8 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// The room between the middles of two that stand one above the other; bends need little.
 fn gap(a: usize, b: usize, count: usize, measures: Measures) -> f64 {
-    let half = |one: usize| if one < count { measures.height / 2.0 } else { measures.between / 4.0 };
+    let half =
+        |one: usize| if one < count { measures.height / 2.0 } else { measures.between / 4.0 };
     half(a) + half(b) + measures.between
 }
 
@@ -364,13 +388,16 @@ pub fn neighbours(layout: &Layout, edges: &[(usize, usize)]) -> Neighbours {
 mod tests {
     use super::*;
 
-    const MEASURES: Measures = Measures { width: 100.0, height: 40.0, across: 60.0, between: 20.0, margin: 10.0 };
+    const MEASURES: Measures =
+        Measures { width: 100.0, height: 40.0, across: 60.0, between: 20.0, margin: 10.0 };
 
     /// Numbers that look random and are the same each time.
     fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
         let mut state = seed;
         move |below| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below.max(1)
         }
     }
@@ -426,7 +453,12 @@ mod tests {
     }
 
     /// The same graph with a new vertex at place `new`, which waits for some and is waited for by others.
-    fn with_one_more(edges: &[(usize, usize)], count: usize, new: usize, seed: u64) -> Vec<(usize, usize)> {
+    fn with_one_more(
+        edges: &[(usize, usize)],
+        count: usize,
+        new: usize,
+        seed: u64,
+    ) -> Vec<(usize, usize)> {
         let moved = |vertex: usize| if vertex >= new { vertex + 1 } else { vertex };
         let mut all: Vec<_> = edges.iter().map(|(from, to)| (moved(*from), moved(*to))).collect();
         let mut next = numbers(seed);
@@ -467,7 +499,11 @@ mod tests {
             let moved = |vertex: usize| if vertex >= new { vertex + 1 } else { vertex };
             let others: Vec<usize> = (0..count).filter(|vertex| !follows[moved(*vertex)]).collect();
             for a in &others {
-                assert_eq!(was.layers[*a], is.layers[moved(*a)], "seed {seed}: {a} has another layer");
+                assert_eq!(
+                    was.layers[*a],
+                    is.layers[moved(*a)],
+                    "seed {seed}: {a} has another layer"
+                );
                 for b in others.iter().filter(|b| was.layers[**b] == was.layers[*a] && **b != *a) {
                     watched += 1;
                     let before = was.places[*a].1 < was.places[*b].1;
@@ -488,7 +524,9 @@ mod tests {
             .filter(|pair| pair[1].0 - pair[0].0 == MEASURES.across)
             .map(|pair| (pair[0].0 as i64, pair[0].1, pair[1].1))
             .collect();
-        let cross = |a: &(i64, f64, f64), b: &(i64, f64, f64)| a.0 == b.0 && (a.1 - b.1) * (a.2 - b.2) < 0.0;
+        let cross = |a: &(i64, f64, f64), b: &(i64, f64, f64)| {
+            a.0 == b.0 && (a.1 - b.1) * (a.2 - b.2) < 0.0
+        };
         (0..pieces.len()).map(|a| pieces[..a].iter().filter(|b| cross(&pieces[a], b)).count()).sum()
     }
 
@@ -497,7 +535,10 @@ mod tests {
         // On each of 30 nodes dns, then runtime and collector, then app after both: given by role, then node, as graphs are.
         let nodes = 30;
         let chains: Vec<_> = (0..nodes)
-            .flat_map(|n| [(0, 1), (0, 2), (1, 3), (2, 3)].map(|(from, to)| (from * nodes + n, to * nodes + n)))
+            .flat_map(|n| {
+                [(0, 1), (0, 2), (1, 3), (2, 3)]
+                    .map(|(from, to)| (from * nodes + n, to * nodes + n))
+            })
             .collect();
         assert_eq!(crossings(&lay_out(4 * nodes, &chains, MEASURES), &chains), 0);
     }
@@ -522,7 +563,10 @@ mod tests {
         let chain: Vec<_> = (0..4_999).map(|n| (n, n + 1)).collect();
         assert_eq!(lay_out(5_000, &chain, MEASURES).layers[4_999], 4_999);
         let fan: Vec<_> = (1..5_000).map(|n| (0, n)).collect();
-        assert_eq!(lay_out(5_000, &fan, MEASURES).layers.iter().filter(|layer| **layer == 1).count(), 4_999);
+        assert_eq!(
+            lay_out(5_000, &fan, MEASURES).layers.iter().filter(|layer| **layer == 1).count(),
+            4_999
+        );
         // Every tenth of a chain also waits for the first: straight where it would be too long.
         let long: Vec<_> = chain.iter().copied().chain((1..500).map(|n| (0, n * 10))).collect();
         let layout = lay_out(5_000, &long, MEASURES);

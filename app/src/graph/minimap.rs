@@ -44,10 +44,17 @@ pub(super) fn Minimap(
             let path = paths.entry(scale.tone(vertex)).or_default();
             path.push_str(&format!("M{x} {y}h{width:.0}v{height:.0}h-{width:.0}z"));
         }
-        paths.into_iter().map(|(tone, d)| view! { <path class="part" data-state=tone d=d></path> }).collect_view()
+        paths
+            .into_iter()
+            .map(|(tone, d)| view! { <path class="part" data-state=tone d=d></path> })
+            .collect_view()
     };
     let go = move |event: &PointerEvent| {
-        let Some(element) = event.current_target().and_then(|t| t.dyn_into::<web_sys::Element>().ok()) else { return };
+        let Some(element) =
+            event.current_target().and_then(|t| t.dyn_into::<web_sys::Element>().ok())
+        else {
+            return;
+        };
         let Some(room) = shown.room.get_untracked() else { return };
         let (frame, (width, height), zoom) =
             (element.get_bounding_client_rect(), whole.get_untracked(), shown.zoom.get_untracked());

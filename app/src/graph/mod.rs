@@ -22,7 +22,9 @@ mod wires;
 
 use std::collections::BTreeSet;
 
-use api::console::{GraphEdge, GraphTrail, GraphVertex, GraphView, GraphWay, Look, StepState, TrailWish};
+use api::console::{
+    GraphEdge, GraphTrail, GraphVertex, GraphView, GraphWay, Look, StepState, TrailWish,
+};
 use engine::counting::many;
 use leptos::html;
 use leptos::prelude::*;
@@ -74,8 +76,12 @@ pub(crate) fn worst(vertex: &GraphVertex) -> Option<Look> {
 
 /// `3 noderoles: 2 active, 1 error`; for a single one its state.
 pub(crate) fn said(vertex: &GraphVertex) -> String {
-    let looks =
-        vertex.looks.iter().map(|(look, n)| format!("{n} {}", drawn_as(*look).2)).collect::<Vec<_>>().join(", ");
+    let looks = vertex
+        .looks
+        .iter()
+        .map(|(look, n)| format!("{n} {}", drawn_as(*look).2))
+        .collect::<Vec<_>>()
+        .join(", ");
     match (&vertex.one, vertex.looks.first()) {
         (Some(_), Some((look, _))) => drawn_as(*look).2.to_owned(),
         (Some(_), None) => String::new(),
@@ -105,8 +111,13 @@ pub(crate) fn rewired(edge: &GraphEdge) -> Option<(&'static str, String)> {
 
 /// The changes of edges that a picture has, for its legend: the class of the lines, and what they mean.
 pub(crate) fn changes(view: &GraphView) -> Vec<(&'static str, &'static str)> {
-    let classes: BTreeSet<&str> = view.edges.iter().filter_map(|edge| Some(rewired(edge)?.0)).collect();
-    let all = [("added", "new edge"), ("gone", "no longer an edge"), ("changed", "some of its edges change")];
+    let classes: BTreeSet<&str> =
+        view.edges.iter().filter_map(|edge| Some(rewired(edge)?.0)).collect();
+    let all = [
+        ("added", "new edge"),
+        ("gone", "no longer an edge"),
+        ("changed", "some of its edges change"),
+    ];
     all.into_iter().filter(|(class, _)| classes.contains(class)).collect()
 }
 
@@ -159,7 +170,14 @@ impl Shown {
                 || vertex.one.as_ref().is_some_and(|one| one.fqdn.to_lowercase().contains(&wanted))
         };
         let view = self.view.read();
-        Some(view.vertices.iter().enumerate().filter(|(_, vertex)| fits(vertex)).map(|(at, _)| at).collect())
+        Some(
+            view.vertices
+                .iter()
+                .enumerate()
+                .filter(|(_, vertex)| fits(vertex))
+                .map(|(at, _)| at)
+                .collect(),
+        )
     }
 }
 
@@ -174,12 +192,17 @@ pub fn Graph(
     let view = feed.value();
     let form = Memo::new(move |_| {
         let view = view.read();
-        (view.vertices.len(), view.edges.iter().map(|edge| (edge.from, edge.to)).collect::<Vec<_>>())
+        (
+            view.vertices.len(),
+            view.edges.iter().map(|edge| (edge.from, edge.to)).collect::<Vec<_>>(),
+        )
     });
     let shown = Shown {
         view,
         address,
-        layout: Memo::new(move |_| form.with(|(count, edges)| layout::lay_out(*count, edges, MEASURES))),
+        layout: Memo::new(move |_| {
+            form.with(|(count, edges)| layout::lay_out(*count, edges, MEASURES))
+        }),
         scale: Memo::new(move |_| Scale::of(&view.read(), address.read().colour)),
         find: RwSignal::new(String::new()),
         zoom: RwSignal::new(1.0),
@@ -198,13 +221,15 @@ pub fn Graph(
     });
     let is_table = Memo::new(move |_| address.read().table);
     let is_empty = Memo::new(move |_| view.read().vertices.is_empty());
-    let body = move || match (is_empty.get(), is_table.get()) {
+    let body = move || {
+        match (is_empty.get(), is_table.get()) {
         (true, _) => {
             view! { <p class="inside muted">"There is nothing to draw: no role is bound to a node here yet."</p> }
                 .into_any()
         }
         (false, true) => view! { <table::Table shown/> }.into_any(),
         (false, false) => view! { <picture::Picture shown/> }.into_any(),
+    }
     };
     let cut = move || {
         view.read().cut.clone().map(
@@ -271,8 +296,10 @@ fn About(shown: Shown) -> impl IntoView {
             let nothing = ids.is_empty().then(|| view! { <p class="muted inside">{none}</p> });
             view! { <h3 class="sub">{title}</h3> {nothing} <ul class="link-list">{links}</ul> }
         };
-        let parents = view.edges.iter().filter(|edge| edge.to == at).map(|edge| (edge.from, edge)).collect();
-        let children = view.edges.iter().filter(|edge| edge.from == at).map(|edge| (edge.to, edge)).collect();
+        let parents =
+            view.edges.iter().filter(|edge| edge.to == at).map(|edge| (edge.from, edge)).collect();
+        let children =
+            view.edges.iter().filter(|edge| edge.from == at).map(|edge| (edge.to, edge)).collect();
         let fold = match vertex.one.is_some() {
             true => format!("Fold {}", vertex.role),
             false => format!("Show its {} one by one", many(vertex.members, "noderole")),
@@ -282,7 +309,9 @@ fn About(shown: Shown) -> impl IntoView {
             view! { <a class="button small" href=address.toggled_node(&fqdn).link() data-noscroll>{word}</a> }
         });
         let path = match &address.wish.trail {
-            Some(TrailWish::From(from)) if *from != vertex.key => format!("Path from {} to here", shown.called(from)),
+            Some(TrailWish::From(from)) if *from != vertex.key => {
+                format!("Path from {} to here", shown.called(from))
+            }
             _ => "Path from here".to_owned(),
         };
         let begun = address.wish.trail == Some(TrailWish::From(vertex.key.clone()));
@@ -314,7 +343,9 @@ fn About(shown: Shown) -> impl IntoView {
     };
     let title = move || match shown.at() {
         Some(at) => named(&shown.view.read().vertices[at]),
-        None if shown.view.read().trail.as_ref().is_some_and(|trail| !trail.way.is_empty()) => "The longest way".into(),
+        None if shown.view.read().trail.as_ref().is_some_and(|trail| !trail.way.is_empty()) => {
+            "The longest way".into()
+        }
         None => "Nothing chosen".into(),
     };
     view! {

@@ -59,7 +59,9 @@ impl Sight {
             (cut.1.in_sight(&cut.1.boxes, window), cut.1.in_sight(&cut.1.wires, window))
         });
         Self {
-            detail: Memo::new(move |_| if shown.zoom.get() < FAR { Detail::Far } else { Detail::Near }),
+            detail: Memo::new(
+                move |_| if shown.zoom.get() < FAR { Detail::Far } else { Detail::Near },
+            ),
             cut,
             cells: Memo::new(move |_| near.read().0.clone()),
             strands: Memo::new(move |_| near.read().1.clone()),
@@ -89,7 +91,11 @@ impl Sight {
     }
 
     // Not tracked: a piece never changes, another picture has others.
-    fn members(self, (number, at): (u32, usize), of: impl Fn(&Pieces) -> &Vec<super::sight::Piece>) -> Vec<usize> {
+    fn members(
+        self,
+        (number, at): (u32, usize),
+        of: impl Fn(&Pieces) -> &Vec<super::sight::Piece>,
+    ) -> Vec<usize> {
         let cut = self.cut.read_untracked();
         let piece = (cut.0 == number).then(|| of(&cut.1).get(at)).flatten();
         piece.map(|piece| piece.members.clone()).unwrap_or_default()
@@ -101,8 +107,10 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     let sight = Sight::of(shown);
     let width = move || (shown.layout.read().width * shown.zoom.get()).round().to_string();
     let height = move || (shown.layout.read().height * shown.zoom.get()).round().to_string();
-    let view_box = move || format!("0 0 {} {}", shown.layout.read().width, shown.layout.read().height);
-    let class = move || if sight.detail.get() == Detail::Far { "graph-svg far" } else { "graph-svg" };
+    let view_box =
+        move || format!("0 0 {} {}", shown.layout.read().width, shown.layout.read().height);
+    let class =
+        move || if sight.detail.get() == Detail::Far { "graph-svg far" } else { "graph-svg" };
     let seen = RwSignal::new((0.0, 0.0, 0.0, 0.0));
     let note = move || note(shown, seen);
     let focused = keep_focus(shown);
@@ -121,7 +129,8 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     };
     let press = move |event: KeyboardEvent| pressed(shown, near, &navigate, &event);
     let focus = move |event: FocusEvent| {
-        if let Some(key) = box_of(event.target()).and_then(|found| found.get_attribute("data-key")) {
+        if let Some(key) = box_of(event.target()).and_then(|found| found.get_attribute("data-key"))
+        {
             focused.set_value(Some(key));
         }
     };
@@ -178,8 +187,12 @@ pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
         return;
     }
     let Some(room) = shown.room.get_untracked() else { return shown.zoom.set(after) };
-    let (left, top) = fixed.unwrap_or((f64::from(room.client_width()) / 2.0, f64::from(room.client_height()) / 2.0));
-    let (x, y) = ((f64::from(room.scroll_left()) + left) / before, (f64::from(room.scroll_top()) + top) / before);
+    let (left, top) = fixed
+        .unwrap_or((f64::from(room.client_width()) / 2.0, f64::from(room.client_height()) / 2.0));
+    let (x, y) = (
+        (f64::from(room.scroll_left()) + left) / before,
+        (f64::from(room.scroll_top()) + top) / before,
+    );
     shown.zoom.set(after);
     // The picture has its new size by then, so that there is room to scroll.
     request_animation_frame(move || {
@@ -196,7 +209,8 @@ fn turned(shown: Shown, event: &WheelEvent) {
     event.prevent_default();
     let Some(room) = shown.room.get_untracked() else { return };
     let frame = room.get_bounding_client_rect();
-    let fixed = (f64::from(event.client_x()) - frame.left(), f64::from(event.client_y()) - frame.top());
+    let fixed =
+        (f64::from(event.client_x()) - frame.left(), f64::from(event.client_y()) - frame.top());
     // A notch of a wheel is some hundred pixels, a movement of two fingers a few.
     zoom_by(shown, (-event.delta_y().clamp(-100.0, 100.0) / 400.0).exp(), Some(fixed));
 }
@@ -230,11 +244,18 @@ fn standing_at(layout: &Layout, (x, y): (f64, f64)) -> Option<usize> {
     layout.places.iter().position(covers)
 }
 
-fn clicked(shown: Shown, sight: Sight, navigate: &impl Fn(&str, NavigateOptions), event: &MouseEvent) {
+fn clicked(
+    shown: Shown,
+    sight: Sight,
+    navigate: &impl Fn(&str, NavigateOptions),
+    event: &MouseEvent,
+) {
     if event.ctrl_key() || event.meta_key() || event.shift_key() || event.button() != 0 {
         return;
     }
-    let Some(link) = under(shown, sight, event).and_then(|place| link_to(shown, place)) else { return };
+    let Some(link) = under(shown, sight, event).and_then(|place| link_to(shown, place)) else {
+        return;
+    };
     event.prevent_default();
     event.stop_propagation();
     navigate(&link, stay());
@@ -253,9 +274,11 @@ fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
         shown.address.track();
         shown.view.track();
         request_animation_frame(move || {
-            let nowhere = document().active_element().is_none_or(|active| active.tag_name() == "BODY");
+            let nowhere =
+                document().active_element().is_none_or(|active| active.tag_name() == "BODY");
             let Some(key) = focused.try_get_value().flatten().filter(|_| nowhere) else { return };
-            if let Ok(Some(found)) = document().query_selector(&format!("a.box[data-key='{key}']")) {
+            if let Ok(Some(found)) = document().query_selector(&format!("a.box[data-key='{key}']"))
+            {
                 let _ = found.unchecked_into::<web_sys::SvgElement>().focus();
             }
         });
@@ -271,7 +294,8 @@ type Places = (Vec<String>, Vec<(f64, f64)>);
 fn hold_still(shown: Shown) {
     Effect::new(move |last: Option<Places>| {
         let places = shown.layout.read().places.clone();
-        let keys: Vec<String> = shown.view.read_untracked().vertices.iter().map(|v| v.key.clone()).collect();
+        let keys: Vec<String> =
+            shown.view.read_untracked().vertices.iter().map(|v| v.key.clone()).collect();
         if let (Some((old_keys, old)), Some(room)) = (last, shown.room.get_untracked())
             && old != places
         {
@@ -299,8 +323,12 @@ fn moved_by(
     at: Option<&str>,
     middle: (f64, f64),
 ) -> Option<(f64, f64)> {
-    let now: BTreeMap<&str, (f64, f64)> = keys.iter().map(String::as_str).zip(places.iter().copied()).collect();
-    let both = old_keys.iter().zip(old).filter_map(|(key, was)| Some((key, *was, *now.get(key.as_str())?)));
+    let now: BTreeMap<&str, (f64, f64)> =
+        keys.iter().map(String::as_str).zip(places.iter().copied()).collect();
+    let both = old_keys
+        .iter()
+        .zip(old)
+        .filter_map(|(key, was)| Some((key, *was, *now.get(key.as_str())?)));
     let distance = |key: &str, (x, y): (f64, f64)| {
         if at == Some(key) { -1.0 } else { (x - middle.0).powi(2) + (y - middle.1).powi(2) }
     };
@@ -322,8 +350,12 @@ fn pressed(
         return;
     }
     let Some(place) = place_of(event.target()) else { return };
-    let Some((key, role)) =
-        shown.view.read_untracked().vertices.get(place).map(|vertex| (vertex.key.clone(), vertex.role.clone()))
+    let Some((key, role)) = shown
+        .view
+        .read_untracked()
+        .vertices
+        .get(place)
+        .map(|vertex| (vertex.key.clone(), vertex.role.clone()))
     else {
         return;
     };
@@ -413,7 +445,11 @@ mod tests {
         let moved = |at, middle| moved_by(&old_keys, &old, &new_keys, &new, at, middle);
         assert_eq!(moved(Some("b"), (0.0, 0.0)), Some((5.0, 60.0)));
         assert_eq!(moved(None, (0.0, 10.0)), Some((0.0, 0.0)));
-        assert_eq!(moved(Some("c"), (0.0, 210.0)), Some((5.0, 60.0)), "the nearest that is still there");
+        assert_eq!(
+            moved(Some("c"), (0.0, 210.0)),
+            Some((5.0, 60.0)),
+            "the nearest that is still there"
+        );
         assert_eq!(moved_by(&[], &[], &new_keys, &new, None, (0.0, 0.0)), None);
     }
 

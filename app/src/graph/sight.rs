@@ -50,11 +50,19 @@ impl Area {
     }
 
     fn grown(self, by: f64) -> Self {
-        Self { left: self.left - by, top: self.top - by, right: self.right + by, bottom: self.bottom + by }
+        Self {
+            left: self.left - by,
+            top: self.top - by,
+            right: self.right + by,
+            bottom: self.bottom + by,
+        }
     }
 
     fn meets(self, other: Self) -> bool {
-        self.left <= other.right && other.left <= self.right && self.top <= other.bottom && other.top <= self.bottom
+        self.left <= other.right
+            && other.left <= self.right
+            && self.top <= other.bottom
+            && other.top <= self.bottom
     }
 
     fn longest_side(self) -> f64 {
@@ -88,7 +96,9 @@ impl Pieces {
     /// Places in `pieces`, which are these boxes or these edges, of what a window shows.
     pub(super) fn in_sight(&self, pieces: &[Piece], window: Area) -> Vec<usize> {
         let all = pieces.iter().enumerate();
-        all.filter(|(_, piece)| self.is_small || piece.frame.meets(window)).map(|(at, _)| at).collect()
+        all.filter(|(_, piece)| self.is_small || piece.frame.meets(window))
+            .map(|(at, _)| at)
+            .collect()
     }
 }
 
@@ -119,10 +129,15 @@ fn strands(layout: &Layout) -> Vec<Piece> {
     for mut members in grids.into_values() {
         members.sort_by(|(a, this), (b, other)| {
             let middle = |area: &Area| area.top + area.bottom;
-            this.left.total_cmp(&other.left).then(middle(this).total_cmp(&middle(other))).then(a.cmp(b))
+            this.left
+                .total_cmp(&other.left)
+                .then(middle(this).total_cmp(&middle(other)))
+                .then(a.cmp(b))
         });
         for strand in members.chunks(STRAND) {
-            let Some(frame) = strand.iter().map(|(_, area)| *area).reduce(Area::with) else { continue };
+            let Some(frame) = strand.iter().map(|(_, area)| *area).reduce(Area::with) else {
+                continue;
+            };
             let members = strand.iter().map(|(edge, _)| *edge).collect();
             pieces.push(Piece { frame: frame.grown(ARROW), members });
         }
@@ -137,7 +152,9 @@ mod tests {
 
     /// Five roles on many nodes, each waiting for its own node's role before it and for others, farther and farther away.
     fn large(nodes: usize, wires: usize) -> Layout {
-        let far = |round: usize, to: usize| (to / nodes - 1) * nodes + (to % nodes + round * round) % nodes;
+        let far = |round: usize, to: usize| {
+            (to / nodes - 1) * nodes + (to % nodes + round * round) % nodes
+        };
         let edges = (0..).flat_map(|round| (nodes..5 * nodes).map(move |to| (far(round, to), to)));
         lay_out(5 * nodes, &edges.take(wires).collect::<Vec<_>>(), MEASURES)
     }
@@ -150,8 +167,10 @@ mod tests {
     fn each_box_and_each_edge_is_in_one_piece_and_inside_of_its_frame() {
         let layout = large(300, 10_000);
         let pieces = Pieces::of(&layout);
-        let mut boxes: Vec<usize> = pieces.boxes.iter().flat_map(|piece| piece.members.clone()).collect();
-        let mut wires: Vec<usize> = pieces.wires.iter().flat_map(|piece| piece.members.clone()).collect();
+        let mut boxes: Vec<usize> =
+            pieces.boxes.iter().flat_map(|piece| piece.members.clone()).collect();
+        let mut wires: Vec<usize> =
+            pieces.wires.iter().flat_map(|piece| piece.members.clone()).collect();
         boxes.sort_unstable();
         wires.sort_unstable();
         assert!(boxes.into_iter().eq(0..1_500) && wires.into_iter().eq(0..10_000));
@@ -170,13 +189,19 @@ mod tests {
         for top in [0.0, 5_000.0, 20_000.0] {
             let window = window(0.0, top);
             let drawn = |all: &[Piece]| -> Vec<usize> {
-                pieces.in_sight(all, window).into_iter().flat_map(|at| all[at].members.clone()).collect()
+                pieces
+                    .in_sight(all, window)
+                    .into_iter()
+                    .flat_map(|at| all[at].members.clone())
+                    .collect()
             };
             let (boxes, wires) = (drawn(&pieces.boxes), drawn(&pieces.wires));
             let shown = |at: &usize| Area::of_box(layout.places[*at]).meets(window);
             assert!((0..1_500).filter(shown).all(|at| boxes.contains(&at)));
             assert!((40..140).contains(&boxes.len()), "{} boxes", boxes.len());
-            let crosses = |edge: &usize| Area::of_points(layout.paths[*edge].iter().copied()).unwrap().meets(window);
+            let crosses = |edge: &usize| {
+                Area::of_points(layout.paths[*edge].iter().copied()).unwrap().meets(window)
+            };
             assert!((0..1_600).filter(crosses).all(|edge| wires.contains(&edge)));
             assert!((40..500).contains(&wires.len()), "{} edges", wires.len());
         }
@@ -190,7 +215,12 @@ mod tests {
         let pieces = strands(&lay_out(201, &edges, MEASURES));
         let long = pieces.iter().find(|piece| piece.members.contains(&200)).unwrap();
         assert_eq!(long.members, [200]);
-        assert!(pieces.iter().filter(|piece| *piece != long).all(|piece| piece.frame.longest_side() < 4.0 * CELL));
+        assert!(
+            pieces
+                .iter()
+                .filter(|piece| *piece != long)
+                .all(|piece| piece.frame.longest_side() < 4.0 * CELL)
+        );
     }
 
     #[test]

@@ -16,7 +16,8 @@ fn near(view: &GraphView) -> Near {
     let mut near: Near = vec![[Vec::new(), Vec::new()]; view.vertices.len()];
     for edge in &view.edges {
         let path = (edge.on_trail > 0).then(|| "path".to_owned());
-        let said: Vec<String> = path.into_iter().chain(rewired(edge).map(|(_, words)| words)).collect();
+        let said: Vec<String> =
+            path.into_iter().chain(rewired(edge).map(|(_, words)| words)).collect();
         let said = (!said.is_empty()).then(|| said.join(", "));
         near[edge.to][0].push((edge.from, said.clone()));
         near[edge.from][1].push((edge.to, said));
@@ -53,7 +54,8 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
     let marks = move || shown.view.read().trail.is_some();
     let rows = move || {
         let (view, address) = (shown.view.read(), shown.address.get());
-        let found: Option<std::collections::BTreeSet<usize>> = shown.found().map(|found| found.into_iter().collect());
+        let found: Option<std::collections::BTreeSet<usize>> =
+            shown.found().map(|found| found.into_iter().collect());
         let near = near(&view);
         // In the order of the layers: what comes first stands first.
         let layout = shown.layout.read();
@@ -69,7 +71,8 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
             let looks = looks.collect_view();
             let [before, behind] = &near[at];
             let (before, behind) = (told(&view, before), told(&view, behind));
-            let path = marks().then(|| view! { <td data-label="On the path">{boxes::on_trail(vertex)}</td> });
+            let path = marks()
+                .then(|| view! { <td data-label="On the path">{boxes::on_trail(vertex)}</td> });
             view! {
                 <tr data-key=vertex.key.clone()>
                     <td data-label="Wave" class="tight muted">{colours::wave(vertex)}</td>

@@ -63,7 +63,9 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
         other.at.clone_from(&address.at);
         choice(other.link(), address.wish.way == way, word)
     };
-    let ways = [(GraphWay::Both, "Both"), (GraphWay::Up, "Before it"), (GraphWay::Down, "After it")].map(way);
+    let ways =
+        [(GraphWay::Both, "Both"), (GraphWay::Up, "Before it"), (GraphWay::Down, "After it")]
+            .map(way);
     let steps = |steps: Option<u32>| {
         let word = steps.map_or_else(|| "All".to_owned(), |steps| steps.to_string());
         choice(address.as_far_as(steps).link(), address.wish.steps == steps, word)
@@ -76,7 +78,9 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
 }
 
 fn colours(address: &Address) -> impl IntoView + use<> {
-    let one = |colour: Colour| choice(address.coloured(colour).link(), address.colour == colour, colour.word());
+    let one = |colour: Colour| {
+        choice(address.coloured(colour).link(), address.colour == colour, colour.word())
+    };
     view! {
         <span class="buttons" role="group" aria-label="Colour by">
             <span class="muted">"Colour by"</span>
@@ -153,8 +157,10 @@ fn Zoom(shown: Shown) -> impl IntoView {
     let fit = move || {
         let Some(room) = shown.room.get_untracked() else { return };
         let layout = shown.layout.read_untracked();
-        let (across, down) =
-            (f64::from(room.client_width()) / layout.width, f64::from(room.client_height()) / layout.height);
+        let (across, down) = (
+            f64::from(room.client_width()) / layout.width,
+            f64::from(room.client_height()) / layout.height,
+        );
         shown.zoom.set(across.min(down).clamp(picture::ZOOMS.0, 1.0));
     };
     view! {
@@ -175,7 +181,9 @@ fn Find(shown: Shown) -> impl IntoView {
     let found = Memo::new(move |_| shown.found());
     let said = move || match found.get() {
         None => String::new(),
-        Some(found) if found.is_empty() => "Nothing that is shown. Enter unfolds the node of that name.".to_owned(),
+        Some(found) if found.is_empty() => {
+            "Nothing that is shown. Enter unfolds the node of that name.".to_owned()
+        }
         Some(found) => format!("{} found. Enter goes to the next.", found.len()),
     };
     let go = move || {

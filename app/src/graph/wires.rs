@@ -37,7 +37,8 @@ impl Drawn {
     }
 
     fn view(self, class: &'static str) -> impl IntoView + use<> {
-        let heads = (!self.heads.is_empty()).then(|| view! { <path class="head" d=self.heads></path> });
+        let heads =
+            (!self.heads.is_empty()).then(|| view! { <path class="head" d=self.heads></path> });
         view! { <g class=class><path class="line" d=self.line></path>{heads}</g> }
     }
 }
@@ -46,13 +47,17 @@ impl Drawn {
 #[component]
 pub(super) fn Wires(shown: Shown, sight: Sight) -> impl IntoView {
     let marked = Memo::new(move |_| {
-        let marks: Vec<bool> = shown.view.read().edges.iter().map(|edge| edge.on_trail > 0).collect();
+        let marks: Vec<bool> =
+            shown.view.read().edges.iter().map(|edge| edge.on_trail > 0).collect();
         marks.contains(&true).then_some(marks)
     });
-    let classes = Memo::new(move |_| shown.view.read().edges.iter().map(|edge| classes(edge).0).collect::<Vec<_>>());
+    let classes = Memo::new(move |_| {
+        shown.view.read().edges.iter().map(|edge| classes(edge).0).collect::<Vec<_>>()
+    });
     let strand = move |name: (u32, usize)| {
         move || {
-            let (classes, layout, detail) = (classes.read(), shown.layout.read_untracked(), sight.detail.get());
+            let (classes, layout, detail) =
+                (classes.read(), shown.layout.read_untracked(), sight.detail.get());
             let mut lines: BTreeMap<&'static str, Drawn> = BTreeMap::new();
             for edge in sight.wires_of(name) {
                 lines
@@ -65,8 +70,10 @@ pub(super) fn Wires(shown: Shown, sight: Sight) -> impl IntoView {
     };
     let marked_strand = move |name: (u32, usize)| {
         move || {
-            let (marked, layout, detail) = (marked.read(), shown.layout.read_untracked(), sight.detail.get());
-            let is_marked = |edge: &usize| marked.as_ref().and_then(|marks| marks.get(*edge)) == Some(&true);
+            let (marked, layout, detail) =
+                (marked.read(), shown.layout.read_untracked(), sight.detail.get());
+            let is_marked =
+                |edge: &usize| marked.as_ref().and_then(|marks| marks.get(*edge)) == Some(&true);
             let mut drawn = Drawn::default();
             for edge in sight.wires_of(name).into_iter().filter(is_marked) {
                 drawn.add(path_of(&layout, edge), detail);

@@ -46,8 +46,10 @@ impl Line {
         let names: Vec<String> = topics.iter().map(ToString::to_string).collect();
         let address = format!("/events?after={transaction}-{event}&topics={}", names.join(","));
         let source = EventSource::new(&address).ok()?;
-        let (on_message, on_beat, on_opened, on_failed) = (ends.clone(), ends.clone(), ends.clone(), ends.clone());
-        let message = Closure::<dyn FnMut(_)>::new(move |event: MessageEvent| on_message.message(&event));
+        let (on_message, on_beat, on_opened, on_failed) =
+            (ends.clone(), ends.clone(), ends.clone(), ends.clone());
+        let message =
+            Closure::<dyn FnMut(_)>::new(move |event: MessageEvent| on_message.message(&event));
         let beat = Closure::<dyn FnMut(_)>::new(move |event: MessageEvent| on_beat.beat(&event));
         let opened = Closure::<dyn FnMut()>::new(move || on_opened.opened());
         let failed = Closure::<dyn FnMut()>::new(move || on_failed.failed());
@@ -57,7 +59,15 @@ impl Line {
         source.set_onopen(Some(opened.as_ref().unchecked_ref()));
         source.set_onerror(Some(failed.as_ref().unchecked_ref()));
         let heard = js_sys::Date::now();
-        Some(Self { source, topics, heard, _message: message, beat, _opened: opened, _failed: failed })
+        Some(Self {
+            source,
+            topics,
+            heard,
+            _message: message,
+            beat,
+            _opened: opened,
+            _failed: failed,
+        })
     }
 
     /// Whether the browser has given up, so that we have to open another.
@@ -76,7 +86,9 @@ impl Drop for Line {
         self.source.set_onmessage(None);
         self.source.set_onopen(None);
         self.source.set_onerror(None);
-        let _ = self.source.remove_event_listener_with_callback("heartbeat", self.beat.as_ref().unchecked_ref());
+        let _ = self
+            .source
+            .remove_event_listener_with_callback("heartbeat", self.beat.as_ref().unchecked_ref());
         self.source.close();
     }
 }

@@ -102,7 +102,8 @@ pub fn coalesced(events: Vec<Event>) -> Vec<Event> {
         return vec![Event::Reset];
     }
     let mut seen = HashSet::new();
-    let mut kept: Vec<Event> = events.into_iter().rev().filter(|event| seen.insert(thing(event))).collect();
+    let mut kept: Vec<Event> =
+        events.into_iter().rev().filter(|event| seen.insert(thing(event))).collect();
     kept.reverse();
     kept
 }

@@ -53,7 +53,9 @@ impl Channel {
         let channel = BroadcastChannel::new(NAME).ok()?;
         let hear = Closure::<dyn FnMut(_)>::new(move |message: MessageEvent| {
             // What can't be read is of another version.
-            if let Some(word) = message.data().as_string().and_then(|text| serde_json::from_str(&text).ok()) {
+            if let Some(word) =
+                message.data().as_string().and_then(|text| serde_json::from_str(&text).ok())
+            {
                 hear(word);
             }
         });
@@ -84,9 +86,15 @@ fn locks() -> Option<JsValue> {
 
 /// Waits for the lead, or takes it from a tab that is not heard of any more. `lead` is called once it is had, `lost` when another tab
 /// has taken it. Both outlive the page's parts.
-pub(super) fn queue_for_lead(steal: bool, lead: impl FnOnce() + 'static, lost: impl FnOnce() + 'static) {
+pub(super) fn queue_for_lead(
+    steal: bool,
+    lead: impl FnOnce() + 'static,
+    lost: impl FnOnce() + 'static,
+) {
     let Some(locks) = locks() else { return };
-    let Ok(request) = Reflect::get(&locks, &JsValue::from_str("request")).and_then(JsCast::dyn_into::<Function>) else {
+    let Ok(request) =
+        Reflect::get(&locks, &JsValue::from_str("request")).and_then(JsCast::dyn_into::<Function>)
+    else {
         return;
     };
     let options = Object::new();
@@ -96,8 +104,9 @@ pub(super) fn queue_for_lead(steal: bool, lead: impl FnOnce() + 'static, lost: i
         lead();
         Promise::new(&mut |_, _| {})
     });
-    let Ok(ended) =
-        request.call3(&locks, &JsValue::from_str(NAME), options.as_ref(), &held).and_then(JsCast::dyn_into::<Promise>)
+    let Ok(ended) = request
+        .call3(&locks, &JsValue::from_str(NAME), options.as_ref(), &held)
+        .and_then(JsCast::dyn_into::<Promise>)
     else {
         return;
     };

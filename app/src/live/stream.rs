@@ -223,7 +223,9 @@ fn lead(shared: Shared) {
 /// Another tab has taken the line, because it did not hear this one.
 fn lost_the_lead(shared: Shared) {
     let follows = shared.try_update_value(|stream| {
-        let Role::Leads { channel } = std::mem::replace(&mut stream.role, Role::Alone) else { return false };
+        let Role::Leads { channel } = std::mem::replace(&mut stream.role, Role::Alone) else {
+            return false;
+        };
         stream.role = Role::Follows { channel, leader_heard: js_sys::Date::now() };
         stream.line = None;
         stream.tabs = Wants::default();
@@ -281,7 +283,9 @@ impl Ends for Shared {
     }
 
     fn message(&self, message: &MessageEvent) {
-        let Some(event) = message.data().as_string().and_then(|text| serde_json::from_str::<Event>(&text).ok()) else {
+        let Some(event) =
+            message.data().as_string().and_then(|text| serde_json::from_str::<Event>(&text).ok())
+        else {
             return;
         };
         let place = place(&message.last_event_id());
@@ -431,7 +435,8 @@ fn serve(shared: Shared, word: Word) {
         let now = js_sys::Date::now();
         match word {
             Word::Want { tab, asked, topics, after } => {
-                let topics: Vec<Topic> = topics.iter().filter_map(|topic| topic.parse().ok()).collect();
+                let topics: Vec<Topic> =
+                    topics.iter().filter_map(|topic| topic.parse().ok()).collect();
                 if !stream.tabs.has_room(&tab, &topics, MAX_TOPICS) {
                     stream.say(&Word::Full { tab });
                     return false;
@@ -512,7 +517,9 @@ fn look(shared: Shared) {
             Role::Alone => Do::Settle,
             Role::Leads { .. } => {
                 let (own, seen) = (stream.tab.clone(), &stream.seen);
-                let is_there = |tab: &String| *tab == own || seen.get(tab).is_some_and(|seen| now - seen < FORGOTTEN);
+                let is_there = |tab: &String| {
+                    *tab == own || seen.get(tab).is_some_and(|seen| now - seen < FORGOTTEN)
+                };
                 stream.tabs.retain(is_there);
                 let lost = stream.lost_since();
                 stream.say(&Word::Line { lost });

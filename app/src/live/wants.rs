@@ -59,8 +59,11 @@ impl<K: Ord> Wants<K> {
 
     /// Whether these topics fit beside what all but `who` want.
     pub(super) fn has_room(&self, who: &K, topics: &[Topic], most: usize) -> bool {
-        let others =
-            self.of.iter().filter(|(other, _)| *other != who).flat_map(|(_, want)| want.topics.iter().copied());
+        let others = self
+            .of
+            .iter()
+            .filter(|(other, _)| *other != who)
+            .flat_map(|(_, want)| want.topics.iter().copied());
         others.chain(topics.iter().copied()).collect::<BTreeSet<_>>().len() <= most
     }
 
@@ -71,7 +74,9 @@ impl<K: Ord> Wants<K> {
     {
         let mut gone = Vec::new();
         while !self.has_room(who, topics, most) {
-            let Some(other) = self.of.keys().rev().find(|other| *other != who).cloned() else { break };
+            let Some(other) = self.of.keys().rev().find(|other| *other != who).cloned() else {
+                break;
+            };
             self.leave(&other);
             gone.push(other);
         }
@@ -80,7 +85,10 @@ impl<K: Ord> Wants<K> {
 
     /// What a new connection has to carry and where it has to begin; None when the one with the topics `open` carries all of it to
     /// everybody. It does not when something came before somebody joined who has older data.
-    pub(super) fn lacking(&mut self, open: Option<&BTreeSet<Topic>>) -> Option<(BTreeSet<Topic>, Place)> {
+    pub(super) fn lacking(
+        &mut self,
+        open: Option<&BTreeSet<Topic>>,
+    ) -> Option<(BTreeSet<Topic>, Place)> {
         let topics = self.topics();
         let last = self.last.unwrap_or_default();
         let afters = self.of.values_mut().filter_map(|want| want.after.take());
@@ -127,7 +135,11 @@ mod tests {
         assert_eq!(wants.lacking(Some(&both)), None);
         wants.leave(&2);
         wants.told((30, 4));
-        assert_eq!(wants.lacking(Some(&both)), Some((topics(&[Topic::Nodes]), (30, 4))), "behind the last event");
+        assert_eq!(
+            wants.lacking(Some(&both)),
+            Some((topics(&[Topic::Nodes]), (30, 4))),
+            "behind the last event"
+        );
         wants.restart((5, 1));
         assert!(!wants.has_passed((6, 0)), "a restored journal begins anew");
         wants.retain(|who| *who == 2);
@@ -165,7 +177,10 @@ mod tests {
         let mut wants = Wants::default();
         wants.join(1, [Topic::Nodes, Topic::Runs], (1, 0));
         assert!(wants.has_room(&2, &[Topic::Runs], 2) && !wants.has_room(&2, &[Topic::Targets], 2));
-        assert!(wants.has_room(&1, &[Topic::Targets, Topic::Reviews], 2), "what one gives up makes room for it");
+        assert!(
+            wants.has_room(&1, &[Topic::Targets, Topic::Reviews], 2),
+            "what one gives up makes room for it"
+        );
         wants.join(2, [Topic::Runs], (1, 0));
         wants.join(3, [Topic::Targets], (1, 0));
         assert_eq!(wants.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [3]);

@@ -51,7 +51,9 @@ impl ListPage for Entries {
         Field::text("who", "Who", "who is").like("ada, or gantry"),
         Field::text("action", "Did what", "did what is").like("submission.commit"),
         Field::text("subject", "To what", "to what is").like("a number or an id"),
-        Field::choice("source", "Written by", "written by", || vec![("database", "the database"), ("all", "all")]),
+        Field::choice("source", "Written by", "written by", || {
+            vec![("database", "the database"), ("all", "all")]
+        }),
         Field::moment("since", "From (UTC)", "from"),
         Field::moment("until", "Until (UTC)", "until"),
     ];
@@ -67,7 +69,8 @@ impl ListPage for Entries {
     async fn fetch(self, listed: Listed<AuditSort>) -> Answer<AuditPage> {
         let (since, until) = (listed.moment("since", "From")?, listed.moment("until", "Until")?);
         let (sort, before) = listed.stretch()?;
-        let (who, action, subject) = (listed.word("who"), listed.word("action"), listed.word("subject"));
+        let (who, action, subject) =
+            (listed.word("who"), listed.word("action"), listed.word("subject"));
         let source = match listed.word("source").as_str() {
             "database" => AuditSource::Database,
             "all" => AuditSource::All,
@@ -87,7 +90,9 @@ impl ListPage for Entries {
     /// Most of what is written here is told by an event of something else. Sign-ins and what is done about people are told by none, and
     /// are there with the next that comes.
     fn follow(self, feed: Feed<AuditPage>) {
-        use_live().hear(vec![Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| feed.eventually());
+        use_live().hear(vec![Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| {
+            feed.eventually()
+        });
     }
 
     /// The interface takes moments in milliseconds.
@@ -109,8 +114,9 @@ impl ListPage for Entries {
         let AuditEntry { id, at, name, action, subject, detail, .. } = entry.get_untracked();
         let who = by_whom(name.as_deref()).to_owned();
         let asked = name.unwrap_or_else(|| OWN_NAME.to_owned());
-        let link =
-            |word: &str, value: &str| with.listed.with_value(|listed| self.asking(listed, word, value).address());
+        let link = |word: &str, value: &str| {
+            with.listed.with_value(|listed| self.asking(listed, word, value).address())
+        };
         let (by, of_action) = (link("who", &asked), link("action", &action));
         let about = (!subject.is_empty()).then(|| link("subject", &subject));
         let subject = about.map(|about| view! { <a href=about><code>{subject}</code></a> });
@@ -186,7 +192,8 @@ impl Check {
 /// The address of a list with a part of the chain checked below it.
 fn checking(list: &str, after: u64, link: &str) -> String {
     let sign = if list.contains('?') { '&' } else { '?' };
-    let link = if link.is_empty() { String::new() } else { format!("&link={}", places::encoded(link)) };
+    let link =
+        if link.is_empty() { String::new() } else { format!("&link={}", places::encoded(link)) };
     format!("{list}{sign}check={after}{link}")
 }
 
@@ -202,7 +209,9 @@ pub fn Audit() -> impl IntoView {
             match check {
                 None => Ok(None),
                 Some(Err(odd)) => Err(no_place(&odd)),
-                Some(Ok(check)) => calls::chain(check.after).await.map(|found| Some((found, check.link, check.list))),
+                Some(Ok(check)) => calls::chain(check.after)
+                    .await
+                    .map(|found| Some((found, check.link, check.list))),
             }
         },
     );
@@ -230,13 +239,17 @@ pub fn Audit() -> impl IntoView {
 /// A place of the chain is the number of an entry.
 fn no_place(odd: &str) -> Failure {
     let shown: String = odd.chars().take(40).collect();
-    refused(format!("{CHECK}: {shown:?} is no place in the chain. It is a number: 0 begins at its beginning."))
+    refused(format!(
+        "{CHECK}: {shown:?} is no place in the chain. It is a number: 0 begins at its beginning."
+    ))
 }
 
 /// What came of checking a part of the chain.
 fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
-    let other = (!link.is_empty() && *link != found.chain.from.to_string())
-        .then(|| "the link that this part goes on from is not the one that the part before ended with".to_owned());
+    let other = (!link.is_empty() && *link != found.chain.from.to_string()).then(|| {
+        "the link that this part goes on from is not the one that the part before ended with"
+            .to_owned()
+    });
     let broken = found.broken.clone().or(other);
     let far = found.chain.last;
     let (colour, shape, title) = match &broken {
@@ -245,7 +258,9 @@ fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
         None if found.next.is_some() => {
             ("active", Icon::Active, format!("It holds up to entry {far} of {}", found.end))
         }
-        None => ("active", Icon::Active, format!("The chain holds, to its end at entry {}", found.end)),
+        None => {
+            ("active", Icon::Active, format!("The chain holds, to its end at entry {}", found.end))
+        }
     };
     let said = match broken {
         Some(broken) => format!(
@@ -302,9 +317,14 @@ mod tests {
             ("link", "ab"),
         ]);
         let Check { after, link, list } = Check::read(&all).unwrap().unwrap();
-        let address = "/audit?who=ada&action=a.b&since=2026-11-21T08%3A15&before=7&check=10000&link=ab";
+        let address =
+            "/audit?who=ada&action=a.b&since=2026-11-21T08%3A15&before=7&check=10000&link=ab";
         assert_eq!(checking(&list, after, &link), address);
-        assert_eq!(Check::read(&query(&[("check", "abc")])), Some(Err("abc".to_owned())), "it is said, not left out");
+        assert_eq!(
+            Check::read(&query(&[("check", "abc")])),
+            Some(Err("abc".to_owned())),
+            "it is said, not left out"
+        );
         assert_eq!(Check::read(&query(&[("check", "")])), None);
         let other = Entries.asking(&Entries.read(&all), "who", "bo");
         assert_eq!(other.address(), "/audit?who=bo&action=a.b&since=2026-11-21T08%3A15");
@@ -312,7 +332,8 @@ mod tests {
 
     #[test]
     fn the_same_takes_the_moments_of_the_interface() {
-        let call = Entries.same(&Entries.read(&query(&[("since", "2026-11-21T08:15:02"), ("until", "soon")])));
+        let call = Entries
+            .same(&Entries.read(&query(&[("since", "2026-11-21T08:15:02"), ("until", "soon")])));
         assert_eq!(call.path(), "/api/v1/audit");
         assert!(call.curl().contains("since=1795248902000"), "{}", call.curl());
         assert!(!call.curl().contains("until"), "{}", call.curl());

@@ -20,7 +20,9 @@ use crate::clock::Moment;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::list::{Listed, SORT, example_field, filters, hidden, pager, trouble};
-use crate::parts::{DeploymentField, Empty, Feed, Icon, ProblemNotice, SameList, icon, load_or, rows};
+use crate::parts::{
+    DeploymentField, Empty, Feed, Icon, ProblemNotice, SameList, icon, load_or, rows,
+};
 use crate::places;
 
 /// The word of the place in the address.
@@ -44,7 +46,9 @@ struct Wanted {
 
 impl Wanted {
     fn of(get: impl Fn(&str) -> Option<String>) -> Self {
-        let text = |name: &str| get(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        let text = |name: &str| {
+            get(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+        };
         Self {
             deployment: text("deployment"),
             sort: text(SORT),
@@ -64,7 +68,9 @@ impl Wanted {
         ];
         let query: Vec<String> = all
             .into_iter()
-            .filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={}", places::encoded(value))))
+            .filter_map(|(name, value)| {
+                value.as_ref().map(|value| format!("{name}={}", places::encoded(value)))
+            })
             .collect();
         match query.is_empty() {
             true => places::BLUEPRINTS.into(),
@@ -151,7 +157,11 @@ fn fields(listed: Memo<Listed<TargetSort>>) -> AnyView {
 }
 
 #[component]
-fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>>) -> impl IntoView {
+fn Line(
+    first: TargetPage,
+    wanted: Memo<Wanted>,
+    listed: Memo<Listed<TargetSort>>,
+) -> impl IntoView {
     let here = listed.get_untracked();
     let of = wanted.read_untracked().deployment.clone();
     let feed = {
@@ -164,10 +174,13 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>
     let head = Memo::new(move |_| page.read().head);
     let is_empty = Memo::new(move |_| list.read().is_empty());
     let next = Memo::new(move |_| page.read().next.clone());
-    let order = if here.order().unwrap_or_default().falling { "newest first" } else { "oldest first" };
+    let order =
+        if here.order().unwrap_or_default().falling { "newest first" } else { "oldest first" };
     let removed_in = page.read_untracked().removed_in;
     let fate = removed_in.zip(of.clone()).map(|(target, name)| {
-        let said = format!("Target {target} removed {name}: it is compared, and drawn as a graph, where it was.");
+        let said = format!(
+            "Target {target} removed {name}: it is compared, and drawn as a graph, where it was."
+        );
         view! { <p class="inside">{said}</p> }
     });
     let may_come_back = removed_in.is_none();
@@ -198,7 +211,10 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>
         let next = next.get();
         (!is_empty.get() || next.is_some()).then(|| pager(&listed.read(), next.as_ref()))
     };
-    let title = of.map_or_else(|| "The line of targets".to_owned(), |name| format!("Targets that changed {name}"));
+    let title = of.map_or_else(
+        || "The line of targets".to_owned(),
+        |name| format!("Targets that changed {name}"),
+    );
     view! {
         <ProblemNotice problem=feed.problem()/>
         <section class="card" aria-label="Line of targets">
@@ -223,7 +239,12 @@ fn nothing(listed: &Listed<TargetSort>) -> AnyView {
     })
 }
 
-fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, may_come_back: bool) -> impl IntoView {
+fn row(
+    target: Memo<TargetSummary>,
+    wanted: Memo<Wanted>,
+    head: Memo<TargetNo>,
+    may_come_back: bool,
+) -> impl IntoView {
     // A target never changes.
     let target = target.get_untracked();
     let number = target.number;
@@ -242,10 +263,12 @@ fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, 
     let kind = kind.map(|(colour, shape, word)| {
         view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
     });
-    let on = target.deployment.clone().map(|name| view! { <span class="muted">"on " {name}</span> });
+    let on =
+        target.deployment.clone().map(|name| view! { <span class="muted">"on " {name}</span> });
     let by = by_whom(target.by.as_deref()).to_owned();
     let short: String = target.root.chars().take(8).collect();
-    let names = |names: &[String]| if names.is_empty() { "–".to_owned() } else { names.join(", ") };
+    let names =
+        |names: &[String]| if names.is_empty() { "–".to_owned() } else { names.join(", ") };
     let authors = match target.kind {
         TargetKind::Genesis => by.clone(),
         TargetKind::Change | TargetKind::Switch => names(&target.authors),
@@ -288,9 +311,11 @@ fn pick(
     with: fn(Wanted, String) -> Wanted,
 ) -> impl IntoView {
     let address = move || with(wanted.get(), number.to_string()).address();
-    let is_here = move || (wanted.get() == with(wanted.get(), number.to_string())).then_some("true");
+    let is_here =
+        move || (wanted.get() == with(wanted.get(), number.to_string())).then_some("true");
     let label = format!("Compare {word} target {}", number.0);
-    view! { <a href=address aria-current=is_here aria-label=label data-noscroll>{word}</a> }.into_any()
+    view! { <a href=address aria-current=is_here aria-label=label data-noscroll>{word}</a> }
+        .into_any()
 }
 
 fn side_of(wanted: &Wanted, number: TargetNo) -> Option<&'static str> {
@@ -310,13 +335,16 @@ mod tests {
     #[test]
     fn what_is_looked_at_is_in_the_address() {
         let of = |pairs: &[(&str, &str)]| {
-            Wanted::of(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+            Wanted::of(|name| {
+                pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+            })
         };
         assert_eq!(of(&[]).address(), "/blueprints");
         assert_eq!(of(&[("deployment", ""), ("from", " ")]), Wanted::default());
         // What is no place is kept, and said.
         assert_eq!(of(&[("before", "x")]).address(), "/blueprints?before=x");
-        let wanted = of(&[("deployment", "web"), ("before", "40"), ("from", " 11 "), ("to", "a&b")]);
+        let wanted =
+            of(&[("deployment", "web"), ("before", "40"), ("from", " 11 "), ("to", "a&b")]);
         assert_eq!(wanted.address(), "/blueprints?deployment=web&before=40&from=11&to=a%26b");
         assert_eq!(wanted.comparing(TargetNo(3), 4).pair(), Some(("3".into(), "4".into())));
         assert_eq!(wanted.comparison().address(), "/blueprints?deployment=web&from=11&to=a%26b");

@@ -14,7 +14,9 @@ use crate::failure::Answer;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, in_area};
+use crate::parts::{
+    Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, in_area,
+};
 use crate::places;
 use crate::reader::OPERATOR;
 
@@ -62,8 +64,11 @@ impl ListPage for Versions {
     const PLACE: &'static str = "after";
     const FIELDS: &'static [Field] = &[Field::text("filter", "Name contains", "name contains")];
     const NUMBERS: &'static [Part] = &[Part::Roles];
-    const SORTS: &'static [(BarclampSort, &'static str)] =
-        &[(BarclampSort::Name, "name"), (BarclampSort::Imported, "imported"), (BarclampSort::Roles, "roles")];
+    const SORTS: &'static [(BarclampSort, &'static str)] = &[
+        (BarclampSort::Name, "name"),
+        (BarclampSort::Imported, "imported"),
+        (BarclampSort::Roles, "roles"),
+    ];
     const TOPICS: &'static [Topic] = &[Topic::Targets];
     const SAME: List = List::Barclamps;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
@@ -103,8 +108,9 @@ impl ListPage for Versions {
         let short = move || version.read().hash.chars().take(8).collect::<String>();
         let used = move || {
             let names = version.read().used_by.clone();
-            let links =
-                names.into_iter().map(|name| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " });
+            let links = names
+                .into_iter()
+                .map(|name| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " });
             links.collect_view()
         };
         let by = move || version.read().by.clone().unwrap_or_else(|| "shipped".into());
@@ -170,9 +176,11 @@ fn lacks(version: &BarclampVersion) -> AnyView {
         return view! { <span class="muted">"the first one"</span> }.into_any();
     };
     if version.disappeared.is_empty() {
-        return view! { <span class="muted">"nothing that " {before.clone()} " had"</span> }.into_any();
+        return view! { <span class="muted">"nothing that " {before.clone()} " had"</span> }
+            .into_any();
     }
-    let lines = version.disappeared.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
+    let lines =
+        version.disappeared.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
     view! { <div><span class="muted">"what " {before.clone()} " had:"</span> <ul class="lacks">{lines}</ul></div> }
         .into_any()
 }

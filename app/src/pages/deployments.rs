@@ -55,8 +55,9 @@ pub(super) fn as_tree(listed: Memo<Listed<DeploymentSort>>) -> impl IntoView {
         let listed = listed.read();
         (!is_usual(&listed)).then(|| listed.sorted(DeploymentSort::USUAL))
     };
-    let link =
-        move || to_tree().map(|to| view! { <a class="button small" href=to>{icon(Icon::Deployments)} "As a tree"</a> });
+    let link = move || {
+        to_tree().map(|to| view! { <a class="button small" href=to>{icon(Icon::Deployments)} "As a tree"</a> })
+    };
     view! { <div class="buttons">{link}</div> }
 }
 
@@ -104,7 +105,8 @@ impl ListPage for AllDeployments {
     async fn fetch(self, listed: Listed<DeploymentSort>) -> Answer<DeploymentPage> {
         let state = listed.one_of("state", &DeploymentState::EVERY, DeploymentState::as_str)?;
         let (sort, after) = listed.stretch()?;
-        calls::deployments(DeploymentsWanted { filter: listed.word("filter"), state, sort, after }).await
+        calls::deployments(DeploymentsWanted { filter: listed.word("filter"), state, sort, after })
+            .await
     }
 
     fn sorted_by(column: Part) -> Option<(DeploymentSort, bool)> {
@@ -123,8 +125,11 @@ impl ListPage for AllDeployments {
 
     /// Steps move in every deployment, however many there are: one topic tells of all their runs.
     fn follow(self, feed: Feed<DeploymentPage>) {
-        use_live()
-            .hear(vec![Topic::Runs, Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| feed.eventually());
+        use_live().hear(
+            vec![Topic::Runs, Topic::Targets, Topic::Reviews, Topic::Nodes],
+            NOW,
+            move |_| feed.eventually(),
+        );
     }
 
     fn none(self) -> AnyView {

@@ -75,7 +75,9 @@ impl ListPage for AllImports {
         let ImportReport { at, by, report, .. } = import.get_untracked();
         let by = by.map_or_else(|| "shipped with Gantry".to_owned(), |by| format!("by {by}"));
         let brought = report.barclamps.into_iter().map(version).collect();
-        let lines = |lines: Vec<String>| lines.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect();
+        let lines = |lines: Vec<String>| {
+            lines.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect()
+        };
         let found = match report.findings {
             None => view! { <span class="muted">"was not kept then"</span> }.into_any(),
             Some(found) => some(lines(found), "nothing"),

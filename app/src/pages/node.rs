@@ -18,14 +18,18 @@ use leptos_router::NavigateOptions;
 use leptos_router::hooks::{use_navigate, use_params_map};
 use serde_json::{Map, Value};
 
-use crate::calls::{self, ChangeNode, MintNodeToken, ProposeChange, RevokeNodeToken, SetAvailable, TakeOutNode};
+use crate::calls::{
+    self, ChangeNode, MintNodeToken, ProposeChange, RevokeNodeToken, SetAvailable, TakeOutNode,
+};
 use crate::check;
 use crate::clock::{Moment, Span};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{Alone, Shows};
 use crate::parts::act::{last_of, problem_of, when_done};
 use crate::parts::json::DataView;
-use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, anew, icon, in_area, load_one, mark};
+use crate::parts::{
+    Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, anew, icon, in_area, load_one, mark,
+};
 use crate::places;
 
 /// Topics that one page listens to for the deployments of what a node carries.
@@ -138,19 +142,30 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
             .map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> })
             .collect_view()
     };
-    let seen = move || node.read().life.seen.map(|seen| view! { <dt>"Reached last"</dt> <dd><Moment at=seen/></dd> });
+    let seen = move || {
+        node.read()
+            .life
+            .seen
+            .map(|seen| view! { <dt>"Reached last"</dt> <dd><Moment at=seen/></dd> })
+    };
     let joined = move || {
         let life = node.read().life.clone();
         let since = life.joined_since.map(|since| view! { ", " <Moment at=since/> });
         view! { <dt>"Joined"</dt> <dd>{joined_words(&life.joined)} {since}</dd> }
     };
-    let boot =
-        move || node.read().life.boot_id.clone().map(|id| view! { <dt>"Boot id"</dt> <dd><code>{id}</code></dd> });
+    let boot = move || {
+        node.read()
+            .life
+            .boot_id
+            .clone()
+            .map(|id| view! { <dt>"Boot id"</dt> <dd><code>{id}</code></dd> })
+    };
     let bootenv = move || {
         let said = node.read().life.bootenv.clone();
         said.map(|said| view! { <dt>"Boot environment"</dt> <dd>{said} " " <small class="muted">"by its own word"</small></dd> })
     };
-    let added = node.with_untracked(|node| (by_whom(node.added_by.as_deref()).to_owned(), node.added));
+    let added =
+        node.with_untracked(|node| (by_whom(node.added_by.as_deref()).to_owned(), node.added));
     view! {
         <section class="card" aria-label="Life">
             <header>{pill} {since}</header>
@@ -188,11 +203,15 @@ fn whys(node: &NodeView) -> Vec<String> {
             whys.push("Not looked at yet: workers look every ten seconds.".into())
         }
         (true, Some(look)) if look.reached => whys.push(format!("{}.", look.said)),
-        (true, Some(_)) => whys.push(counts_as_dead_after(node.life.enough.saturating_sub(node.life.against))),
+        (true, Some(_)) => {
+            whys.push(counts_as_dead_after(node.life.enough.saturating_sub(node.life.against)))
+        }
         _ => {}
     }
     if node.life.alive && node.life.joined != "confirmed" {
-        whys.push("Nothing starts before a worker was let in and has found out what runs here.".into());
+        whys.push(
+            "Nothing starts before a worker was let in and has found out what runs here.".into(),
+        );
     }
     whys
 }
@@ -262,10 +281,12 @@ fn Reached(feed: Feed<NodeView>) -> impl IntoView {
     let ssh = move || way.get().ssh.map(by_ssh);
     let hardware = move || {
         let node = node.read();
-        let macs = (!node.macs.is_empty())
-            .then(|| view! { <dt>"MAC addresses"</dt> <dd class="mono">{node.macs.join(" ")}</dd> });
-        let serial = (!node.serial.is_empty())
-            .then(|| view! { <dt>"Serial number"</dt> <dd class="mono">{node.serial.clone()}</dd> });
+        let macs = (!node.macs.is_empty()).then(
+            || view! { <dt>"MAC addresses"</dt> <dd class="mono">{node.macs.join(" ")}</dd> },
+        );
+        let serial = (!node.serial.is_empty()).then(
+            || view! { <dt>"Serial number"</dt> <dd class="mono">{node.serial.clone()}</dd> },
+        );
         view! { {macs} {serial} }
     };
     let hints = Memo::new(move |_| node.read().hints.clone());
@@ -376,7 +397,9 @@ fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
     if is_read && macs != before.macs {
         change.insert("macs".into(), macs.into());
     }
-    if let Some(hints) = serde_json::from_str::<Value>(&typed.get("hints")).ok().filter(|now| *now != before.hints) {
+    if let Some(hints) =
+        serde_json::from_str::<Value>(&typed.get("hints")).ok().filter(|now| *now != before.hints)
+    {
         change.insert("hints".into(), hints);
     }
     let way = way_changed(typed, before);
@@ -507,7 +530,8 @@ fn where_and_what(look: &LookView) -> impl IntoView + use<> {
         line(tried.address.clone(), said)
     });
     let entered = look.tried.iter().any(|tried| tried.reached);
-    let beyond = (entered && !look.said.is_empty()).then(|| view! { <small class="why">{look.said.clone()}</small> });
+    let beyond = (entered && !look.said.is_empty())
+        .then(|| view! { <small class="why">{look.said.clone()}</small> });
     view! { {tried.collect_view()} {beyond} }.into_any()
 }
 
@@ -622,7 +646,9 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     let list = Memo::new(move |_| node.read().noderoles.clone());
     let more = move || node.read().more_noderoles.then(|| in_graph(&node.read()));
     let all = node.with_untracked(|node| places::node_noderoles(&node.fqdn));
-    let count = move || format!("{}{}", list.read().len(), if node.read().more_noderoles { " of more" } else { "" });
+    let count = move || {
+        format!("{}{}", list.read().len(), if node.read().more_noderoles { " of more" } else { "" })
+    };
     let line = |carried: Carried| {
         let title = carried.error.clone();
         view! {
@@ -652,7 +678,8 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
 fn Runs(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let runs = Memo::new(move |_| node.read().runs.clone());
-    let (all, results) = node.with_untracked(|node| (places::runs_on(&node.fqdn), places::node_results(&node.fqdn)));
+    let (all, results) =
+        node.with_untracked(|node| (places::runs_on(&node.fqdn), places::node_results(&node.fqdn)));
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
         view! {
@@ -685,8 +712,10 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
 #[component]
 fn Speaks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
-    let (reports, tokens) =
-        (Memo::new(move |_| node.read().reports.clone()), Memo::new(move |_| node.read().tokens.clone()));
+    let (reports, tokens) = (
+        Memo::new(move |_| node.read().reports.clone()),
+        Memo::new(move |_| node.read().tokens.clone()),
+    );
     let may = Memo::new(move |_| node.read().may_change.is_ok());
     let id = node.read_untracked().id;
     let revoke = ServerAction::<RevokeNodeToken>::new();
@@ -726,11 +755,22 @@ fn report_word(kind: &str) -> &'static str {
     }
 }
 
-fn one_token(token: NodeToken, node: NodeId, may: bool, revoke: ServerAction<RevokeNodeToken>) -> impl IntoView {
+fn one_token(
+    token: NodeToken,
+    node: NodeId,
+    may: bool,
+    revoke: ServerAction<RevokeNodeToken>,
+) -> impl IntoView {
     let state = match (token.holds, token.revoked) {
-        (true, _) => view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any(),
-        (false, Some(at)) => view! { <span class="muted">"taken back " <Moment at/></span> }.into_any(),
-        (false, None) => view! { <span class="muted">"expired " <Moment at=token.expires/></span> }.into_any(),
+        (true, _) => {
+            view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any()
+        }
+        (false, Some(at)) => {
+            view! { <span class="muted">"taken back " <Moment at/></span> }.into_any()
+        }
+        (false, None) => {
+            view! { <span class="muted">"expired " <Moment at=token.expires/></span> }.into_any()
+        }
     };
     let used = token.used.map(|at| view! { <span class="muted">", spoke " <Moment at/></span> });
     let label = format!("Take back the token {}", token.name);

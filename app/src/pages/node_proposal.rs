@@ -12,7 +12,9 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
-use super::edits::{About, Carried, JoinNotice, Joining, Named, Outcome, Pen, Put, Step, Wish, by, fate};
+use super::edits::{
+    About, Carried, JoinNotice, Joining, Named, Outcome, Pen, Put, Step, Wish, by, fate,
+};
 use super::review::reasons;
 use crate::calls::{self, Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
@@ -20,8 +22,8 @@ use crate::failure::{Answer, Failure};
 use crate::live::use_live;
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::{
-    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, load_or, problem_of_one,
-    problem_page_with,
+    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, heed, icon,
+    load_or, problem_of_one, problem_page_with,
 };
 use crate::places;
 
@@ -40,7 +42,10 @@ fn elsewhere(problem: Problem) -> AnyView {
     let Some(board) = deployment.map(|found| places::board_of(&found.detail)) else {
         return problem_of_one(problem, (places::DRAFTS, "All proposals"));
     };
-    problem_page_with(problem, view! { <a class="button primary" href=board>"To its board"</a> }.into_any())
+    problem_page_with(
+        problem,
+        view! { <a class="button primary" href=board>"To its board"</a> }.into_any(),
+    )
 }
 
 async fn by_text(id: String) -> Answer<NodeProposal> {
@@ -98,11 +103,16 @@ impl Draft {
             busy: self.busy.into(),
             put: Callback::new(move |put: Put| {
                 let (id, version) = untrack(open);
-                act(self.busy, put.problem, calls::edit(id, version, put.edits.clone()), move |_| {
-                    put.tell();
-                    self.said.try_set(put.done);
-                    self.feed.now();
-                });
+                act(
+                    self.busy,
+                    put.problem,
+                    calls::edit(id, version, put.edits.clone()),
+                    move |_| {
+                        put.tell();
+                        self.said.try_set(put.done);
+                        self.feed.now();
+                    },
+                );
             }),
         }
     }
@@ -320,10 +330,14 @@ fn Bind(draft: Draft) -> impl IntoView {
     let wish = Wish::new(draft.pen(), move || of().into_iter().collect());
     let bind = move |event: leptos::ev::SubmitEvent| {
         event.prevent_default();
-        let role =
-            view.with_untracked(|view| view.choices.get(place.get_untracked()).map(|choice| choice.role.clone()));
+        let role = view.with_untracked(|view| {
+            view.choices.get(place.get_untracked()).map(|choice| choice.role.clone())
+        });
         if let Some(role) = role {
-            wish.put(format!("{role} bound by the proposal."), Callback::new(move |()| place.set(0)));
+            wish.put(
+                format!("{role} bound by the proposal."),
+                Callback::new(move |()| place.set(0)),
+            );
         }
     };
     let options = move || {
@@ -374,11 +388,15 @@ fn Edits(draft: Draft) -> impl IntoView {
     let (undo, redo) = (ServerAction::<Undo>::new(), ServerAction::<Redo>::new());
     when_done(undo, move |_| draft.feed.now());
     when_done(redo, move |_| draft.feed.now());
-    let joins =
-        move || view.with(|view| (view.proposal.would_join && view.may_edit.is_ok()).then_some(view.proposal.id));
+    let joins = move || {
+        view.with(|view| {
+            (view.proposal.would_join && view.may_edit.is_ok()).then_some(view.proposal.id)
+        })
+    };
     let joining = Joining::new(Signal::derive(joins));
     let go = Callback::new(move |step| {
-        let (proposal, version) = view.with_untracked(|view| (view.proposal.id, view.proposal.version));
+        let (proposal, version) =
+            view.with_untracked(|view| (view.proposal.id, view.proposal.version));
         match step {
             Step::Undo => drop(undo.dispatch(Undo { proposal, version })),
             Step::Redo => drop(redo.dispatch(Redo { proposal, version })),

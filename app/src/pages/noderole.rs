@@ -22,7 +22,9 @@ use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::json::{DataEditor, DataView, Draft};
 use crate::parts::provenance::ProvenanceTable;
 use crate::parts::rows::counted;
-use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, StatePill, Typed, icon, load, mark};
+use crate::parts::{
+    Feed, Icon, ProblemNotice, Refused, RunPill, Same, StatePill, Typed, icon, load, mark,
+};
 use crate::places;
 
 /// A noderole's own page.
@@ -76,13 +78,15 @@ fn Details(
     let feed = Feed::new(first, move || calls::noderole(id));
     let noderole = feed.value();
     let hear = move |events: &[Event]| {
-        if events.iter().any(|event| noderole.with_untracked(|noderole| concerns(event, noderole))) {
+        if events.iter().any(|event| noderole.with_untracked(|noderole| concerns(event, noderole)))
+        {
             feed.soon();
         }
     };
     use_live().hear(vec![Topic::Deployment(deployment), Topic::Targets], NOW, hear);
 
-    let below = noderole.with_untracked(|noderole| places::graph_below(&noderole.deployment, noderole.id));
+    let below =
+        noderole.with_untracked(|noderole| places::graph_below(&noderole.deployment, noderole.id));
     view! {
         <ProblemNotice problem=feed.problem()/>
         <div class="columns">
@@ -104,7 +108,8 @@ fn Details(
 fn concerns(event: &Event, shown: &NoderoleView) -> bool {
     match event {
         Event::Step { noderole, .. } => {
-            *noderole == shown.id || shown.parents.iter().chain(&shown.children).any(|near| near.id == *noderole)
+            *noderole == shown.id
+                || shown.parents.iter().chain(&shown.children).any(|near| near.id == *noderole)
         }
         Event::Run { noderole, state, .. } => {
             *noderole == shown.id && shown.runs.first().is_none_or(|newest| newest.state != *state)
@@ -121,10 +126,17 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
     let state = Signal::derive(move || noderole.read().state);
     let whys = move || {
         let whys = noderole.read().why.clone();
-        whys.into_iter().map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> }).collect_view()
+        whys.into_iter()
+            .map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> })
+            .collect_view()
     };
-    let error =
-        move || noderole.read().error.clone().map(|error| view! { <pre class="error" tabindex="0">{error}</pre> });
+    let error = move || {
+        noderole
+            .read()
+            .error
+            .clone()
+            .map(|error| view! { <pre class="error" tabindex="0">{error}</pre> })
+    };
     let applied = move || match noderole.read().applied {
         None => "nothing yet".to_owned(),
         Some(applied) if applied == noderole.read().generation => {
@@ -270,7 +282,8 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let draft = Draft::new(&own, Purpose { attribs: now.attribs.clone(), below, is_last: true });
     let before = move || noderole.read().may_edit.as_ref().ok().map(|draft| draft.data.clone());
     let (reason, along) = (RwSignal::new(String::new()), RwSignal::new(false));
-    let is_again = Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
+    let is_again =
+        Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
     // Nothing is foreseen for who does not look.
     let is_open = RwSignal::new(false);
     let (pen, said) = pen_of(feed, edited);
@@ -298,7 +311,8 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
             wish.put(done.with_value(|name| what(name)), taken);
         }
     };
-    let (nothing, clear) = (Callback::new(|()| ()), Callback::new(move |()| reason.set(String::new())));
+    let (nothing, clear) =
+        (Callback::new(|()| ()), Callback::new(move |()| reason.set(String::new())));
     view! {
         <p class="no-scripts inside muted">"Without scripts data is edited by programs: " <code>"POST /api/v1/proposals/NUMBER/edits"</code></p>
         <details class="fold needs-scripts" on:toggle=move |event| is_open.set(is_shown(&event))>
@@ -347,9 +361,12 @@ fn is_shown(event: &leptos::ev::Event) -> bool {
 fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<String>) {
     let noderole = feed.value();
     let (busy, said) = (RwSignal::new(false), RwSignal::new(String::new()));
-    let open = move || noderole.read().may_edit.as_ref().ok().map(|draft| (draft.proposal, draft.version));
+    let open =
+        move || noderole.read().may_edit.as_ref().ok().map(|draft| (draft.proposal, draft.version));
     let put = move |put: Put| {
-        let Some((proposal, version)) = untrack(open).filter(|_| !busy.get_untracked()) else { return };
+        let Some((proposal, version)) = untrack(open).filter(|_| !busy.get_untracked()) else {
+            return;
+        };
         act(busy, put.problem, calls::edit(proposal, version, put.edits.clone()), move |_| {
             put.tell();
             said.try_set(put.done);
@@ -358,7 +375,10 @@ fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<Stri
         });
     };
     let board = Signal::derive(move || Some(noderole.read().deployment.clone()));
-    (Pen { proposal: Signal::derive(open), board, busy: busy.into(), put: Callback::new(put) }, said)
+    (
+        Pen { proposal: Signal::derive(open), board, busy: busy.into(), put: Callback::new(put) },
+        said,
+    )
 }
 
 #[component]
@@ -369,7 +389,9 @@ fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
         let node = if has_page(&of.fqdn) { of.fqdn.clone() } else { of.node.to_string() };
         places::runs_of(&of.deployment, Some(&node), &of.role)
     });
-    let none = move || runs.read().is_empty().then(|| view! { <p class="inside muted">"It has not run yet."</p> });
+    let none = move || {
+        runs.read().is_empty().then(|| view! { <p class="inside muted">"It has not run yet."</p> })
+    };
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
         view! {
@@ -415,7 +437,8 @@ fn Around(
         let all = all.clone().filter(|_| list.read().len() >= PAGE_SIZE);
         all.map(|all| view! { <p class="inside"><a href=all>"All of them, in the graph"</a></p> })
     };
-    let empty = move || list.read().is_empty().then(|| view! { <p class="inside muted">{none}</p> });
+    let empty =
+        move || list.read().is_empty().then(|| view! { <p class="inside muted">{none}</p> });
     view! {
         <section class="card" aria-label=title>
             <header><h2>{title}</h2> <span class="muted">{count}</span></header>

@@ -18,8 +18,8 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{
-    Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Refused, Same, Typed, anew, icon,
-    in_area,
+    Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Refused,
+    Same, Typed, anew, icon, in_area,
 };
 use crate::places;
 use crate::reader::OPERATOR;
@@ -53,12 +53,20 @@ impl ListPage for AllNodes {
     const FIELDS: &'static [Field] = &[
         Field::text("filter", "Name contains", "name contains"),
         Field::choice("state", "Life", "state is", || {
-            vec![("alive", "alive"), ("dead", "dead"), ("unavailable", "unavailable"), ("record", "a record alone")]
+            vec![
+                ("alive", "alive"),
+                ("dead", "dead"),
+                ("unavailable", "unavailable"),
+                ("record", "a record alone"),
+            ]
         }),
         Field::text("deployment", "Deployment", "deployment is"),
     ];
-    const SORTS: &'static [(NodeSort, &'static str)] =
-        &[(NodeSort::Name, "name"), (NodeSort::State, "life"), (NodeSort::Deployment, "deployment")];
+    const SORTS: &'static [(NodeSort, &'static str)] = &[
+        (NodeSort::Name, "name"),
+        (NodeSort::State, "life"),
+        (NodeSort::Deployment, "deployment"),
+    ];
     const TOPICS: &'static [Topic] = &[Topic::Nodes, Topic::Targets];
     const SAME: List = List::Nodes;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
@@ -107,8 +115,7 @@ impl ListPage for AllNodes {
             let name = node.read().deployment.clone();
             view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
         };
-        let steps =
-            view! { {move || view! { <Counts counts=node.read().steps/> }} " " {move || why_not_yet(&node.read())} };
+        let steps = view! { {move || view! { <Counts counts=node.read().steps/> }} " " {move || why_not_yet(&node.read())} };
         view! {
             <tr>
                 <td>{name}</td>
@@ -256,13 +263,17 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
     let propose = ServerAction::<ProposeMove>::new();
     let (home, to) = (StoredValue::new(node.deployment.to_string()), RwSignal::new(String::new()));
     let is_home = Memo::new(move |_| home.with_value(|home| *home == to.read().trim()));
-    let is_ready = move || !to.read().trim().is_empty() && !is_home.get() && !propose.pending().get();
+    let is_ready =
+        move || !to.read().trim().is_empty() && !is_home.get() && !propose.pending().get();
     let about = move || match is_home.get() {
         true => "It is there already.",
         false => "An open proposal there gets the move as a part of it.",
     };
     let same = move |_: Typed| {
-        DeploymentName::parse(to.read().trim()).map(|to| api::calls::propose(&to)).into_iter().collect()
+        DeploymentName::parse(to.read().trim())
+            .map(|to| api::calls::propose(&to))
+            .into_iter()
+            .collect()
     };
     view! {
         <ActionForm action=propose attr:class="form">
@@ -293,7 +304,8 @@ fn TakeOutDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
         take_out.dialog.close();
         gone.run(());
     });
-    let name = move || take_out.node.read().as_ref().map(|node| node.fqdn.clone()).unwrap_or_default();
+    let name =
+        move || take_out.node.read().as_ref().map(|node| node.fqdn.clone()).unwrap_or_default();
     let title = Signal::derive(move || format!("Take out {}?", name()));
     view! {
         <Dialog id="take-out-node" title=title handle=take_out.dialog>
@@ -348,11 +360,16 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     });
     let fault = Memo::new(move |_| {
         let name = name.get();
-        (!name.trim().is_empty()).then(|| Fqdn::parse(name.trim()).err()).flatten().map(|error| error.to_string())
+        (!name.trim().is_empty())
+            .then(|| Fqdn::parse(name.trim()).err())
+            .flatten()
+            .map(|error| error.to_string())
     });
     let fields = anew(add, move |refused| {
         let before = |field: &str| refused.typed(field);
-        let is_far = ["address", "port", "user", "key", "host_key"].iter().any(|field| before(field).is_some());
+        let is_far = ["address", "port", "user", "key", "host_key"]
+            .iter()
+            .any(|field| before(field).is_some());
         view! {
             <div class="field">
                 <label for="node-fqdn">"Name"</label>

@@ -221,15 +221,20 @@ fn Reviews(overview: Memo<Overview>) -> impl IntoView {
 /// What carries it out: the switch, workers, the queue, machines.
 #[component]
 fn Machinery(overview: Memo<Overview>) -> impl IntoView {
-    let switch = move || match overview.read().enabled {
+    let switch = move || {
+        match overview.read().enabled {
         true => view! { <span class="pill" data-state="active">{icon(Icon::Run)} "on"</span> }.into_any(),
         false => {
             view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "off: nothing starts"</span> }.into_any()
         }
+    }
     };
     let oldest = Memo::new(move |_| overview.read().queue.oldest);
-    let waits =
-        move || oldest.get().map(|from| view! { <span class="muted">", the oldest for " <Span from to=None/></span> });
+    let waits = move || {
+        oldest.get().map(
+            |from| view! { <span class="muted">", the oldest for " <Span from to=None/></span> },
+        )
+    };
     let link = |state: &str| format!("{}?state={state}", places::RUNS);
     view! {
         <section class="card" aria-label="What carries it out">
@@ -271,11 +276,13 @@ fn Machinery(overview: Memo<Overview>) -> impl IntoView {
 fn Commits(overview: Memo<Overview>) -> impl IntoView {
     let list = Memo::new(move |_| overview.read().commits.clone());
     let row = |target: Memo<TargetSummary>| {
-        let TargetSummary { number, kind, at, by, submission, title, deployment, .. } = target.get_untracked();
+        let TargetSummary { number, kind, at, by, submission, title, deployment, .. } =
+            target.get_untracked();
         let place = submission.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
         let title = if title.is_empty() { format!("Target {number}") } else { title };
         let by = by_whom(by.as_deref()).to_owned();
-        let on = deployment.filter(|_| kind == TargetKind::Change).map(|name| format!(" on {name}"));
+        let on =
+            deployment.filter(|_| kind == TargetKind::Change).map(|name| format!(" on {name}"));
         view! {
             <li>
                 <a class="main" href=place><bdi>{title}</bdi></a>
@@ -329,15 +336,21 @@ mod tests {
         ill.steps.error = 1;
         ill.nodes.dead = 2;
         ill.deployments.held = 1;
-        let said =
-            ["execution is off", "no worker is alive", "1 step failed", "2 nodes are dead", "1 deployment is held"];
+        let said = [
+            "execution is off",
+            "no worker is alive",
+            "1 step failed",
+            "2 nodes are dead",
+            "1 deployment is held",
+        ];
         assert_eq!(ills(&ill), said);
     }
 
     #[test]
     fn an_installation_is_new_until_something_can_run() {
         assert!(!is_new(&calm()));
-        let none = Overview { nodes: NodeTally::default(), steps: StateCounts::default(), ..calm() };
+        let none =
+            Overview { nodes: NodeTally::default(), steps: StateCounts::default(), ..calm() };
         assert!(is_new(&none));
         assert!(!is_new(&Overview { nodes: NodeTally { all: 1, ..NodeTally::default() }, ..none }));
     }

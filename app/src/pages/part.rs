@@ -179,8 +179,7 @@ pub(super) fn name_in_head(part: &str) {
 
 /// What stands in a page's place while nothing of it can be had.
 fn away() -> impl IntoView {
-    let detail =
-        "This page was not loaded yet, and the server does not answer. What you were looking at is a step back.";
+    let detail = "This page was not loaded yet, and the server does not answer. What you were looking at is a step back.";
     problem_page(api::Problem::new(503, UNREACHABLE, "The server can't be reached", detail))
 }
 

@@ -76,13 +76,15 @@ fn which(listed: &Listed<ReviewSort>) -> Result<(Of, Whose), Failure> {
 /// The same, where an odd word says nothing: the list itself says what is wrong with it.
 fn here(listed: &Listed<ReviewSort>) -> (Of, Whose) {
     let (state, whose) = (listed.word(STATE), listed.word(WHOSE));
-    let of = Of::EVERY.into_iter().find(|of| of.as_str() == state).unwrap_or(Of::Reviews(Fate::Open));
+    let of =
+        Of::EVERY.into_iter().find(|of| of.as_str() == state).unwrap_or(Of::Reviews(Fate::Open));
     (of, Whose::EVERY.into_iter().find(|each| each.as_str() == whose).unwrap_or_default())
 }
 
 /// Another list of the same deployment and text. Only what is open waits for somebody.
 fn other(listed: &Listed<ReviewSort>, of: Of, whose: Whose) -> String {
-    let whose = if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
+    let whose =
+        if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
     let kept = listed.bare().kept(STATE, state_word(of)).kept(WHOSE, whose_word(whose));
     asked(kept, Changes::FIELDS, |name| listed.word(name)).address()
 }
@@ -163,7 +165,9 @@ impl ListPage for Changes {
 
     fn read(self, query: &ParamsMap) -> Listed<ReviewSort> {
         let word = |name: &str| query.get(name).unwrap_or_default();
-        let usual = |name: &str, usual: &str| Some(word(name)).filter(|said| said != usual).unwrap_or_default();
+        let usual = |name: &str, usual: &str| {
+            Some(word(name)).filter(|said| said != usual).unwrap_or_default()
+        };
         let listed = Listed::read(self.path(), query, Self::PLACE)
             .kept(STATE, &usual(STATE, Fate::Open.as_str()))
             .kept(WHOSE, &usual(WHOSE, Whose::All.as_str()));
@@ -178,12 +182,16 @@ impl ListPage for Changes {
             Of::Reviews(fate) => {
                 let wanted = ReviewsWanted { whose, fate, deployment, text, sort, before };
                 let page = calls::reviews(wanted).await?;
-                Ok(Page { lines: page.reviews.into_iter().map(Line::Review).collect(), next: page.next })
+                Ok(Page {
+                    lines: page.reviews.into_iter().map(Line::Review).collect(),
+                    next: page.next,
+                })
             }
             Of::Drafts => {
                 let (mine, to) = (whose == Whose::Mine, of_proposals(sort));
                 let before = moved(before, sort, to);
-                let wanted = ProposalsWanted { mine, drafts: true, deployment, text, sort: to, before };
+                let wanted =
+                    ProposalsWanted { mine, drafts: true, deployment, text, sort: to, before };
                 let page = calls::proposals(wanted).await?;
                 let next = moved(page.next, to, sort);
                 Ok(Page { lines: page.proposals.into_iter().map(Line::Draft).collect(), next })
@@ -226,7 +234,9 @@ impl ListPage for Changes {
                 "drafts" => Some("true".to_owned()),
                 "sort" => {
                     let order = listed.word(word).parse().unwrap_or_default();
-                    Some(of_proposals(order)).filter(|order| !order.is_usual()).map(|order| order.to_string())
+                    Some(of_proposals(order))
+                        .filter(|order| !order.is_usual())
+                        .map(|order| order.to_string())
                 }
                 word => Some(listed.word(word)),
             }),
@@ -278,7 +288,8 @@ pub fn Reviews() -> impl IntoView {
 
 fn link(to: String, word: &'static str, is_here: bool) -> AnyView {
     let current = is_here.then_some("true");
-    view! { <a class="button small" class:quiet=!is_here href=to aria-current=current>{word}</a> }.into_any()
+    view! { <a class="button small" class:quiet=!is_here href=to aria-current=current>{word}</a> }
+        .into_any()
 }
 
 fn fates(listed: &Listed<ReviewSort>) -> AnyView {
@@ -324,7 +335,11 @@ fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
     }
     if whose != Whose::All {
         let to = other(listed, of, Whose::All);
-        let word = if of == Of::Reviews(Fate::Any) { "All".to_owned() } else { format!("All that are {}", of.word()) };
+        let word = if of == Of::Reviews(Fate::Any) {
+            "All".to_owned()
+        } else {
+            format!("All that are {}", of.word())
+        };
         return view! { <Empty icon=Icon::Search title="None fits"><a class="button" href=to>{word}</a></Empty> }
             .into_any();
     }
@@ -340,14 +355,17 @@ fn nothing_yet(of: Of) -> AnyView {
         Of::Reviews(Fate::Committed) => {
             ("Nothing was committed yet", "What was approved and committed is listed here.")
         }
-        Of::Reviews(Fate::Discarded) => ("Nothing was discarded", "Reviews of discarded proposals are listed here."),
+        Of::Reviews(Fate::Discarded) => {
+            ("Nothing was discarded", "Reviews of discarded proposals are listed here.")
+        }
         Of::Reviews(Fate::Any) => (
             "Nothing was submitted yet",
             "Propose changes on a deployment's board and submit them; they wait here for somebody else's approval.",
         ),
-        Of::Drafts => {
-            ("No proposal waits to be submitted", "Proposals that are open and not submitted as they are stand here.")
-        }
+        Of::Drafts => (
+            "No proposal waits to be submitted",
+            "Proposals that are open and not submitted as they are stand here.",
+        ),
     };
     view! {
         <Empty icon=Icon::Review title=title>
@@ -360,7 +378,8 @@ fn nothing_yet(of: Of) -> AnyView {
 
 fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
     let id = review.read_untracked().submission;
-    let approvals = view! { {move || review.read().approvals.0} " of " {move || review.read().approvals.1} };
+    let approvals =
+        view! { {move || review.read().approvals.0} " of " {move || review.read().approvals.1} };
     view! {
         <tr>
             <td>
@@ -409,7 +428,9 @@ fn draft(proposal: Memo<ProposalSummary>, with: With<Changes>) -> AnyView {
 fn place(proposal: &ProposalSummary) -> (String, String) {
     let deployment = &proposal.scope.deployment;
     match &proposal.scope.node {
-        Some(node) => (places::proposal(proposal.id), format!("node {} alone, in {deployment}", node.fqdn)),
+        Some(node) => {
+            (places::proposal(proposal.id), format!("node {} alone, in {deployment}", node.fqdn))
+        }
         None => (places::deployment(deployment), deployment.to_string()),
     }
 }
@@ -460,14 +481,30 @@ mod tests {
         let plain = read(&[("state", "open"), ("whose", "all")]);
         assert_eq!(which(&plain).unwrap(), (Of::Reviews(Fate::Open), Whose::All));
         assert_eq!(plain.address(), "/reviews");
-        let query =
-            [("state", "committed"), ("whose", "mine"), ("deployment", "web"), ("text", "a+b"), ("before", "7")];
+        let query = [
+            ("state", "committed"),
+            ("whose", "mine"),
+            ("deployment", "web"),
+            ("text", "a+b"),
+            ("before", "7"),
+        ];
         let wanted = read(&query);
-        assert_eq!(wanted.address(), "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb&before=7");
+        assert_eq!(
+            wanted.address(),
+            "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb&before=7"
+        );
         assert_eq!(wanted.first(), "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb");
-        assert_eq!(wanted.all(), "/reviews?state=committed&whose=mine", "what became of them is no filter");
+        assert_eq!(
+            wanted.all(),
+            "/reviews?state=committed&whose=mine",
+            "what became of them is no filter"
+        );
         assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, Of::Drafts);
-        assert_eq!(other(&read(&[]), Of::Drafts, Whose::All), places::DRAFTS, "the address that others lead to");
+        assert_eq!(
+            other(&read(&[]), Of::Drafts, Whose::All),
+            places::DRAFTS,
+            "the address that others lead to"
+        );
         let odd = read(&[("state", "nowhere"), ("text", "x")]);
         assert!(which(&odd).is_err_and(|odd| odd.0.detail.contains("There are: open, drafts")));
         assert_eq!(odd.word("text"), "x", "the rest is kept");
@@ -476,7 +513,10 @@ mod tests {
     #[test]
     fn only_what_is_open_waits_for_somebody() {
         let for_me = read(&[("whose", "for_me")]);
-        assert_eq!(other(&for_me, Of::Reviews(Fate::Committed), Whose::ForMe), "/reviews?state=committed");
+        assert_eq!(
+            other(&for_me, Of::Reviews(Fate::Committed), Whose::ForMe),
+            "/reviews?state=committed"
+        );
         assert_eq!(other(&for_me, Of::Drafts, Whose::Mine), "/reviews?state=drafts&whose=mine");
     }
 
@@ -487,7 +527,8 @@ mod tests {
         for word in ["fate=committed", "text=x", "sort=title"] {
             assert!(reviews.contains(word), "{word}: {reviews}");
         }
-        let drafts = curl(&[("state", "drafts"), ("whose", "mine"), ("text", "x"), ("sort", "-title")]);
+        let drafts =
+            curl(&[("state", "drafts"), ("whose", "mine"), ("text", "x"), ("sort", "-title")]);
         for word in ["/proposals?", "mine=true", "drafts=true", "text=x", "sort=-deployment"] {
             assert!(drafts.contains(word), "{word}: {drafts}");
         }
@@ -495,7 +536,8 @@ mod tests {
 
     #[test]
     fn a_place_among_reviews_is_one_among_proposals_and_back() {
-        let (from, to) = (Order::rising(ReviewSort::Title), Order::rising(ProposalSort::Deployment));
+        let (from, to) =
+            (Order::rising(ReviewSort::Title), Order::rising(ProposalSort::Deployment));
         assert_eq!(of_proposals(from), to);
         let place = Some(Cursor::from("title~-web~-7".to_owned()));
         let there = moved(place.clone(), from, to);

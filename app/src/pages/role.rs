@@ -29,7 +29,18 @@ pub fn RolePage() -> impl IntoView {
 
 #[component]
 fn Whole(view: RoleView) -> impl IntoView {
-    let RoleView { role, hash, version, flags, requires, wants, required_by, namesakes, versions, bound } = view;
+    let RoleView {
+        role,
+        hash,
+        version,
+        flags,
+        requires,
+        wants,
+        required_by,
+        namesakes,
+        versions,
+        bound,
+    } = view;
     let name = role.name.clone();
     let same = (role.name.clone(), role.barclamp.clone());
     let contents: Vec<Hash> = role.scripts.iter().map(|script| script.hash).collect();
@@ -91,7 +102,8 @@ fn fact(word: &'static str, said: Option<AnyView>) -> AnyView {
 }
 
 fn links(names: Vec<RoleName>) -> AnyView {
-    let link = |name: RoleName| view! { <li><a href=places::role(&name)>{name.to_string()}</a></li> };
+    let link =
+        |name: RoleName| view! { <li><a href=places::role(&name)>{name.to_string()}</a></li> };
     view! { <ul class="words">{names.into_iter().map(link).collect_view()}</ul> }.into_any()
 }
 
@@ -103,10 +115,17 @@ fn meant<N: std::fmt::Display + 'static>(all: Vec<Meant<N>>) -> Option<AnyView> 
     let one = |one: Meant<N>| {
         let said = one.name.to_string();
         match one.by.as_slice() {
-            [] => view! { <li>{said} " " <span class="muted">"(nobody in the catalog)"</span></li> }.into_any(),
-            [only] if only.as_str() == said => view! { <li><a href=places::role(only)>{said}</a></li> }.into_any(),
+            [] => {
+                view! { <li>{said} " " <span class="muted">"(nobody in the catalog)"</span></li> }
+                    .into_any()
+            }
+            [only] if only.as_str() == said => {
+                view! { <li><a href=places::role(only)>{said}</a></li> }.into_any()
+            }
             by => {
-                let by = by.iter().map(|name| view! { <a href=places::role(name)>{name.to_string()}</a> " " });
+                let by = by
+                    .iter()
+                    .map(|name| view! { <a href=places::role(name)>{name.to_string()}</a> " " });
                 let by = by.collect_view();
                 view! { <li>{said} " " <span class="muted">"by "</span> {by}</li> }.into_any()
             }
@@ -119,7 +138,8 @@ fn attributes(all: Vec<Attrib>) -> Option<AnyView> {
     if all.is_empty() {
         return None;
     }
-    let shown = |value: Option<Value>| value.map(|value| view! { <code>{value.to_string()}</code> });
+    let shown =
+        |value: Option<Value>| value.map(|value| view! { <code>{value.to_string()}</code> });
     let row = |attrib: Attrib| {
         view! {
             <tr>
@@ -167,7 +187,9 @@ fn scripts(all: Vec<Script>) -> Option<AnyView> {
 
 fn document(title: &'static str, value: Value) -> Option<AnyView> {
     let is_empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-    (!is_empty).then(|| view! { <h2>{title}</h2> <div class="card role"><DataView value/></div> }.into_any())
+    (!is_empty).then(|| {
+        view! { <h2>{title}</h2> <div class="card role"><DataView value/></div> }.into_any()
+    })
 }
 
 fn uses(all: Vec<RoleUse>) -> AnyView {

@@ -18,14 +18,16 @@ use crate::parts::list::text_field;
 use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_one};
 use crate::places;
 
-const MEASURES: Measures = Measures { width: 188.0, height: 48.0, across: 64.0, between: 14.0, margin: 16.0 };
+const MEASURES: Measures =
+    Measures { width: 188.0, height: 48.0, across: 64.0, between: 14.0, margin: 16.0 };
 /// Letters of a name that fit in a box.
 const LETTERS: usize = 24;
 
 fn address(wanted: &RoleGraphWanted) -> String {
     let words = [("barclamp", &wanted.barclamp), ("role", &wanted.role)];
     let said = words.into_iter().filter(|(_, value)| !value.is_empty());
-    let said: Vec<String> = said.map(|(name, value)| format!("{name}={}", places::encoded(value))).collect();
+    let said: Vec<String> =
+        said.map(|(name, value)| format!("{name}={}", places::encoded(value))).collect();
     match said.is_empty() {
         true => places::ROLE_GRAPH.into(),
         false => format!("{}?{}", places::ROLE_GRAPH, said.join("&")),
@@ -76,7 +78,8 @@ fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
         .into_any();
     }
     if graph.roles.is_empty() {
-        let what = if wanted == RoleGraphWanted::default() { "No roles yet" } else { "No role fits" };
+        let what =
+            if wanted == RoleGraphWanted::default() { "No roles yet" } else { "No role fits" };
         return view! {
             <div class="card">
                 <Empty icon=Icon::Graph title=what>
@@ -118,7 +121,10 @@ fn class(tie: RoleTie) -> &'static str {
 fn table(graph: &RoleGraph) -> AnyView {
     let row = |place: usize| {
         let near = |up: bool| {
-            let ends = graph.edges.iter().filter(move |edge| if up { edge.to == place } else { edge.from == place });
+            let ends = graph
+                .edges
+                .iter()
+                .filter(move |edge| if up { edge.to == place } else { edge.from == place });
             let one = |edge: &api::catalog::RoleEdge| {
                 let other = &graph.roles[if up { edge.from } else { edge.to }];
                 let word = match edge.tie {
@@ -182,7 +188,11 @@ fn svg(graph: &RoleGraph, at: &str) -> String {
     );
     for (edge, path) in graph.edges.iter().zip(&layout.paths).filter(|(_, path)| !path.is_empty()) {
         let (line, tip) = (curve(path), arrow(path));
-        let _ = write!(out, "<path class=\"tie {}\" d=\"{line}\"/><path class=\"tip\" d=\"{tip}\"/>", class(edge.tie));
+        let _ = write!(
+            out,
+            "<path class=\"tie {}\" d=\"{line}\"/><path class=\"tip\" d=\"{tip}\"/>",
+            class(edge.tie)
+        );
     }
     for (role, (x, y)) in graph.roles.iter().zip(&layout.places) {
         let here = if role.name.as_str() == at { " aria-current=\"true\"" } else { "" };
@@ -227,7 +237,10 @@ mod tests {
         let edges = vec![edge(0, 1, RoleTie::Requires), edge(1, 2, RoleTie::Reads)];
         let svg = svg(&RoleGraph { roles, edges, count: 3 }, "app");
         assert_eq!((svg.matches("<rect").count(), svg.matches("class=\"tie").count()), (3, 2));
-        assert!(svg.contains("href=\"/catalog/roles/app?barclamp=demo\" aria-current=\"true\""), "{svg}");
+        assert!(
+            svg.contains("href=\"/catalog/roles/app?barclamp=demo\" aria-current=\"true\""),
+            "{svg}"
+        );
         assert_eq!(escaped("<a&\""), "&lt;a&amp;&quot;");
         assert_eq!(short(&"é".repeat(30)).chars().count(), LETTERS);
     }

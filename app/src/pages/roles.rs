@@ -93,7 +93,8 @@ impl ListPage for AllRoles {
 
     fn row(self, role: Memo<RoleSummary>, with: With<Self>) -> AnyView {
         let first = role.get_untracked();
-        let (page, of) = (places::role_in(&first.name, &first.barclamp), places::roles_of(&first.barclamp));
+        let (page, of) =
+            (places::role_in(&first.name, &first.barclamp), places::roles_of(&first.barclamp));
         let barclamp = view! { <span><a href=of>{first.barclamp.to_string()}</a> " " {move || role.read().version.clone()}</span> };
         let bound = view! { {move || role.read().noderoles} <span class="muted">" in " {move || role.read().deployments}</span> };
         view! {

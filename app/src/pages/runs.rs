@@ -110,7 +110,8 @@ impl ListPage for AllRuns {
             let name = run.read().deployment.clone();
             view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
         };
-        let took = move || run.read().started.map(|from| view! { <Span from to=run.read().ended/> });
+        let took =
+            move || run.read().started.map(|from| view! { <Span from to=run.read().ended/> });
         view! {
             <tr>
                 <td data-label="Run" class="tight"><a class="main" href=places::run(id)>{id.0}</a></td>

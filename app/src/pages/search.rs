@@ -16,7 +16,10 @@ use crate::places;
 pub fn Search() -> impl IntoView {
     let query = use_query_map();
     let text = Memo::new(move |_| query.read().get("q").unwrap_or_default().trim().to_owned());
-    let found = Resource::new(move || text.get(), |text| async move { calls::search(asked(&text).to_owned()).await });
+    let found = Resource::new(
+        move || text.get(),
+        |text| async move { calls::search(asked(&text).to_owned()).await },
+    );
     let same = move |_: Typed| {
         let text = text.read();
         let wanted = asked(&text);
@@ -55,7 +58,8 @@ fn results(text: &str, found: &Found) -> AnyView {
         .into_any();
     }
     let kinds = HitKind::ALL.into_iter().filter_map(|kind| {
-        let offers: Vec<Choice> = found.hits.iter().filter(|hit| hit.kind() == kind).flat_map(offers).collect();
+        let offers: Vec<Choice> =
+            found.hits.iter().filter(|hit| hit.kind() == kind).flat_map(offers).collect();
         (!offers.is_empty()).then(|| part(heading(kind), offers, found.more.contains(&kind)))
     });
     let kinds = kinds.collect_view();

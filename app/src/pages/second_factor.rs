@@ -47,18 +47,25 @@ fn Refused() -> impl IntoView {
 
 fn explained(word: &str) -> (&'static str, &'static str) {
     match word {
-        "wrong" => ("Wrong code", "Enter the code that the app shows now, and check the clock of its device."),
+        "wrong" => (
+            "Wrong code",
+            "Enter the code that the app shows now, and check the clock of its device.",
+        ),
         "used" => ("This code was used already", "Each code works once. Wait for the next one."),
         "slow" => ("Too many attempts", "Wait ten minutes, then try again."),
         "stale" => ("The set-up has expired", "Start it again."),
-        "set" => ("An authenticator app is set up already", "Remove it in My account before you set up another one."),
+        "set" => (
+            "An authenticator app is set up already",
+            "Remove it in My account before you set up another one.",
+        ),
         "busy" => ("Gantry is busy", "Try again in a few seconds."),
         _ => ("Not possible now", "Reload this page and try again."),
     }
 }
 
 fn shown(page: FactorPage) -> AnyView {
-    let next = use_query_map().read_untracked().get("next").filter(|next| super::sign_in::is_ours(next));
+    let next =
+        use_query_map().read_untracked().get("next").filter(|next| super::sign_in::is_ours(next));
     let next = next.unwrap_or_else(|| "/".to_owned());
     let FactorPage { person, state, set_up } = page;
     let body = match set_up {

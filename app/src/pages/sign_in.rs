@@ -117,11 +117,17 @@ pub(crate) fn is_ours(address: &str) -> bool {
 
 fn explained(word: &str) -> (&'static str, &'static str) {
     match word {
-        "used" => {
-            ("This link was used already", "Each works once. Start Gantry again for new ones, or ask an administrator.")
+        "used" => (
+            "This link was used already",
+            "Each works once. Start Gantry again for new ones, or ask an administrator.",
+        ),
+        "expired" => {
+            ("This link is too old", "Start Gantry again for new ones, or ask an administrator.")
         }
-        "expired" => ("This link is too old", "Start Gantry again for new ones, or ask an administrator."),
-        "wrong" => ("Name or password is wrong", "Whoever forgot their password asks an administrator for a new link."),
+        "wrong" => (
+            "Name or password is wrong",
+            "Whoever forgot their password asks an administrator for a new link.",
+        ),
         "slow" => (
             "Too many attempts",
             "Wait a few minutes, then try again. If it was one name's password that was wrong too often, a one-time link still works.",
@@ -145,7 +151,9 @@ mod tests {
     #[test]
     fn nobody_is_sent_elsewhere() {
         assert!(is_ours("/runs?state=failed"));
-        for elsewhere in ["https://example.com", "//example.com", "/\\example.com", "javascript:alert(1)", ""] {
+        for elsewhere in
+            ["https://example.com", "//example.com", "/\\example.com", "javascript:alert(1)", ""]
+        {
             assert!(!is_ours(elsewhere), "{elsewhere}");
         }
     }

@@ -83,8 +83,13 @@ struct Asked {
 
 impl Asked {
     fn wanted(&self) -> Answer<ValuesWanted> {
-        let own = one_of("own", &self.own, &[true, false], |own| if own { "true" } else { "false" })?;
-        Ok(ValuesWanted { find: self.find.clone(), after: self.after.clone(), own: own.unwrap_or_default() })
+        let own =
+            one_of("own", &self.own, &[true, false], |own| if own { "true" } else { "false" })?;
+        Ok(ValuesWanted {
+            find: self.find.clone(),
+            after: self.after.clone(),
+            own: own.unwrap_or_default(),
+        })
     }
 }
 
@@ -94,7 +99,12 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
         let (query, params) = (query.read(), params.read());
         let word = |name: &str| query.get(name).unwrap_or_default();
         let id = params.get("id").unwrap_or_default();
-        Asked { id, find: word("find"), after: query.get("after").filter(|after| !after.is_empty()), own: word("own") }
+        Asked {
+            id,
+            find: word("find"),
+            after: query.get("after").filter(|after| !after.is_empty()),
+            own: word("own"),
+        }
     });
     let of = Memo::new(move |_| meant(&asked.read().id));
     let fetch = move |asked: Asked| async move {
@@ -107,7 +117,8 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
         Suspend::new(async move {
             match values.await {
                 Ok((of, wanted, first)) => head(of, &wanted, &first),
-                Err(_) => view! { <Title text="Data"/> <div class="head"><h1>"Data"</h1></div> }.into_any(),
+                Err(_) => view! { <Title text="Data"/> <div class="head"><h1>"Data"</h1></div> }
+                    .into_any(),
             }
         })
     };
@@ -115,7 +126,9 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
         let (asked, of) = (asked.read(), of.get());
         of.zip(asked.wanted().ok()).map(|(of, wanted)| of.same(&wanted)).into_iter().collect()
     };
-    let say = move |problem| problem_in_page(problem, ways_out(of.get_untracked(), &asked.read_untracked()));
+    let say = move |problem| {
+        problem_in_page(problem, ways_out(of.get_untracked(), &asked.read_untracked()))
+    };
     view! {
         <Transition>{head}</Transition>
         {move || of.get().map(|of| form(of, asked))}
@@ -146,7 +159,9 @@ fn form(of: Of, asked: Memo<Asked>) -> impl IntoView {
 
 /// The ways out of what the address asks for.
 fn ways_out(of: Option<Of>, asked: &Asked) -> AnyView {
-    let Some(of) = of else { return view! { <a class="button" href=places::NODES>"All nodes"</a> }.into_any() };
+    let Some(of) = of else {
+        return view! { <a class="button" href=places::NODES>"All nodes"</a> }.into_any();
+    };
     let narrow = !(asked.find.is_empty() && asked.own.is_empty() && asked.after.is_none());
     narrow.then(|| view! { <a class="button" href=of.place()>"All values"</a> }).into_any()
 }
@@ -156,7 +171,9 @@ fn head(of: Of, wanted: &ValuesWanted, first: &ValuesView) -> AnyView {
     let title = format!("Data of {}", first.name);
     let noderole = first.noderole;
     let back = match of {
-        Of::Noderole(id) => view! { <a href=places::noderole(id)>{first.name.clone()}</a> }.into_any(),
+        Of::Noderole(id) => {
+            view! { <a href=places::noderole(id)>{first.name.clone()}</a> }.into_any()
+        }
         Of::Run(id) => view! { <a href=places::run(id)>"Run " {id.0}</a> }.into_any(),
     };
     let about = match of {
@@ -188,7 +205,9 @@ fn Loaded(of: Of, wanted: ValuesWanted, first: ValuesView) -> impl IntoView {
     let feed = Feed::new(first, move || of.ask(ask.clone()));
     if matches!(of, Of::Noderole(_)) {
         let hear = move |events: &[Event]| {
-            let moves = |event: &Event| matches!(event, Event::Step { .. } | Event::Target { .. } | Event::Reset);
+            let moves = |event: &Event| {
+                matches!(event, Event::Step { .. } | Event::Target { .. } | Event::Reset)
+            };
             if events.iter().any(moves) {
                 feed.soon();
             }
@@ -207,7 +226,8 @@ fn Loaded(of: Of, wanted: ValuesWanted, first: ValuesView) -> impl IntoView {
 /// What others set is seen by a run; what is said here is seen by others. Two things that are easily taken for one.
 fn tabs(id: NoderoleId, wanted: &ValuesWanted) -> impl IntoView + use<> {
     let link = |own: bool, word: &'static str| {
-        let address = address(Of::Noderole(id), &ValuesWanted { own, after: None, ..wanted.clone() });
+        let address =
+            address(Of::Noderole(id), &ValuesWanted { own, after: None, ..wanted.clone() });
         let here = (wanted.own == own).then_some("page");
         view! { <a class="button small" class:quiet=here.is_none() href=address aria-current=here>{word}</a> }
     };
@@ -233,8 +253,12 @@ fn table(of: Of, wanted: &ValuesWanted, page: ValuePage) -> AnyView {
         true => many(page.all, "value"),
         false => format!("{} of {}", page.matching, many(page.all, "value")),
     };
-    let next = page.next.map(|next| address(of, &ValuesWanted { after: Some(next), ..wanted.clone() }));
-    let first = wanted.after.is_some().then(|| address(of, &ValuesWanted { after: None, ..wanted.clone() }));
+    let next =
+        page.next.map(|next| address(of, &ValuesWanted { after: Some(next), ..wanted.clone() }));
+    let first = wanted
+        .after
+        .is_some()
+        .then(|| address(of, &ValuesWanted { after: None, ..wanted.clone() }));
     view! {
         <div class="table-scroll">
             <table class="table folds values">
@@ -300,6 +324,9 @@ mod tests {
             address(of, &ValuesWanted { find: find.into(), after: after.map(str::to_owned), own })
         };
         assert_eq!(wanted("", None, false), "/runs/7/data");
-        assert_eq!(wanted("a b", Some("/x~1y"), true), "/runs/7/data?own=true&find=a%20b&after=%2Fx~1y");
+        assert_eq!(
+            wanted("a b", Some("/x~1y"), true),
+            "/runs/7/data?own=true&find=a%20b&after=%2Fx~1y"
+        );
     }
 }

@@ -56,7 +56,8 @@ fn pill((colour, shape, word): (&'static str, Icon, &'static str)) -> impl IntoV
 
 /// The runs that a worker holds, each a link, and how many more there are; and the way to all that it ever had.
 fn runs(worker: &WorkerView) -> impl IntoView + use<> {
-    let links = worker.runs.iter().map(|run| view! { <a href=places::run(*run)>"run " {run.0}</a> " " });
+    let links =
+        worker.runs.iter().map(|run| view! { <a href=places::run(*run)>"run " {run.0}</a> " " });
     let beyond = worker.held - i64::try_from(worker.runs.len()).unwrap_or(i64::MAX);
     let held = format!("{} of {}", worker.held, worker.capacity);
     view! {
@@ -86,13 +87,18 @@ impl ListPage for AllWorkers {
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::text("name", "Name contains", "name contains"),
-        Field::choice("alive", "Life", "alive is", || vec![("true", "alive"), ("false", "not alive")]),
+        Field::choice("alive", "Life", "alive is", || {
+            vec![("true", "alive"), ("false", "not alive")]
+        }),
         Field::choice("phase", "Joined", "joined is", || {
             Phase::ALL.map(|phase| (phase.as_str(), phase_look(phase).2)).to_vec()
         }),
     ];
-    const SORTS: &'static [(WorkerSort, &'static str)] =
-        &[(WorkerSort::Started, "started"), (WorkerSort::Heard, "heard"), (WorkerSort::Name, "name")];
+    const SORTS: &'static [(WorkerSort, &'static str)] = &[
+        (WorkerSort::Started, "started"),
+        (WorkerSort::Heard, "heard"),
+        (WorkerSort::Name, "name"),
+    ];
     const SAME: List = List::Workers;
 
     fn path(self) -> String {
@@ -100,10 +106,12 @@ impl ListPage for AllWorkers {
     }
 
     async fn fetch(self, listed: Listed<WorkerSort>) -> Answer<Self::Page> {
-        let alive = listed.one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
+        let alive =
+            listed.one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
         let phase = listed.one_of("phase", &Phase::ALL, Phase::as_str)?;
         let (sort, before) = listed.stretch()?;
-        calls::workers(WorkersWanted { alive, phase, name: listed.word("name"), sort, before }).await
+        calls::workers(WorkersWanted { alive, phase, name: listed.word("name"), sort, before })
+            .await
     }
 
     fn sorted_by(column: Part) -> Option<(WorkerSort, bool)> {
@@ -186,7 +194,8 @@ async fn by_text(id: String) -> Answer<WorkerView> {
 fn missing() -> Failure {
     #[cfg(feature = "ssr")]
     crate::respond::status(404);
-    api::Problem::not_found("Workers have ids, and this is none. The list of workers has them all.").into()
+    api::Problem::not_found("Workers have ids, and this is none. The list of workers has them all.")
+        .into()
 }
 
 #[component]

@@ -14,7 +14,10 @@ use super::refused::Refused;
 use crate::failure::Failure;
 
 /// The fields of the form of an action, first with what a refusal brought back, and anew each time it succeeded.
-pub fn anew<S>(action: ServerAction<S>, fields: impl Fn(Refused) -> AnyView + Send + Sync + 'static) -> AnyView
+pub fn anew<S>(
+    action: ServerAction<S>,
+    fields: impl Fn(Refused) -> AnyView + Send + Sync + 'static,
+) -> AnyView
 where
     S: ServerFn<Error = Failure> + Clone + Send + Sync + 'static,
     S::Output: Clone + Send + Sync + 'static,
@@ -24,7 +27,11 @@ where
     by_use(uses, Refused::of(action), Arc::new(fields))
 }
 
-fn by_use(uses: RwSignal<u32>, first: Refused, fields: Arc<dyn Fn(Refused) -> AnyView + Send + Sync>) -> AnyView {
+fn by_use(
+    uses: RwSignal<u32>,
+    first: Refused,
+    fields: Arc<dyn Fn(Refused) -> AnyView + Send + Sync>,
+) -> AnyView {
     let one = move |used: u32| fields(if used == 0 { first.clone() } else { Refused::nothing() });
     view! { <For each=move || [uses.get()] key=|used| *used children=one/> }.into_any()
 }

@@ -43,7 +43,8 @@ fn filled_in(event: &SubmitEvent) -> Option<String> {
 }
 
 fn address(place: &str, query: &str) -> String {
-    let says_something = |pair: &&str| pair.split_once('=').is_some_and(|(_, value)| !value.is_empty());
+    let says_something =
+        |pair: &&str| pair.split_once('=').is_some_and(|(_, value)| !value.is_empty());
     let said = query.split('&').filter(says_something).collect::<Vec<_>>().join("&");
     if said.is_empty() { place.to_owned() } else { format!("{place}?{said}") }
 }
@@ -55,7 +56,10 @@ mod tests {
     #[test]
     fn an_address_has_what_was_asked_for_and_nothing_else() {
         assert_eq!(address("/nodes", "filter=&state=dead&sort=&="), "/nodes?state=dead");
-        assert_eq!(address("/nodes", "filter=a%26b&columns=x&columns=y"), "/nodes?filter=a%26b&columns=x&columns=y");
+        assert_eq!(
+            address("/nodes", "filter=a%26b&columns=x&columns=y"),
+            "/nodes?filter=a%26b&columns=x&columns=y"
+        );
         assert_eq!(address("/nodes", "filter="), "/nodes");
     }
 }

@@ -75,8 +75,13 @@ pub fn RunPill(
 }
 
 /// The states that steps are counted by, from what asks for somebody to what is well.
-pub const STEP_STATES: [StepState; 5] =
-    [StepState::Error, StepState::Transition, StepState::Todo, StepState::Blocked, StepState::Active];
+pub const STEP_STATES: [StepState; 5] = [
+    StepState::Error,
+    StepState::Transition,
+    StepState::Todo,
+    StepState::Blocked,
+    StepState::Active,
+];
 
 /// Steps by state; states without any are left out.
 #[component]
@@ -84,7 +89,11 @@ pub fn Counts(
     /// How many.
     counts: StateCounts,
 ) -> impl IntoView {
-    let some: Vec<_> = STEP_STATES.into_iter().map(|state| (state, counts.of(state))).filter(|(_, n)| *n > 0).collect();
+    let some: Vec<_> = STEP_STATES
+        .into_iter()
+        .map(|state| (state, counts.of(state)))
+        .filter(|(_, n)| *n > 0)
+        .collect();
     if some.is_empty() {
         return view! { <span class="muted nowrap">"nothing bound"</span> }.into_any();
     }

@@ -105,7 +105,10 @@ fn offering(offered: RwSignal<Vec<DeploymentSummary>>) -> impl Fn(String) + Copy
                 return;
             }
             spawn_local(async move {
-                let wanted = DeploymentsWanted { filter: text.trim().to_owned(), ..DeploymentsWanted::default() };
+                let wanted = DeploymentsWanted {
+                    filter: text.trim().to_owned(),
+                    ..DeploymentsWanted::default()
+                };
                 if let Some(page) = calls::deployments(wanted).await.ok().filter(|_| is_last()) {
                     offered.try_set(page.deployments);
                 }

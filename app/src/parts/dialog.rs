@@ -13,7 +13,8 @@ use wasm_bindgen::JsCast;
 use super::icon::{Icon, icon};
 
 /// Where the focus goes in a dialog: where it says, else to the first thing of its body.
-const FIRST: [&str; 2] = ["[autofocus]", ".body :is(a[href], button, input, select, textarea):not(:disabled)"];
+const FIRST: [&str; 2] =
+    ["[autofocus]", ".body :is(a[href], button, input, select, textarea):not(:disabled)"];
 
 /// Frames that a dialog is waited for: about a second.
 const PATIENCE: u8 = 60;

@@ -81,7 +81,8 @@ impl<T: Send + Sync + 'static> Feed<T> {
     }
 
     fn after(self, wait: Duration) {
-        let waits = self.under_way.try_update_value(|way| std::mem::replace(&mut way.gathering, true));
+        let waits =
+            self.under_way.try_update_value(|way| std::mem::replace(&mut way.gathering, true));
         if waits == Some(false) {
             set_timeout(
                 move || {

@@ -40,7 +40,8 @@ impl Foresight {
             let (id, version) = proposal.get().filter(|_| !edits.is_empty())?;
             Some((id, version, edits))
         });
-        let foresight = Self { question, answer: RwSignal::new(None), problem: RwSignal::new(None) };
+        let foresight =
+            Self { question, answer: RwSignal::new(None), problem: RwSignal::new(None) };
         Effect::new(move |waiting: Option<Option<TimeoutHandle>>| {
             if let Some(Some(waiting)) = waiting {
                 waiting.clear();
@@ -80,8 +81,11 @@ impl Foresight {
     /// The edits, once it is known that they can take effect.
     pub fn edits(self) -> Option<Vec<Edit>> {
         let question = self.question.get()?;
-        let is_fine =
-            self.answer.read().as_ref().is_some_and(|(of, found)| *of == question && found.refused.is_empty());
+        let is_fine = self
+            .answer
+            .read()
+            .as_ref()
+            .is_some_and(|(of, found)| *of == question && found.refused.is_empty());
         is_fine.then_some(question.2)
     }
 }

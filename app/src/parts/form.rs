@@ -112,7 +112,8 @@ fn enter(place: Place) -> AnyView {
 fn wrong(place: &Place) -> (String, AnyView) {
     let (draft, path, id) = (place.draft, place.path.clone(), format!("{}-wrong", place.id));
     let lines = move || {
-        let said = |what: String| view! { <p class="fault">{icon(Icon::Error)} <span>{what}</span></p> };
+        let said =
+            |what: String| view! { <p class="fault">{icon(Icon::Error)} <span>{what}</span></p> };
         draft.wrong_at(&path).into_iter().map(said).collect_view()
     };
     (id.clone(), view! { <div class="wrong" id=id aria-live="polite">{lines}</div> }.into_any())
@@ -125,7 +126,8 @@ fn name_of(place: &Place) -> impl IntoView + use<> {
 
 fn by_text(place: &Place) -> AnyView {
     let (_, wrong) = wrong(place);
-    let below = place.below.as_ref().map(|below| view! { <code class="clip">{below.to_string()}</code> });
+    let below =
+        place.below.as_ref().map(|below| view! { <code class="clip">{below.to_string()}</code> });
     view! {
         <div class="field">
             <span class="label">{name_of(place)}</span>
@@ -156,7 +158,8 @@ fn group(place: &Place, fields: Vec<Field>) -> AnyView {
 /// Lists are replaced whole: who wants to change one that is below takes it over first.
 fn list(place: Place, each: Value) -> AnyView {
     let now = place.now();
-    let count = Memo::new(move |_| now.with(|now| now.as_ref().and_then(Value::as_array).map(Vec::len)));
+    let count =
+        Memo::new(move |_| now.with(|now| now.as_ref().and_then(Value::as_array).map(Vec::len)));
     let below = place.below.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
     let inherited = below.len();
     let is_off = place.is_off();
@@ -210,7 +213,8 @@ fn list(place: Place, each: Value) -> AnyView {
 /// One value: typed, chosen, or the name of a secret.
 fn single(place: Place, simple: Option<Simple>, known: Vec<Value>) -> AnyView {
     let now = place.now();
-    let is_secret = Memo::new(move |_| now.with(|now| now.as_ref().is_some_and(secret::is_reference)));
+    let is_secret =
+        Memo::new(move |_| now.with(|now| now.as_ref().is_some_and(secret::is_reference)));
     let (wrong_id, wrong) = wrong(&place);
     let is_off = place.is_off();
     let kept = StoredValue::new(place.clone());
@@ -225,7 +229,9 @@ fn single(place: Place, simple: Option<Simple>, known: Vec<Value>) -> AnyView {
     };
     let turn = move |_| {
         let secret = (!is_secret.get_untracked()).then(|| json!({"$secret": "", "version": 1}));
-        kept.with_value(|place| place.put(secret.or_else(|| place.item.then(|| check::blank(&place.schema)))));
+        kept.with_value(|place| {
+            place.put(secret.or_else(|| place.item.then(|| check::blank(&place.schema))))
+        });
     };
     let turns = simple == Some(Simple::Text);
     view! {
@@ -253,7 +259,10 @@ fn inherited(place: &Place) -> String {
 }
 
 fn typed(place: Place, simple: Simple, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
-    let shown = move || now.with(|now| now.as_ref().filter(|now| !now.is_null()).map(check::typed)).unwrap_or_default();
+    let shown = move || {
+        now.with(|now| now.as_ref().filter(|now| !now.is_null()).map(check::typed))
+            .unwrap_or_default()
+    };
     let is_off = place.is_off();
     let (draft, path) = (place.draft, place.path.clone());
     let id = place.id.clone();
@@ -288,7 +297,8 @@ fn typed(place: Place, simple: Simple, now: Memo<Option<Value>>, wrong_id: &str)
 
 fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
     let below = inherited(&place);
-    let none = if below.is_empty() { "not set".to_owned() } else { format!("not set here: {below}") };
+    let none =
+        if below.is_empty() { "not set".to_owned() } else { format!("not set here: {below}") };
     let options = known.iter().map(|choice| {
         let (typed, this) = (check::typed(choice), choice.clone());
         let value = typed.clone();
@@ -323,13 +333,15 @@ fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &
 /// A secret by its name and version; its value is nowhere in a document.
 fn of_secret(place: Place, now: Memo<Option<Value>>) -> AnyView {
     let part = move |key: &'static str| {
-        now.with(|now| now.as_ref().and_then(|now| now.get(key)).map(check::typed)).unwrap_or_default()
+        now.with(|now| now.as_ref().and_then(|now| now.get(key)).map(check::typed))
+            .unwrap_or_default()
     };
     let is_off = place.is_off();
     let (id, version_id) = (place.id.clone(), format!("{}-version", place.id));
     let place = StoredValue::new(place);
     let set = move |name: String, version: String| {
-        let version = version.trim().parse::<u32>().map_or_else(|_| Value::String(version), Value::from);
+        let version =
+            version.trim().parse::<u32>().map_or_else(|_| Value::String(version), Value::from);
         place.with_value(|place| place.put(Some(json!({"$secret": name, "version": version}))));
     };
     view! {

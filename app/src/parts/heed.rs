@@ -49,9 +49,12 @@ pub fn left_out(found: LeftOut) -> AnyView {
     let LeftOut { target, missing, more } = found;
     let title = match missing.len() + more {
         1 => format!("One thing of target {target} is left out, because it can’t be brought back"),
-        n => format!("{n} things of target {target} are left out, because they can’t be brought back"),
+        n => format!(
+            "{n} things of target {target} are left out, because they can’t be brought back"
+        ),
     };
-    let lines: Vec<AnyView> = missing.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect();
+    let lines: Vec<AnyView> =
+        missing.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect();
     notice(title, with_more(lines, more), ().into_any())
 }
 
@@ -82,7 +85,8 @@ pub fn clashes(found: &[ClashView]) -> AnyView {
 
 fn scripts(found: &Deceiving) -> Vec<AnyView> {
     let line = |script: &DeceivingScript| {
-        let DeceivingScript { barclamp, role, file, hash, at: (line, column), what } = script.clone();
+        let DeceivingScript { barclamp, role, file, hash, at: (line, column), what } =
+            script.clone();
         let (whose, place) = (format!("{role} of {barclamp}, "), format!("{file}:{line}:{column}"));
         view! {
             <li>

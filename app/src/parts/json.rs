@@ -52,8 +52,13 @@ impl Draft {
 
     /// What is wrong at a place of it.
     pub fn wrong_at(self, path: &str) -> Vec<String> {
-        self.faults
-            .with(|faults| faults.iter().filter(|fault| fault.at == path).map(|fault| fault.detail.clone()).collect())
+        self.faults.with(|faults| {
+            faults
+                .iter()
+                .filter(|fault| fault.at == path)
+                .map(|fault| fault.detail.clone())
+                .collect()
+        })
     }
 
     /// What it is for.

@@ -123,7 +123,9 @@ impl<S: Sort> Listed<S> {
 
     /// Nothing, where the list has every column that the address asks for.
     pub fn has_columns<C: Column>(&self) -> Result<(), Failure> {
-        self.columns.split(',').try_for_each(|word| one_of(COLUMNS, word, C::EVERY, C::as_str).map(|_| ()))
+        self.columns
+            .split(',')
+            .try_for_each(|word| one_of(COLUMNS, word, C::EVERY, C::as_str).map(|_| ()))
     }
 
     /// The same list with nothing beside it.
@@ -158,8 +160,11 @@ impl<S: Sort> Listed<S> {
             return Ok(None);
         }
         let shown: String = text.chars().take(40).collect();
-        let said =
-            || format!("{label}: {shown:?} is no moment. Write a day, or day and time in UTC: 2026-11-22T08:15.");
+        let said = || {
+            format!(
+                "{label}: {shown:?} is no moment. Write a day, or day and time in UTC: 2026-11-22T08:15."
+            )
+        };
         moment_of(&text).map(Some).ok_or_else(|| refused(said()))
     }
 
@@ -200,13 +205,20 @@ impl<S: Sort> Listed<S> {
     fn kept_words(&self) -> Vec<(&'static str, String)> {
         let kept = self.filters.iter().filter(|asked| asked.role == Role::Which);
         let kept = kept.map(|asked| (asked.name, asked.value.clone()));
-        let columns = Some((COLUMNS, self.columns.clone())).filter(|(_, columns)| !columns.is_empty());
+        let columns =
+            Some((COLUMNS, self.columns.clone())).filter(|(_, columns)| !columns.is_empty());
         kept.chain(columns).collect()
     }
 
-    fn words<'a>(&'a self, with_filters: bool, sort: &'a str, place: &'a str) -> Vec<(&'a str, &'a str)> {
+    fn words<'a>(
+        &'a self,
+        with_filters: bool,
+        sort: &'a str,
+        place: &'a str,
+    ) -> Vec<(&'a str, &'a str)> {
         let carried = |asked: &&Asked| with_filters || asked.label().is_none();
-        let filters = self.filters.iter().filter(carried).map(|asked| (asked.name, asked.value.as_str()));
+        let filters =
+            self.filters.iter().filter(carried).map(|asked| (asked.name, asked.value.as_str()));
         let usual = sort.parse::<Order<S>>().is_ok_and(Order::is_usual);
         let sort = if usual { "" } else { sort };
         let rest = [(SORT, sort), (COLUMNS, self.columns.as_str()), (self.place.0, place)];
@@ -215,7 +227,8 @@ impl<S: Sort> Listed<S> {
 
     fn with(&self, with_filters: bool, sort: &str, place: &str) -> String {
         let said = |(name, value): (&str, &str)| format!("{name}={}", places::encoded(value));
-        let words: Vec<String> = self.words(with_filters, sort, place).into_iter().map(said).collect();
+        let words: Vec<String> =
+            self.words(with_filters, sort, place).into_iter().map(said).collect();
         match words.is_empty() {
             true => self.path.clone(),
             false => format!("{}?{}", self.path, words.join("&")),
@@ -269,13 +282,19 @@ pub fn refused(detail: String) -> Failure {
 
 /// What is wrong with the words of an address, of which a page knows these; None: it knows them all.
 pub fn strange(query: &ParamsMap, known: &[&str]) -> Option<String> {
-    let is_known = |word: &str| known.contains(&word) || OF_FORMS.contains(&word) || word.starts_with(TYPED);
-    let mut odd: Vec<&str> = query.into_iter().map(|(word, _)| &**word).filter(|word| !is_known(word)).collect();
+    let is_known =
+        |word: &str| known.contains(&word) || OF_FORMS.contains(&word) || word.starts_with(TYPED);
+    let mut odd: Vec<&str> =
+        query.into_iter().map(|(word, _)| &**word).filter(|word| !is_known(word)).collect();
     odd.dedup();
     let quoted = |word: &&str| format!("{:?}", word.chars().take(80).collect::<String>());
     let named = odd.iter().take(NAMED).map(quoted).collect::<Vec<_>>().join(", ");
-    (!odd.is_empty())
-        .then(|| format!("{named}: this address says what nobody reads here. It can say: {}.", known.join(", ")))
+    (!odd.is_empty()).then(|| {
+        format!(
+            "{named}: this address says what nobody reads here. It can say: {}.",
+            known.join(", ")
+        )
+    })
 }
 
 /// The one of a closed set that a word names; None: the word is empty. Another word is refused with those that there are.
@@ -357,7 +376,11 @@ impl<C: Column> Shown<C> {
     pub fn of<S>(listed: &Listed<S>) -> Self {
         let is_asked = |column: &C| listed.columns.split(',').any(|word| word == column.as_str());
         let bit = |place: usize| 1_u32 << place.min(31);
-        let some = C::EVERY.iter().enumerate().filter(|(_, column)| is_asked(column)).map(|(place, _)| bit(place));
+        let some = C::EVERY
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| is_asked(column))
+            .map(|(place, _)| bit(place));
         let some = some.fold(0, |all, bit| all | bit);
         Self { some: (some != 0).then_some(some | 1), columns: PhantomData }
     }
@@ -385,7 +408,11 @@ pub fn head<S: Sort>(
         (true, false) => (Some("ascending"), Some(Icon::Up)),
         (true, true) => (Some("descending"), Some(Icon::Down)),
     };
-    let title = if is_here { "Turn the order round".to_owned() } else { format!("Sort by {}", label.to_lowercase()) };
+    let title = if is_here {
+        "Turn the order round".to_owned()
+    } else {
+        format!("Sort by {}", label.to_lowercase())
+    };
     view! {
         <th scope="col" aria-sort=sorted class=class>
             <a class="sort" href=listed.sorted(to) title=title>{label} {arrow.map(icon)}</a>
@@ -411,13 +438,18 @@ pub fn filters<S: Sort>(
         let value = if order.is_usual() { String::new() } else { order.to_string() };
         (value, order.to_string(), format!("{label}{}", if falling { " ↓" } else { " ↑" }))
     };
-    let orders = sorts.iter().flat_map(|(by, label)| [one(*by, label, false), one(*by, label, true)]).collect();
-    let now = Memo::new(move |_| listed.read().sort.parse::<Order<S>>().unwrap_or_default().to_string());
+    let orders = sorts
+        .iter()
+        .flat_map(|(by, label)| [one(*by, label, false), one(*by, label, true)])
+        .collect();
+    let now =
+        Memo::new(move |_| listed.read().sort.parse::<Order<S>>().unwrap_or_default().to_string());
     let kept = Memo::new(move |_| listed.read().kept_words());
     let clear = Memo::new(move |_| {
         let listed = listed.read();
         let is_odd = listed.sort.parse::<Order<S>>().is_err();
-        (listed.is_narrow() || is_odd).then(|| if is_odd { listed.whole().to_owned() } else { listed.all() })
+        (listed.is_narrow() || is_odd)
+            .then(|| if is_odd { listed.whole().to_owned() } else { listed.all() })
     });
     form(listed.read_untracked().path.clone(), fields.into_any(), orders, now, kept, clear)
 }
@@ -458,7 +490,12 @@ fn form(
 }
 
 /// A field of the form for a text.
-pub fn text_field(id: impl Into<String>, name: &'static str, label: &'static str, value: Signal<String>) -> AnyView {
+pub fn text_field(
+    id: impl Into<String>,
+    name: &'static str,
+    label: &'static str,
+    value: Signal<String>,
+) -> AnyView {
     example_field(id, name, label, "", value)
 }
 
@@ -483,7 +520,12 @@ pub fn example_field(
 
 /// A field of the form for a day and time in UTC. A browser empties such a field of what it can't read as both, and the form would ask for
 /// more than the address did: a day alone is filled up, and what is no moment stays as it is, in a field for text.
-pub fn moment_field(id: impl Into<String>, name: &'static str, label: &'static str, value: Signal<String>) -> AnyView {
+pub fn moment_field(
+    id: impl Into<String>,
+    name: &'static str,
+    label: &'static str,
+    value: Signal<String>,
+) -> AnyView {
     let id = id.into();
     let shown = move || value.with(|text| in_field(text));
     view! {
@@ -550,10 +592,13 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
         };
         listed.words(true, &listed.sort, "").into_iter().map(keep).collect_view()
     };
-    let first = C::EVERY.first().map(|column| view! { <input type="hidden" name=COLUMNS value=column.as_str()/> });
+    let first = C::EVERY
+        .first()
+        .map(|column| view! { <input type="hidden" name=COLUMNS value=column.as_str()/> });
     let choice = |column: &C| {
         let column = *column;
-        let is_shown = Memo::new(move |_| Shown::<C> { some: shown.get(), columns: PhantomData }.has(column));
+        let is_shown =
+            Memo::new(move |_| Shown::<C> { some: shown.get(), columns: PhantomData }.has(column));
         view! {
             <label class="choice">
                 <input type="checkbox" name=COLUMNS value=column.as_str() checked=move || is_shown.get() prop:checked=move || is_shown.get()/>
@@ -588,7 +633,11 @@ pub fn pager<S: Sort>(listed: &Listed<S>, next: Option<&Cursor>) -> AnyView {
 }
 
 /// The ways from page to page of whatever has pages, and what they are called.
-pub fn ways(first: Option<String>, next: Option<String>, (to_first, to_next): (&'static str, &'static str)) -> AnyView {
+pub fn ways(
+    first: Option<String>,
+    next: Option<String>,
+    (to_first, to_next): (&'static str, &'static str),
+) -> AnyView {
     if first.is_none() && next.is_none() {
         return ().into_any();
     }
@@ -603,7 +652,11 @@ pub fn ways(first: Option<String>, next: Option<String>, (to_first, to_next): (&
 }
 
 /// What stands where no row is although the list may have some: it is at its end, or narrow. None: neither, so there are none at all.
-pub fn hidden<S: Sort>(listed: &Listed<S>, one: &'static str, many: &'static str) -> Option<AnyView> {
+pub fn hidden<S: Sort>(
+    listed: &Listed<S>,
+    one: &'static str,
+    many: &'static str,
+) -> Option<AnyView> {
     if listed.place().is_some() {
         return Some(nothing_behind(listed.first(), many));
     }
@@ -636,7 +689,8 @@ pub fn trouble<S: Sort>(listed: &Listed<S>, many: &'static str, problem: Problem
     // No other address of the same list is answered to who may not see it.
     let is_refused = problem.status == 403;
     let first = listed.place().filter(|_| !is_refused).map(|_| listed.first());
-    let whole = (!is_refused && (is_strange || here != listed.whole())).then(|| listed.whole().to_owned());
+    let whole =
+        (!is_refused && (is_strange || here != listed.whole())).then(|| listed.whole().to_owned());
     let without = (is_strange && here != listed.whole()).then_some(here);
     let ways = view! {
         {without.map(|without| view! { <a class="button" href=without>"Without that"</a> })}
@@ -685,8 +739,13 @@ mod tests {
     #[test]
     fn links_carry_what_differs_and_nothing_else() {
         assert_eq!(listed(&[("filter", ""), ("sort", "name"), ("after", "")]).address(), "/nodes");
-        let all =
-            listed(&[("filter", "a&b"), ("sort", "-state"), ("columns", "name"), ("columns", "steps"), ("after", "x")]);
+        let all = listed(&[
+            ("filter", "a&b"),
+            ("sort", "-state"),
+            ("columns", "name"),
+            ("columns", "steps"),
+            ("after", "x"),
+        ]);
         assert_eq!(all.address(), "/nodes?filter=a%26b&sort=-state&columns=name%2Csteps&after=x");
         assert_eq!(all.first(), "/nodes?filter=a%26b&sort=-state&columns=name%2Csteps");
         assert_eq!(all.all(), "/nodes?sort=-state&columns=name%2Csteps");
@@ -697,7 +756,11 @@ mod tests {
     #[test]
     fn an_order_that_there_is_not_is_said_and_kept() {
         let odd = listed(&[("sort", "colour")]);
-        assert!(odd.order().unwrap_err().0.detail.contains("name, -name, state"), "{:?}", odd.order());
+        assert!(
+            odd.order().unwrap_err().0.detail.contains("name, -name, state"),
+            "{:?}",
+            odd.order()
+        );
         assert_eq!(odd.address(), "/nodes?sort=colour");
         let none = one_of("state", "purple", &["alive", "dead"], |word| word).unwrap_err();
         assert_eq!(none.0.detail, "state: there is no \"purple\" here. There are: alive, dead.");
@@ -707,12 +770,17 @@ mod tests {
     #[test]
     fn a_word_that_the_list_does_not_know_is_said_and_left_out_of_its_address() {
         let mut query = ParamsMap::new();
-        for (name, value) in [("filter", "db"), ("x", "1"), ("__err", "e30="), ("x", "2"), ("sort", "name")] {
+        for (name, value) in
+            [("filter", "db"), ("x", "1"), ("__err", "e30="), ("x", "2"), ("sort", "name")]
+        {
             query.insert(name.to_owned(), value.to_owned());
         }
         let odd = listed(&[("filter", "db")]).knowing(&query, &["filter"]);
         let said = odd.known().unwrap_err().0.detail;
-        assert_eq!(said, "\"x\": this address says what nobody reads here. It can say: filter, sort, columns, after.");
+        assert_eq!(
+            said,
+            "\"x\": this address says what nobody reads here. It can say: filter, sort, columns, after."
+        );
         assert_eq!(odd.address(), "/nodes?filter=db");
         assert!(listed(&[]).knowing(&query, &["filter", "x"]).known().is_ok());
     }
@@ -722,7 +790,10 @@ mod tests {
         assert!(listed(&[("columns", "name,steps")]).has_columns::<Part>().is_ok());
         assert!(listed(&[]).has_columns::<Part>().is_ok());
         let odd = listed(&[("columns", "name,nothing")]).has_columns::<Part>().unwrap_err();
-        assert_eq!(odd.0.detail, "columns: there is no \"nothing\" here. There are: name, state, steps.");
+        assert_eq!(
+            odd.0.detail,
+            "columns: there is no \"nothing\" here. There are: name, state, steps."
+        );
     }
 
     #[test]

@@ -28,8 +28,8 @@ use serde::de::DeserializeOwned;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::list::{
-    Column, Listed, Shown, choice_field, columns, example_field, filters, head, hidden, moment_field, pager,
-    plain_head, trouble,
+    Column, Listed, Shown, choice_field, columns, example_field, filters, head, hidden,
+    moment_field, pager, plain_head, trouble,
 };
 use crate::parts::{Feed, ProblemNotice, Same, Typed, load_or, rows};
 use crate::reader::with_right;
@@ -71,7 +71,12 @@ impl Field {
     }
 
     /// By one of some words.
-    pub const fn choice(name: &'static str, label: &'static str, says: &'static str, of: Choices) -> Self {
+    pub const fn choice(
+        name: &'static str,
+        label: &'static str,
+        says: &'static str,
+        of: Choices,
+    ) -> Self {
         Self { name, label, says, input: Input::Choice(of) }
     }
 
@@ -140,7 +145,10 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     fn path(self) -> String;
 
     /// A page of it.
-    fn fetch(self, listed: Listed<Self::Sort>) -> impl Future<Output = Answer<Self::Page>> + Send + 'static;
+    fn fetch(
+        self,
+        listed: Listed<Self::Sort>,
+    ) -> impl Future<Output = Answer<Self::Page>> + Send + 'static;
 
     /// What a column's head sorts by, and whether its first press sorts from the end.
     fn sorted_by(column: Self::Part) -> Option<(Self::Sort, bool)>;
@@ -201,8 +209,14 @@ pub trait ListPage: Copy + Send + Sync + 'static {
 }
 
 /// A list that is asked for what is said by the words of these fields.
-pub fn asked<S: Sort>(listed: Listed<S>, fields: &[Field], said: impl Fn(&str) -> String) -> Listed<S> {
-    fields.iter().fold(listed, |listed, field| listed.asked(field.name, field.says, &said(field.name)))
+pub fn asked<S: Sort>(
+    listed: Listed<S>,
+    fields: &[Field],
+    said: impl Fn(&str) -> String,
+) -> Listed<S> {
+    fields
+        .iter()
+        .fold(listed, |listed, field| listed.asked(field.name, field.says, &said(field.name)))
 }
 
 /// What rows are shown with.
@@ -223,7 +237,12 @@ impl<P: ListPage> Copy for With<P> {}
 
 impl<P: ListPage> With<P> {
     /// The cell of a column, if that is shown. On a narrow screen the column's head stands before it.
-    pub fn cell(self, column: P::Part, class: &'static str, content: impl IntoView + 'static) -> Option<AnyView> {
+    pub fn cell(
+        self,
+        column: P::Part,
+        class: &'static str,
+        content: impl IntoView + 'static,
+    ) -> Option<AnyView> {
         let class = [number::<P>(column).unwrap_or_default(), class].join(" ").trim().to_owned();
         self.shown.has(column).then(|| cell(column.label(), class, content.into_any()))
     }
@@ -259,7 +278,8 @@ impl<P: ListPage> ListOf<P> {
         let query = use_query_map();
         let listed = Memo::new(move |_| {
             let query = query.read();
-            let words: Vec<&str> = P::FIELDS.iter().map(|field| field.name).chain(P::WORDS.iter().copied()).collect();
+            let words: Vec<&str> =
+                P::FIELDS.iter().map(|field| field.name).chain(P::WORDS.iter().copied()).collect();
             of.read(&query).knowing(&query, &words)
         });
         let fetch = move |listed: Listed<P::Sort>| async move {
@@ -301,7 +321,8 @@ impl<P: ListPage> ListOf<P> {
             field.view(P::ID, value)
         };
         let fields = P::FIELDS.iter().map(field).collect_view();
-        let show = move |(first, may): (P::Page, bool)| table(of, first, may, listed.get_untracked());
+        let show =
+            move |(first, may): (P::Page, bool)| table(of, first, may, listed.get_untracked());
         let say = move |problem: Problem| trouble(&listed.read_untracked(), P::NAMES.1, problem);
         let same = move |_: Typed| vec![of.same(&listed.read())];
         view! {
@@ -334,7 +355,8 @@ fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: Listed<P::Sort>)
     // What stands instead of rows leads back to the beginning itself.
     let pager = move || {
         let next = next.get();
-        (!is_empty.get() || next.is_some()).then(|| with.listed.with_value(|listed| pager(listed, next.as_ref())))
+        (!is_empty.get() || next.is_some())
+            .then(|| with.listed.with_value(|listed| pager(listed, next.as_ref())))
     };
     view! {
         <ProblemNotice problem=feed.problem()/>
@@ -344,9 +366,15 @@ fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: Listed<P::Sort>)
     .into_any()
 }
 
-fn framed(style: &'static str, caption: Memo<Option<String>>, heads: AnyView, body: AnyView) -> AnyView {
+fn framed(
+    style: &'static str,
+    caption: Memo<Option<String>>,
+    heads: AnyView,
+    body: AnyView,
+) -> AnyView {
     let class = format!("table folds {style}");
-    let caption = move || caption.get().map(|said| view! { <caption class="count">{said}</caption> });
+    let caption =
+        move || caption.get().map(|said| view! { <caption class="count">{said}</caption> });
     view! {
         <table class=class.trim_end().to_owned()>
             {caption}
@@ -362,7 +390,8 @@ fn heads<P: ListPage>(listed: &Listed<P::Sort>, with: With<P>) -> AnyView {
         Some((by, falling)) => head(listed, by, column.label(), falling, number::<P>(*column)),
         None => plain_head(column.label(), number::<P>(*column)),
     };
-    let all = P::Part::EVERY.iter().filter(|column| with.shown.has(**column)).map(one).collect_view();
+    let all =
+        P::Part::EVERY.iter().filter(|column| with.shown.has(**column)).map(one).collect_view();
     let commands = P::COMMANDS.filter(|_| with.may).map(|label| plain_head(label, None));
     view! { {all} {commands} }.into_any()
 }

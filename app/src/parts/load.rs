@@ -10,7 +10,10 @@ use crate::failure::Answer;
 
 /// Shows what was loaded, or why it could not be. A page that is loaded for another source (the next page of a list) keeps showing
 /// the last one until then.
-pub fn load<T, V>(resource: Resource<Answer<T>>, show: impl Fn(T) -> V + Clone + Send + Sync + 'static) -> impl IntoView
+pub fn load<T, V>(
+    resource: Resource<Answer<T>>,
+    show: impl Fn(T) -> V + Clone + Send + Sync + 'static,
+) -> impl IntoView
 where
     T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     V: IntoView + 'static,

@@ -59,7 +59,10 @@ fn sign_in_here() -> String {
 
 /// A page that could not be loaded.
 pub fn problem_page(problem: Problem) -> impl IntoView {
-    problem_page_with(problem, view! { <a class="button" href=places::DEPLOYMENTS>"All deployments"</a> }.into_any())
+    problem_page_with(
+        problem,
+        view! { <a class="button" href=places::DEPLOYMENTS>"All deployments"</a> }.into_any(),
+    )
 }
 
 /// The list that something is in: its address, and what the way there is called.

@@ -33,7 +33,8 @@ pub fn ProvenanceTable(
             </tr>
         }
     });
-    let count = if shown < all { format!("{shown} of {}", many(all, "value")) } else { many(all, "value") };
+    let count =
+        if shown < all { format!("{shown} of {}", many(all, "value")) } else { many(all, "value") };
     view! {
         <div class="table-scroll">
             <table class="table folds">

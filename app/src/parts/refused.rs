@@ -27,7 +27,8 @@ impl Refused {
         S::Output: Clone + Send + Sync + 'static,
     {
         let query = use_query_map().get_untracked();
-        let is_refused = query.get_str("__err").is_some() && problem_of(action).get_untracked().is_some();
+        let is_refused =
+            query.get_str("__err").is_some() && problem_of(action).get_untracked().is_some();
         Self(is_refused.then_some(query))
     }
 

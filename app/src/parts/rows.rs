@@ -27,10 +27,11 @@ impl<T: Clone, K: Eq + Hash> Numbered<T, K> {
         let mut new = Self { order: Vec::with_capacity(room), items, numbers, next };
         for item in list {
             let key = key(item);
-            let number = last.and_then(|last| last.numbers.get(&key).copied()).unwrap_or_else(|| {
-                new.next = new.next.wrapping_add(1);
-                new.next
-            });
+            let number =
+                last.and_then(|last| last.numbers.get(&key).copied()).unwrap_or_else(|| {
+                    new.next = new.next.wrapping_add(1);
+                    new.next
+                });
             new.order.push(number);
             new.items.insert(number, item.clone());
             new.numbers.insert(key, number);
@@ -56,7 +57,9 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: IntoView + 'static,
 {
-    let numbered = Memo::new(move |last: Option<&Numbered<T, K>>| list.with(|list| Numbered::after(last, list, &key)));
+    let numbered = Memo::new(move |last: Option<&Numbered<T, K>>| {
+        list.with(|list| Numbered::after(last, list, &key))
+    });
     let one = move |number: u32| {
         let Some(first) = numbered.with_untracked(|all| all.items.get(&number).cloned()) else {
             return ().into_any();
@@ -79,7 +82,10 @@ fn by_number(order: Memo<Vec<u32>>, one: Arc<dyn Fn(u32) -> AnyView + Send + Syn
 mod tests {
     use super::*;
 
-    fn after(last: Option<&Numbered<(char, u8), char>>, list: &[(char, u8)]) -> Numbered<(char, u8), char> {
+    fn after(
+        last: Option<&Numbered<(char, u8), char>>,
+        list: &[(char, u8)],
+    ) -> Numbered<(char, u8), char> {
         Numbered::after(last, list, |(key, _)| *key)
     }
 

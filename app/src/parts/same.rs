@@ -49,7 +49,11 @@ pub fn Same(
     let calls = Memo::new(move |_| of.run(typed));
     let fold = NodeRef::<html::Details>::new();
     let read = move || {
-        let now = fold.try_get_untracked().flatten().filter(|fold| fold.open()).and_then(|fold| fields_around(&fold));
+        let now = fold
+            .try_get_untracked()
+            .flatten()
+            .filter(|fold| fold.open())
+            .and_then(|fold| fields_around(&fold));
         if let Some(now) = now {
             typed.fields.try_set(now);
         }
@@ -98,9 +102,13 @@ fn note(calls: &[Call]) -> String {
     let token = calls.iter().any(|call| call.curl().contains(TOKEN));
     let by = match (token, session) {
         (true, true) => {
-            format!("{TOKEN} a token, and {SESSION} the file with the cookie of a session, for what no token may do")
+            format!(
+                "{TOKEN} a token, and {SESSION} the file with the cookie of a session, for what no token may do"
+            )
         }
-        (false, true) => format!("{SESSION} the file with the cookie of a session: no token may do this"),
+        (false, true) => {
+            format!("{SESSION} the file with the cookie of a session: no token may do this")
+        }
         _ => format!("{TOKEN} a token"),
     };
     format!("{SERVER} is this server’s address, {by}. Words in capitals are yours to fill in.")
@@ -143,7 +151,8 @@ fn command(by: &'static str, line: String) -> impl IntoView {
 /// Puts a text where it can be pasted from. None: the browser lets no page do that here, as where it came neither by HTTPS nor from this
 /// machine.
 fn written(text: &str) -> Option<js_sys::Promise> {
-    let clipboard = js_sys::Reflect::get(&window().navigator(), &JsValue::from_str("clipboard")).ok()?;
+    let clipboard =
+        js_sys::Reflect::get(&window().navigator(), &JsValue::from_str("clipboard")).ok()?;
     let write = js_sys::Reflect::get(&clipboard, &JsValue::from_str("writeText")).ok()?;
     let write = write.dyn_into::<js_sys::Function>().ok()?;
     write.call1(&clipboard, &JsValue::from_str(text)).ok()?.dyn_into().ok()
@@ -164,7 +173,8 @@ fn fields_around(fold: &web_sys::Element) -> Option<BTreeMap<String, String>> {
     let fields = form.query_selector_all(READ).ok()?;
     let field = |n: u32| {
         let field = fields.item(n)?;
-        let text = |name: &str| js_sys::Reflect::get(&field, &JsValue::from_str(name)).ok()?.as_string();
+        let text =
+            |name: &str| js_sys::Reflect::get(&field, &JsValue::from_str(name)).ok()?.as_string();
         Some((text("name")?, text("value")?))
     };
     Some((0..fields.length()).filter_map(field).collect())

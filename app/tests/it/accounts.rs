@@ -1,9 +1,10 @@
 //! The settings' accounts in memory. They are read there, and of everything else it says that there is no such thing.
 
 use api::people::{
-    AccessChangeView, AccessLimitView, AccountKind, Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView,
-    PasskeyWish, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature,
-    SignatureRequest, TokenMade, TokenView, TokenWish,
+    AccessChangeView, AccessLimitView, AccountKind, Ended, Grant, LinkMade, MyAccount,
+    PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish, PeopleWanted, PersonDetails,
+    PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade,
+    TokenView, TokenWish,
 };
 use api::second_factor::{FactorOptions, FactorPage, SecondFactor, TotpMade};
 use api::{At, Problem};
@@ -89,8 +90,9 @@ impl Accounts for Fake {
         })
     }
     async fn one(&self, id: PersonId) -> Result<(PersonDetails, Vec<TokenView>), Problem> {
-        let person =
-            self.read(|world| world.people.iter().find(|person| person.id == id).cloned())?.ok_or_else(none)?;
+        let person = self
+            .read(|world| world.people.iter().find(|person| person.id == id).cloned())?
+            .ok_or_else(none)?;
         let change = |kind: &str, by: Option<&str>| AccessChangeView {
             kind: kind.into(),
             permission: None,
@@ -104,7 +106,11 @@ impl Accounts for Fake {
         let details = PersonDetails {
             person,
             access_changes: vec![change("reset", Some("root")), change("created", None)],
-            approvals_limited: if id == PersonId(Uuid::from_u128(1)) { vec![limited] } else { Vec::new() },
+            approvals_limited: if id == PersonId(Uuid::from_u128(1)) {
+                vec![limited]
+            } else {
+                Vec::new()
+            },
             passkeys: self.read(|world| world.passkeys.clone())?,
         };
         Ok((details, Vec::new()))
@@ -112,7 +118,12 @@ impl Accounts for Fake {
     async fn add(&self, _: PersonWish) -> Result<PersonMade, Problem> {
         Err(none())
     }
-    async fn change_grants(&self, _: PersonId, _: i32, _: Vec<Grant>) -> Result<PersonView, Problem> {
+    async fn change_grants(
+        &self,
+        _: PersonId,
+        _: i32,
+        _: Vec<Grant>,
+    ) -> Result<PersonView, Problem> {
         Err(none())
     }
     async fn set_disabled(&self, _: PersonId, _: bool) -> Result<(), Problem> {
@@ -174,7 +185,8 @@ impl Accounts for Fake {
 #[tokio::test]
 async fn people_and_programs_are_two_lists_of_one_kind_each() {
     let fake = Fake::new(|_| {});
-    let [ada, bo, ci] = [1, 2, 3].map(|n| format!("href=\"{}\"", app::places::person(PersonId(Uuid::from_u128(n)))));
+    let [ada, bo, ci] = [1, 2, 3]
+        .map(|n| format!("href=\"{}\"", app::places::person(PersonId(Uuid::from_u128(n)))));
     let people = get(&fake, "/settings/people").await;
     people.says(&[&ada, &bo, "disabled", "operator in web", "by a password", "kind=human"]);
     people.says_not(&[&ci]);
@@ -228,13 +240,26 @@ async fn second_factor_page_sets_up_an_app() {
     let needed = SecondFactor { demanded: true, needed: true, ..SecondFactor::default() };
     let fake = Fake::new(|world| world.factor.state = needed);
     let page = get(&fake, "/second-factor").await;
-    page.says(&["The policy demands a second factor", "Set up an authenticator app", "value=\"start\""]);
+    page.says(&[
+        "The policy demands a second factor",
+        "Set up an authenticator app",
+        "value=\"start\"",
+    ]);
     page.says(&["Or register a passkey", "for=\"passkey-name\"", "Passkeys need scripts"]);
     page.says_not(&["one-time-code", "Use a passkey"]);
-    let made = TotpMade { secret: "ABCDEFGHIJKL".into(), uri: "otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL".into() };
-    let fake = Fake::new(|world| world.factor = FactorPage { state: needed, set_up: Some(made), ..factor() });
+    let made = TotpMade {
+        secret: "ABCDEFGHIJKL".into(),
+        uri: "otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL".into(),
+    };
+    let fake = Fake::new(|world| {
+        world.factor = FactorPage { state: needed, set_up: Some(made), ..factor() }
+    });
     let page = get(&fake, "/second-factor").await;
-    page.says(&["ABCD EFGH IJKL", "href=\"otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL\"", "value=\"confirm\""]);
+    page.says(&[
+        "ABCD EFGH IJKL",
+        "href=\"otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL\"",
+        "value=\"confirm\"",
+    ]);
     let fake = Fake::new(|world| world.factor.state.totp = true);
     let page = get(&fake, "/second-factor").await;
     page.says(&["Your authenticator app is set up", "href=\"/settings/account\""]);
@@ -316,7 +341,12 @@ async fn confirmed_passkeys_offer_no_confirmation() {
     for page in [person.as_str(), "/settings/account"] {
         let page = get(&fake, page).await;
         page.says(&["aria-label=\"Revoke passkey Laptop\""]);
-        page.says_not(&["Confirm passkey", "Confirm with another passkey", "Compare the fingerprint", "not confirmed"]);
+        page.says_not(&[
+            "Confirm passkey",
+            "Confirm with another passkey",
+            "Compare the fingerprint",
+            "not confirmed",
+        ]);
     }
     let fake = Fake::new(|world| world.passkeys.clear());
     let page = get(&fake, &person).await;

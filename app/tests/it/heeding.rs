@@ -18,7 +18,9 @@ fn deceiving(more: usize) -> Deceiving {
         file: "10-cut.sh".into(),
         hash: Hash::of_bytes(b"cut"),
         at: (3, 7),
-        what: "the script has the character U+202E, which can't be seen or makes it read as another".into(),
+        what:
+            "the script has the character U+202E, which can't be seen or makes it read as another"
+                .into(),
     };
     Deceiving { scripts: vec![script], more }
 }
@@ -86,21 +88,36 @@ async fn what_is_gone_is_looked_at_where_it_was() {
     page.says_not(&["Restoring makes a proposal", "Restore…", "/graph/web?target=2"]);
     let others = Fake::new(|world| {
         world.comparison.deployment = Some(world.board.name.clone());
-        world.comparison.note = Some("web at target 1 is another deployment than web at target 2.".into());
-        let mut webs =
-            [world.comparison.difference.deployments[0].clone(), world.comparison.difference.deployments[0].clone()];
+        world.comparison.note =
+            Some("web at target 1 is another deployment than web at target 2.".into());
+        let mut webs = [
+            world.comparison.difference.deployments[0].clone(),
+            world.comparison.difference.deployments[0].clone(),
+        ];
         (webs[0].mark, webs[1].mark) = (Mark::Added, Mark::Removed);
         world.comparison.difference.deployments = webs.into();
     });
     let page = get(&others, "/blueprints?deployment=web&from=1&to=2").await;
-    page.says(&["is another deployment than web at target 2.", "/graph/web?target=1", "/graph/web?target=2"]);
+    page.says(&[
+        "is another deployment than web at target 2.",
+        "/graph/web?target=1",
+        "/graph/web?target=2",
+    ]);
     let chosen = get(&fake, "/blueprints?deployment=shop").await;
     chosen.says(&["value=\"shop\"", "Targets that changed shop"]);
     let graph = get(&fake, "/graph/web?target=1").await;
-    graph.says(&["Graph of web at target 1<", "as it was meant at target 1", "/blueprints?deployment=web"]);
+    graph.says(&[
+        "Graph of web at target 1<",
+        "as it was meant at target 1",
+        "/blueprints?deployment=web",
+    ]);
 
     let never = get(&fake, "/blueprints?deployment=nowhere&from=1&to=2").await;
-    assert_eq!((never.status, never.body.matches(">There is no deployment nowhere.<").count()), (404, 1), "said once");
+    assert_eq!(
+        (never.status, never.body.matches(">There is no deployment nowhere.<").count()),
+        (404, 1),
+        "said once"
+    );
 }
 
 /// So many nodes that get one noderole each, with a value of its own.
@@ -130,7 +147,8 @@ fn large(nodes: u128) -> Fake {
 #[tokio::test]
 async fn a_large_change_comes_page_by_page() {
     let fake = large(1_000);
-    let next = |n: u128| format!("/reviews/128?after={}", places::encoded(&format!("node/{}", node(n))));
+    let next =
+        |n: u128| format!("/reviews/128?after={}", places::encoded(&format!("node/{}", node(n))));
     let most = DOCUMENTS_SHOWN as u128;
     let first = get(&fake, "/reviews/128").await;
     let here = format!("{DOCUMENTS_SHOWN} documents");
@@ -142,7 +160,14 @@ async fn a_large_change_comes_page_by_page() {
     last.says(&["1 document", ">First<", &fqdn(1_000)]);
     last.says_not(&["/reviews/128?after="]);
     let exactly = get(&large(most), "/reviews/128").await;
-    assert!(first.body.len() < exactly.body.len() + 2_000, "as large as with nothing behind the first page");
+    assert!(
+        first.body.len() < exactly.body.len() + 2_000,
+        "as large as with nothing behind the first page"
+    );
     get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["Pages of the changes"]);
-    assert_eq!(get(&fake, &next(4_000)).await.status, 400, "no page begins behind what does not differ");
+    assert_eq!(
+        get(&fake, &next(4_000)).await.status,
+        400,
+        "no page begins behind what does not differ"
+    );
 }

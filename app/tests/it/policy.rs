@@ -59,13 +59,19 @@ async fn another_policy_is_proposed_on_a_board_and_what_that_takes_is_said_befor
 async fn who_may_not_propose_reads_what_that_takes_instead_of_a_button() {
     let viewer = Fake::new(|world| world.permissions = vec!["viewer".into()]);
     let page = get(&viewer, "/settings/policy").await;
-    page.says(&["Every change", "takes the permission ", " in every deployment; an admin can give it"]);
+    page.says(&[
+        "Every change",
+        "takes the permission ",
+        " in every deployment; an admin can give it",
+    ]);
     page.says_not(&["/call/propose_policy"]);
 }
 
 #[tokio::test]
 async fn who_may_not_look_or_a_server_that_can_not_answer_is_said() {
-    let fake = Fake::new(|world| world.problem = Some(Problem::unavailable("The database does not answer.")));
+    let fake = Fake::new(|world| {
+        world.problem = Some(Problem::unavailable("The database does not answer."))
+    });
     let page = get(&fake, "/settings/policy").await;
     assert_eq!(page.status, 503);
     page.says(&["Not available at the moment"]);
@@ -81,7 +87,8 @@ async fn policy_shows_signature_rules_and_second_factor() {
     let elsewhere = DeploymentId(Uuid::from_u128(77));
     let fake = Fake::new(|world| {
         let everywhere = SignedRule { deployment: None, risk: Some(Risk::Destructive) };
-        world.policy.policy.signed = [everywhere, SignedRule { deployment: Some(elsewhere), risk: None }].into();
+        world.policy.policy.signed =
+            [everywhere, SignedRule { deployment: Some(elsewhere), risk: None }].into();
         world.policy.policy.second_factor = true;
     });
     let rules = format!("destructive, every change of deployment {elsewhere}");

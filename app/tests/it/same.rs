@@ -43,7 +43,8 @@ async fn a_board_says_how_to_propose_and_to_hold_and_a_proposal_how_to_go_on() {
         proposal.title = "Ada's \"proxy\" for $5".into();
         proposal.redo = Some("bind web-9 to store".into());
     });
-    let proposal = fake.0.lock().expect("no test died here").board.proposal.clone().expect("a proposal");
+    let proposal =
+        fake.0.lock().expect("no test died here").board.proposal.clone().expect("a proposal");
     let (id, version) = (proposal.id, proposal.version);
     let lines = [
         format!("gantry proposal undo {id}"),
@@ -72,8 +73,10 @@ async fn a_review_says_how_to_judge_and_to_commit_it() {
     let talk = ["\"$GANTRY_SERVER/api/v1/submissions/128/threads\"", "/resolve\""];
     says(&Fake::new(|_| {}), "/reviews/128?tab=discussion", &talk).await;
     let about = "{\"anchor\":\"policy#/approvals\",\"body\":\"TEXT\"}";
-    says(&Fake::new(|_| {}), "/reviews/128?tab=discussion&about=policy%23%2Fapprovals", &[about]).await;
-    let graph = ["gantry review graph 128 --roles app", "/api/v1/submissions/128/graph?roles=app\""];
+    says(&Fake::new(|_| {}), "/reviews/128?tab=discussion&about=policy%23%2Fapprovals", &[about])
+        .await;
+    let graph =
+        ["gantry review graph 128 --roles app", "/api/v1/submissions/128/graph?roles=app\""];
     says(&Fake::new(|_| {}), "/reviews/128?tab=graph&roles=app", &graph).await;
     // What is closed takes no verdict any more.
     let closed = Fake::new(|world| world.review.state = api::console::ReviewState::Discarded);
@@ -83,24 +86,61 @@ async fn a_review_says_how_to_judge_and_to_commit_it() {
 #[tokio::test]
 async fn lists_say_how_to_get_what_they_show() {
     let fake = Fake::new(|_| {});
-    says(&fake, "/runs?state=failed", &["gantry run list --state failed", "/api/v1/runs?state=failed\""]).await;
-    says(&fake, "/nodes?filter=web%201", &["gantry node list --filter 'web 1'", "/api/v1/nodes?filter=web%201\""])
-        .await;
-    says(&fake, "/deployments", &["gantry deployment list", "\"$GANTRY_SERVER/api/v1/deployments\""]).await;
+    says(
+        &fake,
+        "/runs?state=failed",
+        &["gantry run list --state failed", "/api/v1/runs?state=failed\""],
+    )
+    .await;
+    says(
+        &fake,
+        "/nodes?filter=web%201",
+        &["gantry node list --filter 'web 1'", "/api/v1/nodes?filter=web%201\""],
+    )
+    .await;
+    says(
+        &fake,
+        "/deployments",
+        &["gantry deployment list", "\"$GANTRY_SERVER/api/v1/deployments\""],
+    )
+    .await;
     says(&fake, "/waiting?reason=held&node=n1", &["/api/v1/waiting?node=n1&reason=held\""]).await;
-    says(&fake, "/waiting?sort=-since", &["gantry waiting --sort=-since", "/api/v1/waiting?sort=-since\""]).await;
+    says(
+        &fake,
+        "/waiting?sort=-since",
+        &["gantry waiting --sort=-since", "/api/v1/waiting?sort=-since\""],
+    )
+    .await;
     says(&fake, "/blueprints?deployment=web", &["/api/v1/targets?deployment=web\""]).await;
-    says(&fake, "/reviews?whose=mine&text=it's", &["gantry review list --whose mine --fate open --text 'it'\\''s'"])
-        .await;
-    says(&fake, "/reviews?state=drafts", &["gantry proposal list --drafts", "/api/v1/proposals?drafts=true\""]).await;
-    says(&fake, "/catalog", &["gantry barclamp list", "gantry barclamp import", "--json @barclamps.json"]).await;
+    says(
+        &fake,
+        "/reviews?whose=mine&text=it's",
+        &["gantry review list --whose mine --fate open --text 'it'\\''s'"],
+    )
+    .await;
+    says(
+        &fake,
+        "/reviews?state=drafts",
+        &["gantry proposal list --drafts", "/api/v1/proposals?drafts=true\""],
+    )
+    .await;
+    says(
+        &fake,
+        "/catalog",
+        &["gantry barclamp list", "gantry barclamp import", "--json @barclamps.json"],
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_graph_s_page_says_how_to_get_what_it_shows() {
     let fake = Fake::new(|_| {});
-    says(&fake, "/graph/web", &["gantry deployment graph web", "\"$GANTRY_SERVER/api/v1/deployments/web/graph\""])
-        .await;
+    says(
+        &fake,
+        "/graph/web",
+        &["gantry deployment graph web", "\"$GANTRY_SERVER/api/v1/deployments/web/graph\""],
+    )
+    .await;
     // How a page looks is nothing that a program asks for.
     let path = "/graph/web?focus=web%3Aapp&way=up&steps=2&colour=wave&as=table&at=web%3Aapp";
     let lines = [
@@ -131,14 +171,24 @@ async fn what_is_done_to_a_machine_or_a_run_says_how() {
     )
     .await;
     // Everywhere: the switch.
-    says(&fake, "/runs", &["gantry execution off --reason WHY", "{\"enabled\":false,\"reason\":\"WHY\"}"]).await;
+    says(
+        &fake,
+        "/runs",
+        &["gantry execution off --reason WHY", "{\"enabled\":false,\"reason\":\"WHY\"}"],
+    )
+    .await;
     let restorable = Fake::new(|world| {
         world.comparison.from.target = Some(engine::ids::TargetNo(3));
         world.comparison.to.target = Some(engine::ids::TargetNo(1));
         world.comparison.deployment = Some(fake::deployment("web"));
     });
     let path = "/blueprints?deployment=web&from=3&to=1";
-    says(&restorable, path, &["gantry deployment restore web --target 1", "{\"partial\":false,\"target\":1}"]).await;
+    says(
+        &restorable,
+        path,
+        &["gantry deployment restore web --target 1", "{\"partial\":false,\"target\":1}"],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -230,11 +280,13 @@ const SHOWN: [(&str, &str); 42] = [
 ];
 
 /// What is done without one, and why.
-const NOT_SHOWN: [(&str, &str); 1] = [("PutFirstStepsAway", "hides a list of first steps on pages, where alone it is")];
+const NOT_SHOWN: [(&str, &str); 1] =
+    [("PutFirstStepsAway", "hides a list of first steps on pages, where alone it is")];
 
 /// The texts of a folder's files, with those of the folders in it.
 fn sources(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let entries =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let texts = |path: PathBuf| match path.is_dir() {
         true => sources(&path),
         false => vec![std::fs::read_to_string(&path).expect("a text")],
@@ -253,13 +305,15 @@ fn beside_every_form_that_does_something_stands_its_command() {
                 continue;
             }
             let call = SHOWN.iter().find(|(shown, _)| *shown == act).map(|(_, call)| *call);
-            let call = call.unwrap_or_else(|| panic!("{act} has no command, and no reason why not"));
+            let call =
+                call.unwrap_or_else(|| panic!("{act} has no command, and no reason why not"));
             let is_named = text.contains(&format!("api::calls::{call}"))
                 || (text.contains("use api::calls;") && text.contains(&format!("calls::{call}(")));
             assert!(is_named && text.contains("<Same "), "beside {act} there is no {call}");
         }
     }
-    let told = SHOWN.iter().chain(&NOT_SHOWN).map(|(act, _)| (*act).to_owned()).collect::<BTreeSet<_>>();
+    let told =
+        SHOWN.iter().chain(&NOT_SHOWN).map(|(act, _)| (*act).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(told, found, "what is told and what there is");
 }
 

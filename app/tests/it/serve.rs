@@ -52,7 +52,9 @@ pub fn router(fake: &Fake) -> Router {
     let shell_options = options.clone();
     let missing = leptos_axum::file_and_error_handler_with_context(provide.clone(), app::shell);
     Router::new()
-        .leptos_routes_with_context(&options, ROUTES.clone(), provide, move || app::shell(shell_options.clone()))
+        .leptos_routes_with_context(&options, ROUTES.clone(), provide, move || {
+            app::shell(shell_options.clone())
+        })
         .fallback(missing)
         .with_state(options)
 }
@@ -63,7 +65,8 @@ pub async fn get(fake: &Fake, path: &str) -> Page {
 
 pub async fn get_with(fake: &Fake, path: &str, headers: &[(&str, &str)]) -> Page {
     let request = Request::get(path).header(header::ACCEPT, "text/html");
-    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let request =
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
     answer(fake, request.body(Body::empty()).expect("a request")).await
 }
 
@@ -83,7 +86,8 @@ pub async fn post(fake: &Fake, path: &str, form: &str) -> Page {
 
 async fn answer(fake: &Fake, request: Request<Body>) -> Page {
     let response = router(fake).oneshot(request).await.expect("the router never fails");
-    let location = response.headers().get(header::LOCATION).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let location =
+        response.headers().get(header::LOCATION).and_then(|v| v.to_str().ok()).map(str::to_owned);
     let status = response.status().as_u16();
     let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.expect("a body");
     Page { status, location, body: String::from_utf8(body.into()).expect("text") }

@@ -41,7 +41,9 @@ async fn the_form_stays_whatever_the_server_says_and_commands_are_what_is_asked_
     let odd = get(&fake, &format!("{NODEROLE}?own=perhaps&find=app")).await;
     assert_eq!((odd.status, odd.body.matches("<h1").count()), (400, 1));
     odd.says(&["There are: true, false.", "name=\"find\"", "value=\"app\"", "All values"]);
-    let away = Fake::new(|world| world.problem = Some(api::Problem::unavailable("The database does not answer.")));
+    let away = Fake::new(|world| {
+        world.problem = Some(api::Problem::unavailable("The database does not answer."))
+    });
     let away = get(&away, "/runs/1004/data?find=app").await;
     assert_eq!(away.status, 503);
     away.says(&["name=\"find\"", "value=\"app\"", "The database does not answer."]);
@@ -58,7 +60,12 @@ async fn the_form_stays_whatever_the_server_says_and_commands_are_what_is_asked_
 async fn a_run_shows_what_it_was_told_and_what_was_beside_it() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/runs/1004/data").await;
-    page.says(&["Data of gateway", "href=\"/runs/1004\"", "Surroundings", "\"outcome\": \"failed\""]);
+    page.says(&[
+        "Data of gateway",
+        "href=\"/runs/1004\"",
+        "Surroundings",
+        "\"outcome\": \"failed\"",
+    ]);
     get(&fake, "/runs/1006").await.says(&["href=\"/runs/1006/data\"", "3 values"]);
     let gone = Fake::new(|world| (world.run.result, world.run.result_gone) = (None, true));
     get(&gone, "/runs/1006").await.says(&["not kept any more"]);

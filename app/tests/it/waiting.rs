@@ -30,8 +30,11 @@ async fn what_waits_stands_by_reason_with_its_number_and_what_frees_it() {
 #[tokio::test]
 async fn a_reason_has_pages_of_its_own_and_keeps_the_filter() {
     let fake = Fake::new(|world| world.long = true);
-    let page =
-        get(&fake, "/waiting?deployment=web&reason=held&after=since~-1~-00000000-0000-0000-0000-000000000001").await;
+    let page = get(
+        &fake,
+        "/waiting?deployment=web&reason=held&after=since~-1~-00000000-0000-0000-0000-000000000001",
+    )
+    .await;
     page.says(&[
         "Deployment web is held by ada.",
         "Longest waiting",
@@ -47,8 +50,12 @@ async fn a_reason_has_pages_of_its_own_and_keeps_the_filter() {
 async fn what_waits_is_turned_round_by_its_head_and_stays_so_from_page_to_page() {
     let fake = Fake::new(|world| world.long = true);
     let usual = get(&fake, "/waiting?deployment=web&reason=held").await;
-    usual.says(&["aria-sort=\"ascending\"", "href=\"/waiting?deployment=web&amp;reason=held&amp;sort=-since\""]);
-    let page = get(&fake, "/waiting?deployment=web&reason=held&sort=-since&after=-since~-1~-x").await;
+    usual.says(&[
+        "aria-sort=\"ascending\"",
+        "href=\"/waiting?deployment=web&amp;reason=held&amp;sort=-since\"",
+    ]);
+    let page =
+        get(&fake, "/waiting?deployment=web&reason=held&sort=-since&after=-since~-1~-x").await;
     page.says(&[
         "aria-sort=\"descending\"",
         "Shortest waiting",
@@ -77,6 +84,9 @@ async fn a_place_that_can_not_be_is_said_beside_the_form_with_the_ways_out() {
 async fn where_nothing_waits_the_page_says_so() {
     let page = get(&Fake::new(|world| world.waits.clear()), "/waiting").await;
     page.says(&["Nothing waits", "Every step is done or under way."]);
-    let fake = Fake::new(|world| world.waits.retain(|group: &WaitingGroup| group.reason == Wait::Held));
-    get(&fake, "/waiting?reason=failed").await.says(&["Nothing waits here", "Everything that waits"]);
+    let fake =
+        Fake::new(|world| world.waits.retain(|group: &WaitingGroup| group.reason == Wait::Held));
+    get(&fake, "/waiting?reason=failed")
+        .await
+        .says(&["Nothing waits here", "Everything that waits"]);
 }

@@ -24,18 +24,19 @@ pub use edits::{bind, discard, edit, propose, propose_on_node, put, redo, submit
 pub use graphs::{graph, review_graph};
 pub use lists::{List, list, list_of, noderole_data, run_data, search};
 pub use machines::{
-    NewNode, add_node, add_nodes, change_node, mint_node_token, propose_change, revoke_node_token, set_available,
-    show_node, take_out_node,
+    NewNode, add_node, add_nodes, change_node, mint_node_token, propose_change, revoke_node_token,
+    set_available, show_node, take_out_node,
 };
 pub use people::{
-    add_person, change_grants, confirm_person, disable_person, dismiss_notices, enable_person, end_other_sessions,
-    end_session, list_passkeys, make_link, make_token, remove_totp, reset_factor, revoke_passkey, revoke_token,
-    set_password,
+    add_person, change_grants, confirm_person, disable_person, dismiss_notices, enable_person,
+    end_other_sessions, end_session, list_passkeys, make_link, make_token, remove_totp,
+    reset_factor, revoke_passkey, revoke_token, set_password,
 };
 pub use samples::samples;
 pub use work::{
-    cancel_run, check_audit, comment, commit, execution, export_audit, hold, import, overview, policy, prioritise,
-    reply, resolve, restore, retry, role_graph, run_log, script, show_review, show_role, verdict,
+    cancel_run, check_audit, comment, commit, execution, export_audit, hold, import, overview,
+    policy, prioritise, reply, resolve, restore, retry, role_graph, run_log, script, show_review,
+    show_role, verdict,
 };
 
 use serde_json::Value;
@@ -223,7 +224,9 @@ impl Call {
             Body::Json(_) => words.extend(["--body", "-"].map(str::to_owned)),
             Body::File(name) => words.extend(["--body", *name].map(str::to_owned)),
         }
-        words.extend(self.on.iter().flat_map(|version| ["--if-match".to_owned(), format!("\"{version}\"")]));
+        words.extend(
+            self.on.iter().flat_map(|version| ["--if-match".to_owned(), format!("\"{version}\"")]),
+        );
         words
     }
 
@@ -238,7 +241,8 @@ impl Call {
     /// The command line.
     pub fn cli(&self) -> String {
         let words = self.arguments();
-        let words = std::iter::once("gantry".to_owned()).chain(words.iter().map(|word| quoted(word)));
+        let words =
+            std::iter::once("gantry".to_owned()).chain(words.iter().map(|word| quoted(word)));
         let line = words.collect::<Vec<_>>().join(" ");
         match self.input() {
             Some(input) => format!("printf %s {} | {line}", quoted(&input)),
@@ -256,10 +260,14 @@ impl Call {
         if self.method != Method::Get {
             parts.push("-H 'X-Gantry: 1'".to_owned());
         }
-        parts.extend(self.on.map(|version| format!("-H {}", quoted(&format!("If-Match: \"{version}\"")))));
+        parts.extend(
+            self.on.map(|version| format!("-H {}", quoted(&format!("If-Match: \"{version}\"")))),
+        );
         // A body alone makes it a POST.
-        let is_told =
-            matches!((self.method, &self.body), (Method::Get, _) | (Method::Post, Body::Json(_) | Body::File(_)));
+        let is_told = matches!(
+            (self.method, &self.body),
+            (Method::Get, _) | (Method::Post, Body::Json(_) | Body::File(_))
+        );
         if !is_told {
             parts.push(format!("-X {}", self.method.word()));
         }

@@ -19,8 +19,8 @@ use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::data::Change;
 use engine::gate::{GateState, Policy, Risk, VerdictKind};
 use engine::ids::{
-    BarclampName, CommentId, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, PersonId, ProposalId, RoleName,
-    RunId, SubmissionId, TargetNo,
+    BarclampName, CommentId, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, PersonId,
+    ProposalId, RoleName, RunId, SubmissionId, TargetNo,
 };
 use engine::lint::Finding;
 use engine::plan::clash::Over;
@@ -110,7 +110,14 @@ impl StepState {
 
     /// From the database's word.
     pub fn from_word(word: &str) -> Option<Self> {
-        let all = [Self::Proposed, Self::Blocked, Self::Todo, Self::Transition, Self::Active, Self::Error];
+        let all = [
+            Self::Proposed,
+            Self::Blocked,
+            Self::Todo,
+            Self::Transition,
+            Self::Active,
+            Self::Error,
+        ];
         all.into_iter().find(|state| state.as_str() == word)
     }
 }
@@ -1162,22 +1169,37 @@ fn behind(difference: &Difference, after: Option<&Anchor>) -> Result<usize, crat
     let Some(after) = after else { return Ok(0) };
     let found = difference.documents().position(|document| document == *after);
     found.map(|at| at + 1).ok_or_else(|| {
-        crate::Problem::invalid(format!("{after} is none of the documents that differ: give what `next` says."))
+        crate::Problem::invalid(format!(
+            "{after} is none of the documents that differ: give what `next` says."
+        ))
     })
 }
 
 /// The contents that a difference and its pins speak of, the old one and the new one of each. Only these are told.
-pub fn pairs(difference: &Difference, pins: &[PinChange]) -> std::collections::BTreeSet<(Hash, Hash)> {
-    let roles = difference.deployments.iter().flat_map(|deployment| &deployment.roles).map(|role| role.contents);
-    let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.contents);
+pub fn pairs(
+    difference: &Difference,
+    pins: &[PinChange],
+) -> std::collections::BTreeSet<(Hash, Hash)> {
+    let roles = difference
+        .deployments
+        .iter()
+        .flat_map(|deployment| &deployment.roles)
+        .map(|role| role.contents);
+    let noderoles =
+        difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.contents);
     let pinned = pins.iter().flat_map(|pin| &pin.roles).map(|role| Some(role.contents));
     let sides = roles.chain(noderoles).chain(pinned).flatten();
     sides.filter_map(|sides| sides.old.zip(sides.new)).collect()
 }
 
 /// Leaves the pins of the deployments that are shown, and the contents that those and what else is shown refer to.
-fn keep_shown(difference: &Difference, pins: &mut Vec<PinChange>, contents: &mut Vec<ContentChange>) {
-    let shown: std::collections::BTreeSet<_> = difference.deployments.iter().map(|deployment| deployment.id).collect();
+fn keep_shown(
+    difference: &Difference,
+    pins: &mut Vec<PinChange>,
+    contents: &mut Vec<ContentChange>,
+) {
+    let shown: std::collections::BTreeSet<_> =
+        difference.deployments.iter().map(|deployment| deployment.id).collect();
     pins.retain(|pin| shown.contains(&pin.deployment));
     let pairs = pairs(difference, pins);
     contents.retain(|content| pairs.contains(&(content.old, content.new)));
@@ -1229,7 +1251,8 @@ impl Comparison {
             let roles = pin.roles.iter().map(|role| (role.role.clone(), role.contents)).collect();
             ((pin.deployment, pin.barclamp.clone()), PinBehind { versions, roles })
         });
-        let contents = self.contents.iter().map(|content| ((content.old, content.new), content.lines()));
+        let contents =
+            self.contents.iter().map(|content| ((content.old, content.new), content.lines()));
         Behind { pins: pins.collect(), contents: contents.collect() }
     }
 }
@@ -1451,7 +1474,12 @@ impl ReviewView {
         let Part { difference, more, next } = Part::of(self.difference, skip, most);
         (self.difference, self.next) = (difference, next);
         self.more += more;
-        let noderoles = self.difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
+        let noderoles = self
+            .difference
+            .nodes
+            .iter()
+            .flat_map(|node| &node.noderoles)
+            .map(|noderole| noderole.id);
         let noderoles: std::collections::BTreeSet<NoderoleId> = noderoles.collect();
         self.brought.retain(|id, _| noderoles.contains(id));
         for replanned in self.came_from.iter_mut().chain(&mut self.became) {
@@ -1623,7 +1651,8 @@ impl SinceLook {
     pub fn page(mut self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
         let skip = behind(&self.difference, after)?;
         let Part { difference, more, next } = Part::of(self.difference, skip, most);
-        let names = Names { deployments: Default::default(), noderoles: self.noderoles }.only(&[&difference]);
+        let names = Names { deployments: Default::default(), noderoles: self.noderoles }
+            .only(&[&difference]);
         (self.difference, self.next, self.noderoles) = (difference, next, names.noderoles);
         self.more += more;
         keep_shown(&self.difference, &mut self.pins, &mut self.contents);
@@ -1651,7 +1680,8 @@ impl ContentChange {
     pub fn lines(&self) -> Vec<String> {
         // That a script is another one is told of the file.
         let is_file = |path: &str| path.starts_with("/scripts/") && !path.ends_with("/place");
-        let values = self.changes.iter().filter(|change| !is_file(&change.path)).map(ToString::to_string);
+        let values =
+            self.changes.iter().filter(|change| !is_file(&change.path)).map(ToString::to_string);
         values.chain(self.files.iter().map(ToString::to_string)).collect()
     }
 }
@@ -1692,7 +1722,9 @@ impl std::fmt::Display for FileChange {
                 if *cut { f.write_str(", and it goes on behind what was compared") } else { Ok(()) }
             }
             FileText::Binary { old, new } => {
-                let bytes = |side: &Option<u64>| side.map_or_else(|| "nothing".to_owned(), |n| format!("{n} bytes"));
+                let bytes = |side: &Option<u64>| {
+                    side.map_or_else(|| "nothing".to_owned(), |n| format!("{n} bytes"))
+                };
                 write!(f, "changed, and no text: {} -> {}", bytes(old), bytes(new))
             }
             FileText::Left => f.write_str("changed; there are too many to compare them all"),
@@ -1820,8 +1852,11 @@ impl Deceiving {
             return String::new();
         }
         let lines: String = self.scripts.iter().map(|script| format!("  {script}\n")).collect();
-        let more = if self.more > 0 { format!("  and {} more\n", self.more) } else { String::new() };
-        format!("\nScripts with hidden characters, so that what they run is not what they show:\n{lines}{more}")
+        let more =
+            if self.more > 0 { format!("  and {} more\n", self.more) } else { String::new() };
+        format!(
+            "\nScripts with hidden characters, so that what they run is not what they show:\n{lines}{more}"
+        )
     }
 }
 
@@ -2265,7 +2300,10 @@ mod tests {
             contents: Vec::new(),
             pins: Vec::new(),
             deceiving: Deceiving::default(),
-            names: Names { deployments: (1..=7).map(|n| (id(n), name(n))).collect(), ..Names::default() },
+            names: Names {
+                deployments: (1..=7).map(|n| (id(n), name(n))).collect(),
+                ..Names::default()
+            },
             consequences: Consequences::default(),
         }
     }
@@ -2290,13 +2328,18 @@ mod tests {
     fn a_comparison_is_read_page_by_page_and_comes_to_the_whole() {
         let whole = comparison().difference;
         for most in 1..=9 {
-            let (mut read, mut after) = (Difference { unchanged: 9, ..Difference::default() }, None);
+            let (mut read, mut after) =
+                (Difference { unchanged: 9, ..Difference::default() }, None);
             loop {
                 let page = comparison().page(after.as_ref(), most).unwrap();
                 let here = page.difference.documents().count();
                 assert!((1..=most).contains(&here));
                 assert_eq!(page.more + here, 8, "the others are counted");
-                assert!(page.names.deployments.len() <= here + 1, "named is what is there: {:?}", page.names);
+                assert!(
+                    page.names.deployments.len() <= here + 1,
+                    "named is what is there: {:?}",
+                    page.names
+                );
                 read.deployments.extend(page.difference.deployments);
                 read.nodes.extend(page.difference.nodes);
                 after = page.next;
@@ -2308,7 +2351,8 @@ mod tests {
         }
         let end = comparison().page(whole.documents().last().as_ref(), 3).unwrap();
         assert_eq!((end.difference.is_empty(), end.next, end.more), (true, None, 8));
-        let strange = comparison().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
+        let strange =
+            comparison().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
         assert_eq!(strange.status, 400);
     }
 
@@ -2316,15 +2360,23 @@ mod tests {
     fn the_text_says_versions_and_scripts() {
         use engine::blueprint::difference::{BarclampDifference, RoleDifference};
         let hash = |n: u128| Hash::of_bytes(&n.to_be_bytes());
-        let (barclamp, app) = (BarclampName::parse("tool").unwrap(), RoleName::parse("app").unwrap());
+        let (barclamp, app) =
+            (BarclampName::parse("tool").unwrap(), RoleName::parse("app").unwrap());
         let version = |version: &str, from: Option<&str>| PinnedVersion {
             version: version.into(),
             hash: "0a1b2c3d".into(),
             from: from.map(|name| DeploymentName::parse(name).unwrap()),
         };
         let line = |mark| FileLine { mark, number: None, text: "rm -r /".into() };
-        let file = |name: &str, mark, text| FileChange { name: name.into(), mark, old: None, new: None, text };
-        let lines = [LineMark::Kept, LineMark::Added, LineMark::Added, LineMark::Gap, LineMark::Removed];
+        let file = |name: &str, mark, text| FileChange {
+            name: name.into(),
+            mark,
+            old: None,
+            new: None,
+            text,
+        };
+        let lines =
+            [LineMark::Kept, LineMark::Added, LineMark::Added, LineMark::Gap, LineMark::Removed];
         let changed = FileText::Lines { lines: lines.map(line).into(), cut: false };
         let cut = FileText::Lines { lines: [LineMark::Removed].map(line).into(), cut: true };
         let value = |path: &str| Change {
@@ -2336,7 +2388,8 @@ mod tests {
         };
         let contents = Sides { old: Some(hash(1)), new: Some(hash(2)) };
         let mut told = comparison();
-        told.difference = Difference { deployments: told.difference.deployments, ..Difference::default() };
+        told.difference =
+            Difference { deployments: told.difference.deployments, ..Difference::default() };
         told.difference.deployments.truncate(1);
         let deployment = &mut told.difference.deployments[0];
         let id = deployment.id;
@@ -2358,7 +2411,11 @@ mod tests {
         told.contents = vec![ContentChange {
             old: hash(1),
             new: hash(2),
-            changes: vec![value("/run/timeout"), value("/scripts/10-a.sh/content"), value("/scripts/10-a.sh/place")],
+            changes: vec![
+                value("/run/timeout"),
+                value("/scripts/10-a.sh/content"),
+                value("/scripts/10-a.sh/place"),
+            ],
             files: vec![
                 file("10-a.sh", Mark::Changed, changed),
                 file("20-b.sh", Mark::Removed, cut),
@@ -2393,15 +2450,22 @@ mod tests {
                 contents: Sides { old: Some(hash(n)), new: Some(hash(n + 100)) },
             }],
         };
-        let content =
-            |n: u128| ContentChange { old: hash(n), new: hash(n + 100), changes: Vec::new(), files: Vec::new() };
+        let content = |n: u128| ContentChange {
+            old: hash(n),
+            new: hash(n + 100),
+            changes: Vec::new(),
+            files: Vec::new(),
+        };
         let whole = || Comparison {
             pins: (1..=3).map(pin).collect(),
             contents: (1..=4).map(content).collect(),
             ..comparison()
         };
         let first = whole().cut(2);
-        assert_eq!((first.pins, first.contents), ((1..=2).map(pin).collect(), (1..=2).map(content).collect()));
+        assert_eq!(
+            (first.pins, first.contents),
+            ((1..=2).map(pin).collect(), (1..=2).map(content).collect())
+        );
         let rest = whole().page(first.next.as_ref(), 9).unwrap();
         assert_eq!((&rest.pins, rest.contents), (&vec![pin(3)], vec![content(3)]));
         assert!(rest.pins.iter().all(|pin| rest.names.deployments.contains_key(&pin.deployment)));
@@ -2438,7 +2502,8 @@ mod tests {
         assert_eq!((first.difference.documents().count(), first.more), (5, 3));
         let rest = since().page(first.next.as_ref(), 5).unwrap();
         assert_eq!((rest.difference.documents().count(), rest.more, rest.next), (3, 5, None));
-        let strange = since().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
+        let strange =
+            since().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
         assert_eq!(strange.status, 400);
 
         let mut replanned = Replanned {
@@ -2454,6 +2519,9 @@ mod tests {
         };
         replanned.cut(6);
         let Shift { before, after } = &replanned.shift;
-        assert_eq!((before.documents().count(), after.documents().count(), replanned.more), (6, 6, 4));
+        assert_eq!(
+            (before.documents().count(), after.documents().count(), replanned.more),
+            (6, 6, 4)
+        );
     }
 }

@@ -45,7 +45,9 @@ pub use problem::Problem;
 use serde::{Deserialize, Serialize};
 
 /// A moment, in milliseconds since 1970-01-01T00:00:00Z. A number, so that a browser needs no calendar to tell how long ago it was.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct At(pub i64);

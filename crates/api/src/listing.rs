@@ -15,8 +15,8 @@ use crate::At;
 use crate::audit::{AuditEntry, AuditPage};
 use crate::catalog::{ImportPage, ImportReport, RolePage, RoleSummary};
 use crate::console::{
-    BarclampVersion, CatalogPage, DeploymentPage, DeploymentSummary, NodePage, NodeSummary, ProposalSummary,
-    ReviewSummary, RunPage, RunSummary,
+    BarclampVersion, CatalogPage, DeploymentPage, DeploymentSummary, NodePage, NodeSummary,
+    ProposalSummary, ReviewSummary, RunPage, RunSummary,
 };
 use crate::nodes::{Carried, CarriedPage, LookPage, LookView};
 use crate::people::{PersonPage, PersonView};
@@ -74,7 +74,10 @@ impl<S: Sort> Order<S> {
 
     /// The words of all orders.
     pub fn words() -> impl Iterator<Item = String> {
-        S::EVERY.iter().flat_map(|by| [Self::rising(*by), Self::falling(*by)]).map(|order| order.to_string())
+        S::EVERY
+            .iter()
+            .flat_map(|by| [Self::rising(*by), Self::falling(*by)])
+            .map(|order| order.to_string())
     }
 }
 
@@ -107,8 +110,10 @@ impl<S: Sort> FromStr for Order<S> {
         }
         let (falling, word) = text.strip_prefix('-').map_or((false, text), |word| (true, word));
         let by = S::EVERY.iter().copied().find(|by| by.as_str() == word);
-        by.map(|by| Self { by, falling })
-            .ok_or_else(|| NoOrder { said: text.chars().take(80).collect(), known: Self::words().collect() })
+        by.map(|by| Self { by, falling }).ok_or_else(|| NoOrder {
+            said: text.chars().take(80).collect(),
+            known: Self::words().collect(),
+        })
     }
 }
 
@@ -235,7 +240,9 @@ impl Cursor {
         let key = |(part, kind): (&&str, &Kind)| match kind {
             Kind::Text => Some(Key::Text(part.replace("~0", "~"))),
             // A number that stands alone is a row's own, and no row has one below 0.
-            Kind::Number => part.parse().ok().filter(|number: &i64| !bare || *number >= 0).map(Key::Number),
+            Kind::Number => {
+                part.parse().ok().filter(|number: &i64| !bare || *number >= 0).map(Key::Number)
+            }
         };
         let keys: Option<Vec<Key>> = parts.iter().zip(kinds).map(key).collect();
         keys.filter(|_| parts.len() == kinds.len()).ok_or_else(|| NotAPlace::new(Some(self), order))
@@ -539,7 +546,8 @@ pub enum DeploymentState {
 
 impl DeploymentState {
     /// All of them.
-    pub const EVERY: [Self; 6] = [Self::Held, Self::Proposed, Self::Review, Self::Error, Self::Working, Self::Idle];
+    pub const EVERY: [Self; 6] =
+        [Self::Held, Self::Proposed, Self::Review, Self::Error, Self::Working, Self::Idle];
 
     /// The word in an address.
     pub fn as_str(self) -> &'static str {
@@ -626,7 +634,10 @@ mod tests {
     fn an_order_is_its_word_and_others_are_refused_with_those_that_there_are() {
         for order in every_order::<NodeSort>() {
             assert_eq!(serde_json::to_value(order).unwrap(), order.to_string());
-            assert_eq!(serde_json::from_value::<Order<NodeSort>>(order.to_string().into()).unwrap(), order);
+            assert_eq!(
+                serde_json::from_value::<Order<NodeSort>>(order.to_string().into()).unwrap(),
+                order
+            );
         }
         assert_eq!("".parse::<Order<RunSort>>().unwrap(), RunSort::USUAL);
         let error = "colour".parse::<Order<RunSort>>().unwrap_err().to_string();
@@ -642,7 +653,11 @@ mod tests {
         for text in ["", "web", "a~b", "~-", "~0~-~0", "é/&=%", "-title~-1"] {
             for order in [Order::rising(ReviewSort::Title), Order::falling(ReviewSort::Title)] {
                 let keys = [Key::from(text), Key::from(-7)];
-                assert_eq!(Cursor::behind(order, &keys).keys(order).unwrap(), keys, "{text:?} by {order}");
+                assert_eq!(
+                    Cursor::behind(order, &keys).keys(order).unwrap(),
+                    keys,
+                    "{text:?} by {order}"
+                );
             }
         }
         let usual = RunSort::USUAL;

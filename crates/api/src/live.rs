@@ -69,7 +69,9 @@ impl FromStr for Topic {
             "run" => id.parse().ok().map(Self::Run),
             "proposal" => id.parse().ok().map(Self::Proposal),
             "submission" => id.parse().ok().map(Self::Submission),
-            _ => [Self::Reviews, Self::Nodes, Self::Runs, Self::Targets].into_iter().find(|t| t.to_string() == text),
+            _ => [Self::Reviews, Self::Nodes, Self::Runs, Self::Targets]
+                .into_iter()
+                .find(|t| t.to_string() == text),
         };
         topic.ok_or_else(|| NotATopic(text.chars().take(64).collect()))
     }

@@ -384,7 +384,11 @@ impl NodeView {
             key_version: other(way.key_version, ssh.map(|ssh| &ssh.key_version)),
             host_key: other(way.host_key, ssh.map(|ssh| &ssh.host_key)),
         });
-        NodeChange { way: way.filter(|way| !way.is_empty()), hints: other(change.hints, Some(&self.hints)), ..change }
+        NodeChange {
+            way: way.filter(|way| !way.is_empty()),
+            hints: other(change.hints, Some(&self.hints)),
+            ..change
+        }
     }
 }
 

@@ -22,7 +22,9 @@ pub struct Password(String);
 impl<'de> Deserialize<'de> for Password {
     /// What is no text is refused without a word of it: the usual refusal quotes what was sent.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self).map_err(|_| D::Error::custom("a password is a text"))
+        String::deserialize(deserializer)
+            .map(Self)
+            .map_err(|_| D::Error::custom("a password is a text"))
     }
 }
 
@@ -443,7 +445,10 @@ pub struct TokenMade {
 
 impl fmt::Debug for TokenMade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenMade").field("id", &self.id).field("expires", &self.expires).finish_non_exhaustive()
+        f.debug_struct("TokenMade")
+            .field("id", &self.id)
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
     }
 }
 
@@ -523,7 +528,8 @@ mod tests {
     fn what_lets_somebody_in_is_not_printed() {
         let link = LinkMade { link: "/sign-in#token=hush".into(), minutes: 15 };
         let token = TokenMade { id: Uuid::nil(), token: "hush".into(), expires: At(0) };
-        let password = PasswordWish { old: Some(Password::typed("hush")), new: Password::typed("hush") };
+        let password =
+            PasswordWish { old: Some(Password::typed("hush")), new: Password::typed("hush") };
         let printed = format!("{link:?} {token:?} {password:?}");
         assert!(!printed.contains("hush"), "{printed}");
     }

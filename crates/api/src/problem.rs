@@ -72,8 +72,12 @@ pub fn told(text: String) -> String {
             continue;
         }
         // The end of a quotation and of a sentence, not the middle of a word that is all points.
-        let end = word.strip_prefix(word.trim_end_matches(|c: char| c.is_ascii_punctuation())).unwrap_or_default();
-        short.extend(word.chars().take(limits::REFUSAL_WORD).chain(['…']).chain(end.chars().take(3)));
+        let end = word
+            .strip_prefix(word.trim_end_matches(|c: char| c.is_ascii_punctuation()))
+            .unwrap_or_default();
+        short.extend(
+            word.chars().take(limits::REFUSAL_WORD).chain(['…']).chain(end.chars().take(3)),
+        );
         short.push_str(piece.strip_prefix(word).unwrap_or_default());
     }
     match short.chars().count() > limits::REFUSAL {
@@ -88,7 +92,9 @@ const BEGINNINGS: &str = "a an binding cannot comment deployment invalid it jig 
 
 /// With a capital letter at its beginning, as sentences have it.
 fn capital(mut text: String) -> String {
-    if text.split_once(' ').is_some_and(|(word, _)| BEGINNINGS.split(' ').any(|known| known == word))
+    if text
+        .split_once(' ')
+        .is_some_and(|(word, _)| BEGINNINGS.split(' ').any(|known| known == word))
         && let Some(first) = text.get_mut(..1)
     {
         first.make_ascii_uppercase();
@@ -128,7 +134,12 @@ impl Problem {
 
     /// Nobody is signed in (401).
     pub fn signed_out() -> Self {
-        Self::new(401, SIGNED_OUT, "You are not signed in", "Open a sign-in link, then come back to this page.")
+        Self::new(
+            401,
+            SIGNED_OUT,
+            "You are not signed in",
+            "Open a sign-in link, then come back to this page.",
+        )
     }
 
     /// The account may not do this (403).
@@ -179,14 +190,22 @@ mod tests {
     #[test]
     fn what_was_sent_comes_back_by_its_beginning_and_what_to_do_stays() {
         let name = "ü".repeat(5_000);
-        let detail = Problem::not_found(format!("There is no deployment {name:?}. The list has all of them.")).detail;
-        let begin = format!("\"{}…\". The list has all of them.", "ü".repeat(limits::REFUSAL_WORD - 1));
+        let detail = Problem::not_found(format!(
+            "There is no deployment {name:?}. The list has all of them."
+        ))
+        .detail;
+        let begin =
+            format!("\"{}…\". The list has all of them.", "ü".repeat(limits::REFUSAL_WORD - 1));
         assert!(detail.ends_with(&begin), "{detail}");
         let words = Problem::invalid("a ".repeat(50_000)).detail;
         assert_eq!((words.chars().count(), words.ends_with('…')), (limits::REFUSAL + 1, true));
-        for short in
-            ["", "As it is.", "Two\nlines  and\tmore. ", &"x".repeat(limits::REFUSAL_WORD), &"No end. ".repeat(100)]
-        {
+        for short in [
+            "",
+            "As it is.",
+            "Two\nlines  and\tmore. ",
+            &"x".repeat(limits::REFUSAL_WORD),
+            &"No end. ".repeat(100),
+        ] {
             assert_eq!(told(short.to_owned()), short);
         }
         assert_eq!(told("!".repeat(400)), format!("{}…!!!", "!".repeat(limits::REFUSAL_WORD)));
@@ -196,15 +215,23 @@ mod tests {
     fn detail_begins_with_a_capital_letter() {
         let detail = |text: &str| Problem::invalid(text).detail;
         assert_eq!(detail("there is no role x"), "There is no role x");
-        for text in ["", "a", "macs: give one.", "n1 is gone.", "n1.example.com is gone.", "\"x\" is gone.", "Über x"]
-        {
+        for text in [
+            "",
+            "a",
+            "macs: give one.",
+            "n1 is gone.",
+            "n1.example.com is gone.",
+            "\"x\" is gone.",
+            "Über x",
+        ] {
             assert_eq!(detail(text), text);
         }
     }
 
     #[test]
     fn whoever_has_to_wait_is_told_whole_seconds_and_never_none() {
-        let waits = |millis| Problem::internal().again_after(Duration::from_millis(millis)).again_after;
+        let waits =
+            |millis| Problem::internal().again_after(Duration::from_millis(millis)).again_after;
         assert_eq!([0, 1, 1_000, 1_001, 59_000].map(waits), [1, 1, 1, 2, 59].map(Some));
         assert_eq!(Problem::unavailable("").again_after, Some(MOMENT.as_secs()));
         assert_eq!(Problem::signed_out().again_after, None);

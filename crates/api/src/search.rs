@@ -1,6 +1,8 @@
 //! The search for things by what they are called: a few of each kind.
 
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, PersonId, RoleName, RunId, SubmissionId};
+use engine::ids::{
+    BarclampName, DeploymentId, DeploymentName, NodeId, PersonId, RoleName, RunId, SubmissionId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::console::RunState;
@@ -99,7 +101,8 @@ pub enum HitKind {
 
 impl HitKind {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Self; 6] = [Self::Deployment, Self::Node, Self::Role, Self::Run, Self::Review, Self::Person];
+    pub const ALL: [Self; 6] =
+        [Self::Deployment, Self::Node, Self::Role, Self::Run, Self::Review, Self::Person];
 }
 
 impl Hit {

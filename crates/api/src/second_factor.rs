@@ -15,7 +15,9 @@ pub struct Code(String);
 impl<'de> Deserialize<'de> for Code {
     /// The error does not quote the value.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self).map_err(|_| D::Error::custom("a code is a string"))
+        String::deserialize(deserializer)
+            .map(Self)
+            .map_err(|_| D::Error::custom("a code is a string"))
     }
 }
 
@@ -125,14 +127,18 @@ mod tests {
 
     #[test]
     fn code_has_six_digits() {
-        for (text, digits) in
-            [("123456", Some("123456")), (" 123 456\n", Some("123456")), ("12345", None), ("12345a", None)]
-        {
+        for (text, digits) in [
+            ("123456", Some("123456")),
+            (" 123 456\n", Some("123456")),
+            ("12345", None),
+            ("12345a", None),
+        ] {
             assert_eq!(Code::entered(text).digits().as_deref(), digits, "{text}");
         }
         assert_eq!(Code::entered(" ".repeat(40) + "123456").digits(), None);
         assert!(!format!("{:?}", Code::entered("123456")).contains("123"));
-        let refused = serde_json::from_str::<CodeWish>(r#"{"code": 123456}"#).expect_err("a refusal");
+        let refused =
+            serde_json::from_str::<CodeWish>(r#"{"code": 123456}"#).expect_err("a refusal");
         assert!(!refused.to_string().contains("123456"), "{refused}");
     }
 }

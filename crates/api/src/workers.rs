@@ -31,8 +31,14 @@ pub enum Phase {
 
 impl Phase {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::None, Self::Welcomed, Self::Integrated, Self::Finalized, Self::Confirmed, Self::Nack];
+    pub const ALL: [Self; 6] = [
+        Self::None,
+        Self::Welcomed,
+        Self::Integrated,
+        Self::Finalized,
+        Self::Confirmed,
+        Self::Nack,
+    ];
 
     /// The word on the wire and in the database.
     pub fn as_str(self) -> &'static str {

@@ -37,7 +37,11 @@ fn leave_clicks_to_the_browser() {
         }
     });
     // On its way down, before anybody who listens as it comes up.
-    let _ = window().add_event_listener_with_callback_and_bool("click", keep.as_ref().unchecked_ref(), true);
+    let _ = window().add_event_listener_with_callback_and_bool(
+        "click",
+        keep.as_ref().unchecked_ref(),
+        true,
+    );
     keep.forget();
 }
 

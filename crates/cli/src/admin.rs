@@ -41,17 +41,24 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let people = People::over(database::open(&url, database::Role::Owner).await?);
     let name = &arguments.name;
     if arguments.reset_second_factor {
-        let person = people.actor_by_name(name).await.context("the second factor can't be removed")?;
-        people.reset_factor(None, person.person).await.context("the second factor can't be removed")?;
+        let person =
+            people.actor_by_name(name).await.context("the second factor can't be removed")?;
+        people
+            .reset_factor(None, person.person)
+            .await
+            .context("the second factor can't be removed")?;
         match arguments.json {
             true => println!("{}", json!({"person": name, "reset": true})),
-            false => println!("The second factor of {name} is removed, and their sessions have ended."),
+            false => {
+                println!("The second factor of {name} is removed, and their sessions have ended.")
+            }
         }
         return Ok(());
     }
     if arguments.passkeys {
         let person = people.actor_by_name(name).await.context("the passkeys cannot be listed")?;
-        let passkeys = people.passkeys_of(person.person).await.context("the passkeys cannot be listed")?;
+        let passkeys =
+            people.passkeys_of(person.person).await.context("the passkeys cannot be listed")?;
         return list(name, &passkeys, arguments.json);
     }
     if let Some(fingerprint) = &arguments.confirm_passkey {
@@ -60,7 +67,10 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         let passkey = done.context("the passkey cannot be confirmed")?;
         match arguments.json {
             true => println!("{}", serde_json::to_string(&passkey)?),
-            false => println!("The passkey {} of {name} ({}) is confirmed.", passkey.name, passkey.fingerprint),
+            false => println!(
+                "The passkey {} of {name} ({}) is confirmed.",
+                passkey.name, passkey.fingerprint
+            ),
         }
         return Ok(());
     }
@@ -68,9 +78,14 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);
         people.create_person(None, &new).await.context("the admin can't be added")?;
     }
-    let admin = people.actor_by_name(name).await.context("there is no way in for them; a new name adds an admin")?;
+    let admin = people
+        .actor_by_name(name)
+        .await
+        .context("there is no way in for them; a new name adds an admin")?;
     if !admin.may(Permission::Admin) {
-        bail!("{name} is there and is no admin: name another, or let an admin give them the permission");
+        bail!(
+            "{name} is there and is no admin: name another, or let an admin give them the permission"
+        );
     }
     let holds = Duration::from_secs(60 * arguments.minutes);
     let link = people.first_link(admin.person, holds).await.context("the link can't be made")?;
@@ -79,7 +94,9 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         println!("{}", json!({"person": name, "path": path, "minutes": arguments.minutes}));
         return Ok(());
     }
-    println!("{name} comes in once by this address, behind the one that people reach the server under:\n\n  {path}\n");
+    println!(
+        "{name} comes in once by this address, behind the one that people reach the server under:\n\n  {path}\n"
+    );
     println!("It holds for {} minutes and asks to set a password.", arguments.minutes);
     Ok(())
 }

@@ -69,13 +69,17 @@ impl FromStr for Expected {
                 "{why}. A link is SEQ:HASH, as `gantry audit chain` prints it: an entry from 1 on, and the 64 hex digits of its hash"
             )
         };
-        let (seq, hash) = text.split_once(':').ok_or_else(|| wrong("the colon is missing".to_owned()))?;
+        let (seq, hash) =
+            text.split_once(':').ok_or_else(|| wrong("the colon is missing".to_owned()))?;
         let seq = match seq.parse() {
             Ok(0) => return Err(wrong("the audit has no entry 0".to_owned())),
             Ok(seq) => seq,
-            Err(error) => return Err(wrong(format!("{seq:?} is not the number of an entry: {error}"))),
+            Err(error) => {
+                return Err(wrong(format!("{seq:?} is not the number of an entry: {error}")));
+            }
         };
-        let hash = hash.parse().map_err(|error| wrong(format!("{hash:?} is not a hash: {error}")))?;
+        let hash =
+            hash.parse().map_err(|error| wrong(format!("{hash:?} is not a hash: {error}")))?;
         Ok(Self { seq, hash })
     }
 }
@@ -95,7 +99,10 @@ fn made(path: &Path) -> Result<()> {
         written.with_context(|| format!("{} cannot be written", path.display()))?;
     }
     println!("{} is the private key: give it to the server (GANTRY_AUDIT_KEY).", path.display());
-    println!("{} is the public key: store it with the checkpoints, for gantry audit verify.", public_path.display());
+    println!(
+        "{} is the public key: store it with the checkpoints, for gantry audit verify.",
+        public_path.display()
+    );
     Ok(())
 }
 
@@ -115,7 +122,9 @@ fn verified(verify: &Verify) -> Result<()> {
     let check = Check::expecting(links).with_signatures(passkeys::verify);
     let proven = match verify.file.as_path() {
         path if path == Path::new("-") => read(check, std::io::stdin().lock()),
-        path => File::open(path).map_err(anyhow::Error::from).and_then(|file| read(check, BufReader::new(file))),
+        path => File::open(path)
+            .map_err(anyhow::Error::from)
+            .and_then(|file| read(check, BufReader::new(file))),
     };
     let proven = proven.map_err(|error| {
         let what = if is_unread(&error) { "can't be read" } else { "does not hold" };
@@ -131,26 +140,37 @@ fn verified(verify: &Verify) -> Result<()> {
 
 /// All links that the chain must have.
 fn expected(verify: &Verify) -> Result<Vec<(u64, Hash)>> {
-    let mut links: Vec<(u64, Hash)> = verify.expect.iter().map(|link| (link.seq, link.hash)).collect();
-    let (Some(path), Some(key)) = (&verify.checkpoints, &verify.key) else { return distinct(links) };
+    let mut links: Vec<(u64, Hash)> =
+        verify.expect.iter().map(|link| (link.seq, link.hash)).collect();
+    let (Some(path), Some(key)) = (&verify.checkpoints, &verify.key) else {
+        return distinct(links);
+    };
     let shown = path.display();
-    let text = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()));
-    let key = VerifyingKey::read(&text(key)?).with_context(|| format!("{} is no public key", key.display()))?;
+    let text = |path: &Path| {
+        std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))
+    };
+    let key = VerifyingKey::read(&text(key)?)
+        .with_context(|| format!("{} is no public key", key.display()))?;
     let mut installation = None;
     for (n, line) in text(path)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let n = n + 1;
-        let checkpoint: Checkpoint =
-            serde_json::from_str(line).with_context(|| format!("line {n} of {shown} is no checkpoint"))?;
+        let checkpoint: Checkpoint = serde_json::from_str(line)
+            .with_context(|| format!("line {n} of {shown} is no checkpoint"))?;
         if !key.signed(&checkpoint) {
-            bail!("the checkpoint in line {n} of {shown} was not signed with this key, or it was altered");
+            bail!(
+                "the checkpoint in line {n} of {shown} was not signed with this key, or it was altered"
+            );
         }
         let link = checkpoint.link;
         if *installation.get_or_insert(link.installation) != link.installation {
-            bail!("the checkpoint in line {n} of {shown} is of another installation than those before it");
+            bail!(
+                "the checkpoint in line {n} of {shown} is of another installation than those before it"
+            );
         }
         links.push((link.seq, link.hash));
     }
-    let first = installation.ok_or_else(|| anyhow!("{shown} has no checkpoint, so it shows nothing"))?;
+    let first =
+        installation.ok_or_else(|| anyhow!("{shown} has no checkpoint, so it shows nothing"))?;
     links.push((1, first));
     distinct(links)
 }
@@ -160,7 +180,9 @@ fn distinct(mut links: Vec<(u64, Hash)>) -> Result<Vec<(u64, Hash)>> {
     links.sort_unstable();
     links.dedup();
     match links.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        Some(pair) => bail!("entry {} is expected with two links, {} and {}", pair[0].0, pair[0].1, pair[1].1),
+        Some(pair) => {
+            bail!("entry {} is expected with two links, {} and {}", pair[0].0, pair[0].1, pair[1].1)
+        }
         None => Ok(links),
     }
 }
@@ -195,6 +217,9 @@ fn told(proven: &Proven, expected: usize) -> String {
     if expected > 0 {
         text.push_str("Each expected link is in the chain.\n");
     }
-    text.push_str(&format!("The last link is {}:{}. Note it elsewhere, for --expect.", chain.last, chain.hash));
+    text.push_str(&format!(
+        "The last link is {}:{}. Note it elsewhere, for --expect.",
+        chain.last, chain.hash
+    ));
     text
 }

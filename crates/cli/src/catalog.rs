@@ -71,7 +71,10 @@ struct Unread<'f> {
 }
 
 /// What a folder has, and what it lacks that the one before had.
-fn examine<'f>(folder: &'f Path, since: Option<&'f Path>) -> Result<(Read, Vec<String>), Unread<'f>> {
+fn examine<'f>(
+    folder: &'f Path,
+    since: Option<&'f Path>,
+) -> Result<(Read, Vec<String>), Unread<'f>> {
     let unread = |place| move |error| Unread { place, error };
     let read = read(folder, &Catalog::default()).map_err(unread(folder))?;
     let Some(since) = since else { return Ok((read, Vec::new())) };
@@ -89,7 +92,11 @@ fn refuse_other_contents(before: &Catalog, import: Import) -> Result<Read, api::
         return Ok(Ok(import));
     }
     let mut findings = import.findings;
-    findings.0.extend(clashes.into_iter().map(|(file, what)| as_finding(Path::new(&file), &anyhow::anyhow!(what))));
+    findings.0.extend(
+        clashes
+            .into_iter()
+            .map(|(file, what)| as_finding(Path::new(&file), &anyhow::anyhow!(what))),
+    );
     Ok(Err(findings))
 }
 
@@ -121,7 +128,10 @@ fn read(folder: &Path, base: &Catalog) -> Result<Read> {
     let (Ok(Import { findings, .. }) | Err(findings)) = &mut read;
     findings.0.extend(found.links.iter().map(|link| Finding {
         severity: Severity::Warning,
-        ..as_finding(link, &anyhow::anyhow!("this is a link, and links are not read: put the file itself here"))
+        ..as_finding(
+            link,
+            &anyhow::anyhow!("this is a link, and links are not read: put the file itself here"),
+        )
     }));
     Ok(read)
 }
@@ -166,7 +176,11 @@ fn print(read: &Read) {
     }
     for barclamp in read.iter().flat_map(|import| &import.barclamps) {
         let (name, version) = (&barclamp.barclamp.name, &barclamp.barclamp.version);
-        println!("{name} {version}: {}, {}", many(barclamp.roles.len(), "role"), barclamp.hash.short());
+        println!(
+            "{name} {version}: {}, {}",
+            many(barclamp.roles.len(), "role"),
+            barclamp.hash.short()
+        );
     }
 }
 
@@ -180,7 +194,8 @@ struct Found {
 
 /// Files below a folder; links are not followed. What is too large is not read.
 fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
-    let entries = fs::read_dir(folder).with_context(|| format!("{} can't be read", folder.display()))?;
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("{} can't be read", folder.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("{} can't be read", folder.display()))?;
         let (path, kind) = (entry.path(), entry.file_type()?);
@@ -188,9 +203,15 @@ fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
             collect(root, &path, found)?;
         } else if kind.is_file() {
             if found.files.len() >= MAX_FILES {
-                bail!("{} has more than {MAX_FILES} files: name the folder of the barclamps", root.display());
+                bail!(
+                    "{} has more than {MAX_FILES} files: name the folder of the barclamps",
+                    root.display()
+                );
             }
-            found.bytes += entry.metadata().with_context(|| format!("{} can't be read", path.display()))?.len();
+            found.bytes += entry
+                .metadata()
+                .with_context(|| format!("{} can't be read", path.display()))?
+                .len();
             if found.bytes > u64::try_from(control::MAX_IMPORT)? {
                 bail!(
                     "the files of {} have more than {} bytes together, the most that can be imported: {} goes beyond",
@@ -200,7 +221,8 @@ fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
                 );
             }
             let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
-            let bytes = fs::read(&path).with_context(|| format!("{} can't be read", path.display()))?;
+            let bytes =
+                fs::read(&path).with_context(|| format!("{} can't be read", path.display()))?;
             found.files.insert(name, bytes);
         } else if kind.is_symlink() && found.links.len() < MAX_FILES {
             found.links.push(path.strip_prefix(root)?.to_owned());

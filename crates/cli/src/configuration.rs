@@ -53,8 +53,9 @@ impl File {
     /// # Errors
     /// When a named one is not there, or it says something that is no setting.
     pub fn find(line: &[OsString], command: &Command) -> Result<Self> {
-        let named =
-            named_on(line).or_else(|| std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from));
+        let named = named_on(line).or_else(|| {
+            std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+        });
         let path = match named {
             Some(path) => path,
             None => match usual_place().filter(|path| path.is_file()) {
@@ -63,14 +64,18 @@ impl File {
             },
         };
         let shown = path.display();
-        let length =
-            std::fs::metadata(&path).with_context(|| format!("the configuration file {shown} can't be read"))?.len();
+        let length = std::fs::metadata(&path)
+            .with_context(|| format!("the configuration file {shown} can't be read"))?
+            .len();
         if length > MAX_FILE {
-            bail!("the configuration file {shown} has more than {MAX_FILE} bytes, so it is something else");
+            bail!(
+                "the configuration file {shown} has more than {MAX_FILE} bytes, so it is something else"
+            );
         }
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("the configuration file {shown} can't be read"))?;
-        let values = read(&text, command).with_context(|| format!("the configuration file {shown} is wrong"))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("the configuration file {shown} can't be read"))?;
+        let values = read(&text, command)
+            .with_context(|| format!("the configuration file {shown} is wrong"))?;
         // Whoever is started by this program has another working folder.
         Ok(Self { path: Some(path.canonicalize().unwrap_or(path)), values })
     }
@@ -125,8 +130,10 @@ fn usual_place() -> Option<PathBuf> {
     if nix::unistd::Uid::effective().is_root() {
         return Some(PathBuf::from("/etc/gantry/gantry.toml"));
     }
-    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    let folder =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let configuration =
+        folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
     Some(configuration.join("gantry/gantry.toml"))
 }
 
@@ -174,7 +181,9 @@ fn known_key(key: String, known: &BTreeSet<String>) -> Result<String> {
     let shown: String = key.chars().take(60).collect();
     match nearest(&key, known.iter().map(String::as_str)) {
         Some(other) => {
-            bail!("there is no setting {shown:?}; is {other:?} meant? `gantry config` lists all of them")
+            bail!(
+                "there is no setting {shown:?}; is {other:?} meant? `gantry config` lists all of them"
+            )
         }
         None => bail!("there is no setting {shown:?}; `gantry config` lists all of them"),
     }
@@ -182,7 +191,8 @@ fn known_key(key: String, known: &BTreeSet<String>) -> Result<String> {
 
 /// The known word that may be meant by another one: few letters lie between them, and fewer than half of a short one.
 pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    let (distance, other) = known.map(|other| (strsim::damerau_levenshtein(word, other), other)).min()?;
+    let (distance, other) =
+        known.map(|other| (strsim::damerau_levenshtein(word, other), other)).min()?;
     (distance <= 3.min(word.chars().count() / 2)).then_some(other)
 }
 
@@ -208,12 +218,15 @@ impl Setting {
     /// Reads a value as its option does.
     fn check(&self, value: &str) -> Result<()> {
         // Alone: what this option goes with is no matter here.
-        let mut arg =
-            Arg::new("value").long("value").action(self.arg.get_action().clone()).default_value(value.to_owned());
+        let mut arg = Arg::new("value")
+            .long("value")
+            .action(self.arg.get_action().clone())
+            .default_value(value.to_owned());
         if self.arg.get_action().takes_values() {
             arg = arg.value_parser(self.arg.get_value_parser().clone());
         }
-        let read = Command::new("gantry").no_binary_name(true).arg(arg).try_get_matches_from([""; 0]);
+        let read =
+            Command::new("gantry").no_binary_name(true).arg(arg).try_get_matches_from([""; 0]);
         let Err(error) = read else { return Ok(()) };
         let given = if self.secret { String::new() } else { format!("{value:?}: ") };
         bail!("{given}{}", why(&error))
@@ -238,7 +251,9 @@ fn why(error: &clap::Error) -> String {
 pub fn check_environment(command: &Command) -> Result<()> {
     for setting in settings(command) {
         let Some(value) = std::env::var_os(&setting.variable) else { continue };
-        setting.check(&value.to_string_lossy()).with_context(|| format!("{} can't be taken", setting.variable))?;
+        setting
+            .check(&value.to_string_lossy())
+            .with_context(|| format!("{} can't be taken", setting.variable))?;
     }
     Ok(())
 }
@@ -258,7 +273,8 @@ fn settings(command: &Command) -> Vec<Setting> {
 fn collect(command: &Command, path: &str, all: &mut BTreeMap<String, Setting>) {
     for arg in command.get_arguments().filter(|arg| !arg.is_global_set() || path.is_empty()) {
         let (Some(key), Some(variable)) = (value_key(arg), arg.get_env()) else { continue };
-        let built_in = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
+        let built_in =
+            arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
         let setting = all.entry(key.clone()).or_insert_with(|| Setting {
             variable: variable.to_string_lossy().into_owned(),
             option: arg.get_long().map(|long| format!("--{long}")).unwrap_or_default(),
@@ -312,7 +328,9 @@ pub fn run(arguments: &Arguments, file: &File, command: &Command) -> Result<()> 
         (true, _) => markdown(command),
         (_, true) => {
             let path = file.path().map(|path| path.to_string_lossy().into_owned());
-            serde_json::to_string_pretty(&serde_json::json!({"file": path, "settings": here(file, command)}))? + "\n"
+            serde_json::to_string_pretty(
+                &serde_json::json!({"file": path, "settings": here(file, command)}),
+            )? + "\n"
         }
         _ => table(file, &here(file, command)),
     };
@@ -326,7 +344,8 @@ pub fn run(arguments: &Arguments, file: &File, command: &Command) -> Result<()> 
 }
 
 fn here(file: &File, command: &Command) -> Vec<Held> {
-    let environment = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let environment =
+        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     settings(command).into_iter().map(|setting| held(setting, file, environment)).collect()
 }
 
@@ -334,7 +353,10 @@ fn table(file: &File, all: &[Held]) -> String {
     let mut text = match file.path() {
         Some(path) => format!("file: {}\n\n", path.display()),
         None => {
-            format!("file: none (--config FILE, {VARIABLE}, or {})\n\n", usual_place().unwrap_or_default().display())
+            format!(
+                "file: none (--config FILE, {VARIABLE}, or {})\n\n",
+                usual_place().unwrap_or_default().display()
+            )
         }
     };
     let width = all.iter().map(|held| held.setting.key.len()).max().unwrap_or_default();
@@ -357,12 +379,20 @@ fn markdown(command: &Command) -> String {
     for setting in settings(command) {
         let commands = match setting.commands.is_empty() {
             true => "all".to_owned(),
-            false => setting.commands.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+            false => setting
+                .commands
+                .iter()
+                .map(|name| format!("`{name}`"))
+                .collect::<Vec<_>>()
+                .join(", "),
         };
         let built_in = setting.built_in.map(|value| format!("`{value}`")).unwrap_or_default();
         let about = setting.about.replace('|', "\\|").replace('\n', " ");
         let Setting { key, option, variable, .. } = setting;
-        let _ = writeln!(text, "| `{key}` | `{option}` | `{variable}` | {commands} | {built_in} | {about} |");
+        let _ = writeln!(
+            text,
+            "| `{key}` | `{option}` | `{variable}` | {commands} | {built_in} | {about} |"
+        );
     }
     text
 }
@@ -387,10 +417,15 @@ mod tests {
 
     #[test]
     fn a_file_stands_below_the_command_line_and_above_what_is_built_in() {
-        let file = file("worker_capacity = 3\ndatabase_url = 'postgres://a'\nlog_json = true\n").expect("it is right");
-        let capacity = |words: &[&str]| *worker(&file, words).get_one::<u32>("capacity").expect("a number");
+        let file = file("worker_capacity = 3\ndatabase_url = 'postgres://a'\nlog_json = true\n")
+            .expect("it is right");
+        let capacity =
+            |words: &[&str]| *worker(&file, words).get_one::<u32>("capacity").expect("a number");
         assert_eq!((capacity(&[]), capacity(&["--capacity", "7"])), (3, 7));
-        assert_eq!(worker(&file, &[]).get_one::<String>("database_url").map(String::as_str), Some("postgres://a"));
+        assert_eq!(
+            worker(&file, &[]).get_one::<String>("database_url").map(String::as_str),
+            Some("postgres://a")
+        );
         assert!(worker(&file, &[]).get_flag("log_json"), "global ones, too");
     }
 
@@ -409,14 +444,35 @@ mod tests {
     #[test]
     fn a_wrong_value_is_refused_as_on_the_command_line() {
         let said = |text: &str| format!("{:#}", file(text).expect_err(text));
-        assert!(said("worker_capacity = 'many'").starts_with("worker_capacity can't be taken: \"many\": "));
+        assert!(
+            said("worker_capacity = 'many'")
+                .starts_with("worker_capacity can't be taken: \"many\": ")
+        );
         let idle = said("worker_capacity = 0");
-        assert!(idle.starts_with("worker_capacity can't be taken: \"0\": ") && idle.contains("1.."), "{idle}");
+        assert!(
+            idle.starts_with("worker_capacity can't be taken: \"0\": ") && idle.contains("1.."),
+            "{idle}"
+        );
         assert!(said("max_running = 0").starts_with("max_running can't be taken: "));
-        let line = command().try_get_matches_from(["gantry", "worker", "--database-url", "x", "--capacity", "0"]);
-        assert!(line.expect_err("a worker that never works").to_string().contains("'--capacity <CAPACITY>'"));
+        let line = command().try_get_matches_from([
+            "gantry",
+            "worker",
+            "--database-url",
+            "x",
+            "--capacity",
+            "0",
+        ]);
+        assert!(
+            line.expect_err("a worker that never works")
+                .to_string()
+                .contains("'--capacity <CAPACITY>'")
+        );
         assert!(said("listen = 'nonsense'").starts_with("listen can't be taken: \"nonsense\": "));
-        assert!(said("log_json = 'perhaps'").contains("true, false"), "{}", said("log_json = 'perhaps'"));
+        assert!(
+            said("log_json = 'perhaps'").contains("true, false"),
+            "{}",
+            said("log_json = 'perhaps'")
+        );
         let secret = said("metrics_token = 'hunter22'");
         assert!(secret.contains("too short") && !secret.contains("hunter22"), "{secret}");
     }
@@ -429,19 +485,27 @@ mod tests {
 
     #[test]
     fn secrets_are_said_to_be_set_and_not_what_they_are() {
-        let file = file("database_url = 'postgres://gantry:hunter22@db'\nlisten = '[::1]:80'").expect("it is right");
-        let all: Vec<Held> = settings(&command()).into_iter().map(|setting| held(setting, &file, |_| None)).collect();
+        let file = file("database_url = 'postgres://gantry:hunter22@db'\nlisten = '[::1]:80'")
+            .expect("it is right");
+        let all: Vec<Held> = settings(&command())
+            .into_iter()
+            .map(|setting| held(setting, &file, |_| None))
+            .collect();
         let text = serde_json::to_string(&all).expect("JSON");
         assert!(!text.contains("hunter22") && text.contains("[::1]:80"), "{text}");
         let of = |key: &str| all.iter().find(|held| held.setting.key == key).expect(key);
         assert_eq!((of("database_url").source, &of("database_url").value), ("file", &None));
-        let help = file.below(command()).try_get_matches_from(["gantry", "worker", "--help"]).expect_err("help");
+        let help = file
+            .below(command())
+            .try_get_matches_from(["gantry", "worker", "--help"])
+            .expect_err("help");
         assert!(!help.to_string().contains("hunter22"), "{help}");
     }
 
     #[test]
     fn the_file_is_named_before_anything_else_is_understood() {
-        let named = |words: &[&str]| named_on(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        let named =
+            |words: &[&str]| named_on(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert_eq!(named(&["gantry", "worker", "--config", "a"]), Some("a".into()));
         assert_eq!(named(&["gantry", "--config=b", "worker"]), Some("b".into()));
         assert_eq!(named(&["gantry", "worker", "--", "--config", "a"]), None);

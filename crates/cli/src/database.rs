@@ -77,14 +77,17 @@ pub async fn open_patiently(url: &str, role: Role) -> Result<Store> {
 fn unopened(url: &str, role: Role) -> Result<(Store, PgConnectOptions)> {
     let variable = role.variable();
     let options = address(url, variable)?;
-    let store = Store::open(&Connecting::to(url)).with_context(|| format!("{variable} can't be used"))?;
+    let store =
+        Store::open(&Connecting::to(url)).with_context(|| format!("{variable} can't be used"))?;
     Ok((store, options))
 }
 
 /// What an address says, taken from the variable of that name.
 pub fn address(url: &str, variable: &str) -> Result<PgConnectOptions> {
     if url.is_empty() {
-        bail!("{variable} is empty: give the address of a PostgreSQL database, postgres://ROLE:PASSWORD@HOST/DATABASE");
+        bail!(
+            "{variable} is empty: give the address of a PostgreSQL database, postgres://ROLE:PASSWORD@HOST/DATABASE"
+        );
     }
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         bail!("{variable} is no address of a PostgreSQL database: it begins with postgres://");
@@ -117,10 +120,12 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
             "the database has no tables of Gantry's that this role may read: run `gantry migrate` as its owner, and connect as the role \
              that it grants rights to (gantry_server or gantry_worker, unless you chose others)",
         ),
-        Standing::Behind => {
-            unfit("the database's tables are those of an older Gantry: run `gantry migrate` of this one as its owner")
+        Standing::Behind => unfit(
+            "the database's tables are those of an older Gantry: run `gantry migrate` of this one as its owner",
+        ),
+        Standing::Ahead => {
+            unfit("the database's tables are those of a newer Gantry: start that one here")
         }
-        Standing::Ahead => unfit("the database's tables are those of a newer Gantry: start that one here"),
         Standing::OtherGuards => unfit(
             "what guards the database's tables is not what this Gantry was tested with: run `gantry migrate` of the one that is to work on it",
         ),
@@ -189,16 +194,22 @@ fn told(error: sqlx::Error, options: &PgConnectOptions) -> Trouble {
     let means = match &*code {
         "28P01" => format!("the database refuses {role}: the password is another one"),
         "28000" => {
-            format!("the database does not let {role} in from here: its pg_hba.conf says who may come from where")
+            format!(
+                "the database does not let {role} in from here: its pg_hba.conf says who may come from where"
+            )
         }
         "3D000" => format!(
             "there is no database {database} {place}: `gantry migrate --print-setup` has the SQL that makes one"
         ),
         "42501" => {
-            format!("{role} may not connect to {database}: `gantry migrate --print-setup` has the SQL that lets it")
+            format!(
+                "{role} may not connect to {database}: `gantry migrate --print-setup` has the SQL that lets it"
+            )
         }
         // Starting, stopping, full.
-        "57P01" | "57P02" | "57P03" | "53300" => format!("the database {place} takes nobody in right now"),
+        "57P01" | "57P02" | "57P03" | "53300" => {
+            format!("the database {place} takes nobody in right now")
+        }
         _ => format!("the database {place} does not answer"),
     };
     let lasts = ["28", "3D", "42"].iter().any(|class| code.starts_with(class));
@@ -212,15 +223,29 @@ mod tests {
 
     #[test]
     fn an_address_is_one_of_postgresql() {
-        for (wrong, word) in [("", "is empty"), ("mysql://db/shop", "postgres://"), ("db.example.com", "postgres://")] {
+        for (wrong, word) in [
+            ("", "is empty"),
+            ("mysql://db/shop", "postgres://"),
+            ("db.example.com", "postgres://"),
+        ] {
             let said = format!("{:#}", address(wrong, "DATABASE_URL").unwrap_err());
             assert!(said.contains(word) && said.starts_with("DATABASE_URL"), "{said}");
         }
-        let said = format!("{:#}", address("postgres://a:geheim@h:notaport/d", "DATABASE_URL").unwrap_err());
+        let said = format!(
+            "{:#}",
+            address("postgres://a:geheim@h:notaport/d", "DATABASE_URL").unwrap_err()
+        );
         assert!(!said.contains("geheim"), "{said}");
-        let near = address("postgres://a@localhost/d?host=/srv/gantry/socket", "DATABASE_URL").unwrap();
+        let near =
+            address("postgres://a@localhost/d?host=/srv/gantry/socket", "DATABASE_URL").unwrap();
         let (Trouble::Away(why) | Trouble::Unfit(why)) = told(sqlx::Error::PoolTimedOut, &near);
-        assert!(why.to_string().contains("in the folder /srv/gantry/socket does not answer"), "{why}");
-        assert_eq!(address("postgresql://shop@db/x", "DATABASE_URL").unwrap().get_username(), "shop");
+        assert!(
+            why.to_string().contains("in the folder /srv/gantry/socket does not answer"),
+            "{why}"
+        );
+        assert_eq!(
+            address("postgresql://shop@db/x", "DATABASE_URL").unwrap().get_username(),
+            "shop"
+        );
     }
 }

@@ -56,18 +56,24 @@ fn said(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<String>
             && !FAMILIES.iter().any(|family| name.starts_with(family))
             && !known.values().any(|variable| variable == name)
     };
-    let mut strange: Vec<String> =
-        names.map(|name| name.to_string_lossy().into_owned()).filter(|name| is_strange(name)).collect();
+    let mut strange: Vec<String> = names
+        .map(|name| name.to_string_lossy().into_owned())
+        .filter(|name| is_strange(name))
+        .collect();
     strange.sort();
     let more = strange.len().saturating_sub(TOLD);
     let one = |name: &String| {
         let shown: String = name.chars().take(60).collect();
         let key = configuration::key_of(name);
-        let meant = configuration::nearest(&key, known.keys().map(String::as_str)).and_then(|key| known.get(key));
+        let meant = configuration::nearest(&key, known.keys().map(String::as_str))
+            .and_then(|key| known.get(key));
         let meant = meant.map(|variable| format!(": is {variable} meant?")).unwrap_or_default();
-        format!("{shown:?} is set, and there is no such setting{meant}; `gantry config` lists all of them")
+        format!(
+            "{shown:?} is set, and there is no such setting{meant}; `gantry config` lists all of them"
+        )
     };
-    let rest = (more > 0).then(|| format!("{more} more variables begin with {PREFIX} and are no settings"));
+    let rest = (more > 0)
+        .then(|| format!("{more} more variables begin with {PREFIX} and are no settings"));
     strange.iter().take(TOLD).map(one).chain(rest).collect()
 }
 
@@ -84,8 +90,13 @@ mod tests {
 
     #[test]
     fn a_misspelt_one_is_told_with_the_one_that_may_be_meant() {
-        let told =
-            of(&["GANTRY_LISTN", "GANTRY_DATABASE_URL", "GANTRY_WORKER_CAPASITY", "GANTRY_TOKN", "GANTRY_XYZZY"]);
+        let told = of(&[
+            "GANTRY_LISTN",
+            "GANTRY_DATABASE_URL",
+            "GANTRY_WORKER_CAPASITY",
+            "GANTRY_TOKN",
+            "GANTRY_XYZZY",
+        ]);
         let parts = [
             ["\"GANTRY_DATABASE_URL\"", "is DATABASE_URL meant?"],
             ["\"GANTRY_LISTN\"", "is GANTRY_LISTEN meant?"],
@@ -101,8 +112,12 @@ mod tests {
 
     #[test]
     fn others_variables_are_their_business_and_many_are_counted() {
-        assert_eq!(of(&["HOME", "DATABASE_URL", "MYGANTRY_X", "GANTRY", "GANTRY_DATA_APP_PORT"]), Vec::<String>::new());
-        let many: Vec<String> = (0..TOLD + 3).map(|n| format!("GANTRY_PORT_{n}_TCP_ADDR")).collect();
+        assert_eq!(
+            of(&["HOME", "DATABASE_URL", "MYGANTRY_X", "GANTRY", "GANTRY_DATA_APP_PORT"]),
+            Vec::<String>::new()
+        );
+        let many: Vec<String> =
+            (0..TOLD + 3).map(|n| format!("GANTRY_PORT_{n}_TCP_ADDR")).collect();
         let told = of(&many.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(told.len(), TOLD + 1);
         assert!(told[TOLD].starts_with("3 more"), "{told:?}");
@@ -111,7 +126,8 @@ mod tests {
     #[test]
     fn whatever_the_documentation_names_is_known() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        let pages = fs::read_dir(docs).expect("the book").map(|entry| entry.expect("a page").path());
+        let pages =
+            fs::read_dir(docs).expect("the book").map(|entry| entry.expect("a page").path());
         let mut names = Vec::new();
         for page in pages.filter(|page| page.extension().is_some_and(|end| end == "md")) {
             let text = fs::read_to_string(&page).expect("text");

@@ -17,12 +17,15 @@ pub fn data_folder(given: Option<PathBuf>) -> Result<PathBuf> {
             _ => bail!("there is no HOME to keep data below: name a folder with --data"),
         },
     };
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("the data folder {} can't be made: name another one with --data", folder.display()))?;
+    std::fs::create_dir_all(&folder).with_context(|| {
+        format!("the data folder {} can't be made: name another one with --data", folder.display())
+    })?;
     if root {
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))?;
     }
-    folder.canonicalize().with_context(|| format!("the data folder {} can't be used", folder.display()))
+    folder
+        .canonicalize()
+        .with_context(|| format!("the data folder {} can't be used", folder.display()))
 }
 
 /// Where the worker of `gantry up` has its secrets, unless it is told otherwise.
@@ -32,11 +35,9 @@ pub fn secrets(data: &Path) -> PathBuf {
 
 /// Makes a folder that nobody else may enter. Programs are staged and run in it, so one that somebody else owns is refused.
 pub fn make_private(folder: &Path) -> Result<()> {
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .with_context(|| format!("{} can't be made: name another folder with --folder", folder.display()))?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(|| {
+        format!("{} can't be made: name another folder with --folder", folder.display())
+    })?;
     let owner = std::fs::metadata(folder)?.uid();
     if owner != nix::unistd::Uid::effective().as_raw() {
         bail!("{} belongs to another account: name another folder with --folder", folder.display());

@@ -17,13 +17,20 @@ pub fn start(filter: &str, json: bool) -> Result<(), String> {
             false => format!("{all},{part}"),
         }
     });
-    let filter = EnvFilter::try_new(&full).map_err(|e| format!("--log {filter:?} is no filter: {e}"))?;
+    let filter =
+        EnvFilter::try_new(&full).map_err(|e| format!("--log {filter:?} is no filter: {e}"))?;
     let format = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(filter);
     if json {
         registry.with(format.json()).init();
     } else {
-        registry.with(format.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).with_target(false)).init();
+        registry
+            .with(
+                format
+                    .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+                    .with_target(false),
+            )
+            .init();
     }
     Ok(())
 }

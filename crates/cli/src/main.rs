@@ -172,7 +172,9 @@ mod tests {
         fn unsaid(command: &clap::Command, path: &str) -> Vec<String> {
             let own = command.get_positionals().filter(|arg| arg.get_help().is_none());
             let own = own.map(|arg| format!("{path} {}", arg.get_id()));
-            let below = command.get_subcommands().flat_map(|sub| unsaid(sub, &format!("{path} {}", sub.get_name())));
+            let below = command
+                .get_subcommands()
+                .flat_map(|sub| unsaid(sub, &format!("{path} {}", sub.get_name())));
             own.chain(below).collect()
         }
         assert_eq!(unsaid(&command(), "gantry"), Vec::<String>::new());

@@ -30,12 +30,17 @@ pub struct Arguments {
 
 pub async fn run(arguments: Arguments) -> Result<()> {
     if arguments.print_setup {
-        let roles = [&arguments.server_role, &arguments.worker_role, &arguments.metrics_role].map(String::as_str);
+        let roles = [&arguments.server_role, &arguments.worker_role, &arguments.metrics_role]
+            .map(String::as_str);
         println!("{}", private_postgres::set_up_sql(roles));
         return Ok(());
     }
     let url = owner_url(arguments.owner_url)?;
-    let roles = Roles { server: arguments.server_role, worker: arguments.worker_role, metrics: arguments.metrics_role };
+    let roles = Roles {
+        server: arguments.server_role,
+        worker: arguments.worker_role,
+        metrics: arguments.metrics_role,
+    };
     migrate(&url, &roles).await?;
     if arguments.restored {
         let epoch = raise_epoch(&url).await?;
@@ -62,7 +67,9 @@ pub fn role_of(url: &str, variable: &str) -> Result<String> {
 
 pub async fn migrate(url: &str, roles: &Roles) -> Result<()> {
     database::address(url, "GANTRY_OWNER_URL")?;
-    migrations::migrate_url(url, roles).await.context("the database could not be brought up to date")
+    migrations::migrate_url(url, roles)
+        .await
+        .context("the database could not be brought up to date")
 }
 
 async fn raise_epoch(url: &str) -> Result<i64> {
@@ -78,7 +85,10 @@ mod tests {
 
     #[test]
     fn the_role_is_taken_from_the_url() {
-        assert_eq!(role_of("postgres://shop_app:secret@db.example.com/shop", "DATABASE_URL").unwrap(), "shop_app");
+        assert_eq!(
+            role_of("postgres://shop_app:secret@db.example.com/shop", "DATABASE_URL").unwrap(),
+            "shop_app"
+        );
         assert!(role_of("http://db.example.com", "DATABASE_URL").is_err());
     }
 }

@@ -60,7 +60,12 @@ pub struct AuditArguments {
     #[arg(long, env = "GANTRY_AUDIT_KEY", value_name = "FILE")]
     audit_key: Option<PathBuf>,
     /// File that signed checkpoints of the audit are appended to, or URL that they are posted to
-    #[arg(long, env = "GANTRY_AUDIT_CHECKPOINTS", value_name = "FILE or URL", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "GANTRY_AUDIT_CHECKPOINTS",
+        value_name = "FILE or URL",
+        hide_env_values = true
+    )]
     audit_checkpoints: Option<Destination>,
     /// Seconds between checkpoints, if the audit grew
     #[arg(long, env = "GANTRY_AUDIT_CHECKPOINT_PERIOD", value_name = "SECONDS", default_value_t = 60,
@@ -74,10 +79,14 @@ impl AuditArguments {
         let (path, to) = match (self.audit_key, self.audit_checkpoints) {
             (None, None) => return Ok(None),
             (Some(path), Some(to)) => (path, to),
-            _ => bail!("set both the key and the destination of checkpoints: audit_key and audit_checkpoints"),
+            _ => bail!(
+                "set both the key and the destination of checkpoints: audit_key and audit_checkpoints"
+            ),
         };
-        let text = std::fs::read_to_string(&path).with_context(|| format!("{} can't be read", path.display()))?;
-        let key = SigningKey::read(&text).with_context(|| format!("{} is no private key", path.display()))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("{} can't be read", path.display()))?;
+        let key = SigningKey::read(&text)
+            .with_context(|| format!("{} is no private key", path.display()))?;
         Ok(Some(Checkpoints {
             key: Arc::new(key),
             to,
@@ -93,9 +102,16 @@ pub struct Unsaid;
 impl TypedValueParser for Unsaid {
     type Value = MetricsToken;
 
-    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<MetricsToken, clap::Error> {
+    fn parse_ref(
+        &self,
+        command: &Command,
+        _: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<MetricsToken, clap::Error> {
         let token = value.to_str().unwrap_or_default().parse::<MetricsToken>();
-        token.map_err(|error| clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).with_cmd(command))
+        token.map_err(|error| {
+            clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).with_cmd(command)
+        })
     }
 }
 
@@ -105,9 +121,13 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let reach = database::reach(&store, arguments.allow_loopback_nodes);
     let control = Control::new(store).reaching(reach);
     let policy = Policy::default();
-    control.ensure_genesis(&policy, &Demo::default()).await.context("the first target can't be made")?;
+    control
+        .ensure_genesis(&policy, &Demo::default())
+        .await
+        .context("the first target can't be made")?;
     let listener = TcpListener::bind(arguments.listen).await;
-    let listener = listener.with_context(|| format!("{} can't be listened on", arguments.listen))?;
+    let listener =
+        listener.with_context(|| format!("{} can't be listened on", arguments.listen))?;
     let address = public_address(arguments.public_address, &listener)?;
     println!("{address}");
     let config = server::Config {
@@ -121,7 +141,10 @@ pub async fn run(arguments: Arguments) -> Result<()> {
 }
 
 /// Under which address people come: what was said, or this machine.
-pub fn public_address(said: Option<PublicAddress>, listener: &TcpListener) -> Result<PublicAddress> {
+pub fn public_address(
+    said: Option<PublicAddress>,
+    listener: &TcpListener,
+) -> Result<PublicAddress> {
     match said {
         Some(address) => Ok(address),
         None => PublicAddress::of_listener(listener.local_addr()?)

@@ -31,7 +31,11 @@ mod tests {
     #[test]
     fn what_is_shipped_imports_without_a_warning() {
         let read = engine_import(&files());
-        assert!(read.findings.0.iter().all(|finding| finding.severity == Severity::Note), "{:?}", read.findings);
+        assert!(
+            read.findings.0.iter().all(|finding| finding.severity == Severity::Note),
+            "{:?}",
+            read.findings
+        );
         let demo = read.barclamps.iter().find(|b| b.barclamp.name.as_str() == "demo").unwrap();
         assert!(demo.roles.len() >= 10, "{}", demo.roles.len());
     }

@@ -20,9 +20,11 @@ pub fn stopped() -> impl Future<Output = ()> + Send + 'static {
             tracing::error!("signals can't be heard; stop this process with SIGKILL");
             return std::future::pending().await;
         };
-        poll_fn(|context| match heard.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        poll_fn(|context| {
+            match heard.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
         })
         .await;
     }
@@ -33,7 +35,9 @@ fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     // The lowest bit is signal 1.
-    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_none_or(|mask| mask & 1 == 1)
+    ignored
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_none_or(|mask| mask & 1 == 1)
 }
 
 /// Whether to stop, for those who do one thing after the other: it can be asked between them and waited for within one.

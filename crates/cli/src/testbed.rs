@@ -36,9 +36,9 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let data = home::data_folder(arguments.data)?;
     let secrets = arguments.secrets.unwrap_or_else(|| home::secrets(&data));
     let socket = data.join("postgres/socket");
-    let url = arguments
-        .database_url
-        .unwrap_or_else(|| format!("postgres://gantry_server@localhost/gantry?host={}", socket.display()));
+    let url = arguments.database_url.unwrap_or_else(|| {
+        format!("postgres://gantry_server@localhost/gantry?host={}", socket.display())
+    });
     let store = database::open(&url, database::Role::SERVER)
         .await
         .context("is Gantry running (gantry up), with this data folder?")?;
@@ -47,7 +47,9 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let control = Control::new(store).reaching(reach);
     home::make_private(&secrets)?;
     let folder = data.join("testbed");
-    let testbed = tokio::task::spawn_blocking(move || Testbed::start(&folder, &secrets, arguments.nodes)).await??;
+    let testbed =
+        tokio::task::spawn_blocking(move || Testbed::start(&folder, &secrets, arguments.nodes))
+            .await??;
     for node in testbed.nodes() {
         let made = control.ensure_node(wish(node)).await;
         let changed = made
@@ -58,7 +60,10 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     }
     // Their services start with them and end with them, as those of a machine do that is switched on and off.
     let machines = machines(&testbed)?;
-    boot(&machines).await.iter().for_each(|trouble| tracing::warn!(%trouble, "a service did not start"));
+    boot(&machines)
+        .await
+        .iter()
+        .for_each(|trouble| tracing::warn!(%trouble, "a service did not start"));
     println!(
         "{} {} known to Gantry. Ctrl-C stops what runs; folders and records stay.",
         many(machines.len(), "node"),
@@ -66,12 +71,16 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     );
     stopped.await;
     drop(testbed);
-    halt(&machines).await.iter().for_each(|trouble| tracing::warn!(%trouble, "a service did not end"));
+    halt(&machines)
+        .await
+        .iter()
+        .for_each(|trouble| tracing::warn!(%trouble, "a service did not end"));
     Ok(())
 }
 
 fn machines(testbed: &Testbed) -> Result<Vec<LocalNode>> {
-    let machine = |node: &Node| Ok(LocalNode { fqdn: Fqdn::parse(&fqdn(node))?, root: node.root.clone() });
+    let machine =
+        |node: &Node| Ok(LocalNode { fqdn: Fqdn::parse(&fqdn(node))?, root: node.root.clone() });
     testbed.nodes().iter().map(machine).collect()
 }
 

@@ -12,7 +12,8 @@ pub fn ended(done: anyhow::Result<()>) -> ExitCode {
 
 /// Whether there was nothing to be read. Bytes that are no text were read, and are not what they should be.
 pub fn is_unread(error: &anyhow::Error) -> bool {
-    let io =
-        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    let io = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+    };
     error.chain().filter_map(io).any(|kind| kind != ErrorKind::InvalidData)
 }

@@ -97,7 +97,8 @@ pub struct Arguments {
 impl Arguments {
     /// Whether the demo's people are made and get links: their links in a terminal or log must not sign anybody in from elsewhere.
     fn has_demo_people(&self, listener: &TcpListener) -> bool {
-        let is_near = self.public_address.is_none() && listener.local_addr().is_ok_and(|at| at.ip().is_loopback());
+        let is_near = self.public_address.is_none()
+            && listener.local_addr().is_ok_and(|at| at.ip().is_loopback());
         is_near || self.demo
     }
 }
@@ -110,7 +111,8 @@ pub async fn run(arguments: Arguments, configuration: Option<&Path>) -> Result<(
     let address = serve::public_address(arguments.public_address.clone(), &listener)?;
     let data = home::data_folder(arguments.data.clone())?;
     let mut database = Database::start(&arguments, &data).await?;
-    let result = run_on(&arguments, &data, configuration, &mut database, (listener, address), stop).await;
+    let result =
+        run_on(&arguments, &data, configuration, &mut database, (listener, address), stop).await;
     database.stop().await?;
     result
 }
@@ -134,7 +136,8 @@ async fn run_on(
     let result = match database::open(&database.owner_url, database::Role::Owner).await {
         Ok(owner) => {
             let stores = (&store, &owner);
-            let result = work_on(arguments, data, configuration, database, stores, place, stop).await;
+            let result =
+                work_on(arguments, data, configuration, database, stores, place, stop).await;
             let_go(&owner).await;
             result
         }
@@ -162,7 +165,8 @@ async fn work_on(
 ) -> Result<()> {
     // Whoever reaches this server is on this host already, so nodes here show them nothing new.
     let local_nodes = arguments.allow_loopback_nodes || place.0.local_addr()?.ip().is_loopback();
-    let control = Control::new(store.clone()).keeping(data).reaching(database::reach(store, local_nodes));
+    let control =
+        Control::new(store.clone()).keeping(data).reaching(database::reach(store, local_nodes));
     let people = People::over(store.clone()).with_owner(owner.clone());
     seed(arguments, data, &control, &people, arguments.has_demo_people(&place.0)).await?;
     let mut nodes = demo_nodes(store, data).await?;
@@ -191,10 +195,16 @@ async fn work_on(
     };
     // Nodes were added and moved since the start.
     match tokio::time::timeout(STATEMENTS_STOP, demo_nodes(store, data)).await {
-        Ok(Ok(now)) => nodes.extend(now.into_iter().filter(|node| !nodes.contains(node)).collect::<Vec<_>>()),
-        Ok(Err(error)) => tracing::warn!(%error, "services of nodes that were added since the start may run on"),
+        Ok(Ok(now)) => {
+            nodes.extend(now.into_iter().filter(|node| !nodes.contains(node)).collect::<Vec<_>>())
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "services of nodes that were added since the start may run on")
+        }
         Err(_) => {
-            tracing::warn!("services of nodes that were added since the start may run on: the database does not answer")
+            tracing::warn!(
+                "services of nodes that were added since the start may run on: the database does not answer"
+            )
         }
     }
     for trouble in halt(&nodes).await {
@@ -213,7 +223,8 @@ async fn serve_and_work(
     stop: Stopping,
 ) -> Result<()> {
     let demo_people = arguments.has_demo_people(&listener);
-    let site = arguments.site.as_ref().map(|site| site.canonicalize().unwrap_or_else(|_| site.clone()));
+    let site =
+        arguments.site.as_ref().map(|site| site.canonicalize().unwrap_or_else(|_| site.clone()));
     let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
     let config = server::Config {
         address: Some(address.clone()),
@@ -232,7 +243,8 @@ async fn serve_and_work(
     };
     // The owner's connections do not outlive the start.
     let_go(owner).await;
-    let ended = match announce(arguments.json, &address.to_string(), links, &database.adds_admin()) {
+    let ended = match announce(arguments.json, &address.to_string(), links, &database.adds_admin())
+    {
         Ok(()) => look_after(database, &mut worker, stop, &server).await,
         Err(error) => Err(error),
     };
@@ -294,7 +306,10 @@ impl Database {
             };
             return Ok(Self { private: None, server_url, worker_url, owner_url, roles });
         }
-        let settings = Settings { bin_dir: arguments.pg_bin.clone(), ..Settings::durable(data.join("postgres")) };
+        let settings = Settings {
+            bin_dir: arguments.pg_bin.clone(),
+            ..Settings::durable(data.join("postgres"))
+        };
         let private = PrivatePostgres::start(settings).await?;
         Ok(Self {
             server_url: private.server_url(DATABASE),
@@ -366,7 +381,9 @@ impl Worker {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
         if tokio::time::timeout(WORKER_STOPS, self.child.wait()).await.is_err() {
-            tracing::warn!("the worker did not stop in time and is killed; the next start goes on with its runs");
+            tracing::warn!(
+                "the worker did not stop in time and is killed; the next start goes on with its runs"
+            );
             let _ = self.child.kill().await;
         }
     }
@@ -406,25 +423,38 @@ async fn listen(asked: Option<SocketAddr>) -> Result<TcpListener> {
             tracing::info!(port = wanted.port(), "the port is taken; a free one is used instead");
             TcpListener::bind(SocketAddr::new(wanted.ip(), 0)).await.context("no port is free")
         }
-        Err(error) => {
-            Err(error).with_context(|| format!("{wanted} can't be listened on: choose another with --listen"))
-        }
+        Err(error) => Err(error).with_context(|| {
+            format!("{wanted} can't be listened on: choose another with --listen")
+        }),
     }
 }
 
 /// Nodes of the demo: those whose folders lie in our data.
 async fn demo_nodes(store: &Store, data: &Path) -> Result<Vec<LocalNode>> {
     let mut connection = store.pool().acquire().await?;
-    let (ours, more) = store::reading::local_nodes(&mut connection, &data.to_string_lossy()).await?;
+    let (ours, more) =
+        store::reading::local_nodes(&mut connection, &data.to_string_lossy()).await?;
     if more {
-        tracing::warn!(looked_at = ours.len(), "more nodes than that have their folder below {}", data.display());
+        tracing::warn!(
+            looked_at = ours.len(),
+            "more nodes than that have their folder below {}",
+            data.display()
+        );
     }
-    let ours = ours.into_iter().filter_map(|(fqdn, connection)| LocalNode::of(Fqdn::parse(&fqdn).ok()?, &connection));
+    let ours = ours
+        .into_iter()
+        .filter_map(|(fqdn, connection)| LocalNode::of(Fqdn::parse(&fqdn).ok()?, &connection));
     Ok(ours.collect())
 }
 
 /// The barclamps that are shipped, the first target, people, and a change to look at. Whatever is there already stays.
-async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &People, demo_people: bool) -> Result<()> {
+async fn seed(
+    arguments: &Arguments,
+    data: &Path,
+    control: &Control,
+    people: &People,
+    demo_people: bool,
+) -> Result<()> {
     if let Err(problem) = control.import_barclamps(None, &shipped::files()).await {
         // Another build's content under the same version: what was imported first stays in use.
         if problem.code != "other_content" {
@@ -444,7 +474,9 @@ async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &Pe
     let with_demo = demo_people && !arguments.no_demo;
     let demo = if with_demo { demo(data)? } else { Demo::default() };
     let policy = Policy::default();
-    if control.ensure_genesis(&policy, &demo).await.context("the first target can't be made")? && with_demo {
+    if control.ensure_genesis(&policy, &demo).await.context("the first target can't be made")?
+        && with_demo
+    {
         let ada = people.sign_in_as_owner("ada").await?;
         let binds = [(role("app")?, node("n5")?), (role("metrics")?, node("n5")?)];
         control.propose_binding(&ada, "edge", "First application on the edge", &binds).await?;
@@ -468,16 +500,23 @@ fn demo(data: &Path) -> Result<Demo> {
         ("edge", roles(&["app", "metrics"])?),
     ];
     let deployments = deployments.into_iter().map(|(name, roles)| {
-        Ok(DemoDeployment { name: DeploymentName::parse(name).context("a demo deployment's name")?, roles })
+        Ok(DemoDeployment {
+            name: DeploymentName::parse(name).context("a demo deployment's name")?,
+            roles,
+        })
     });
     let folders = data.join("nodes");
     let nodes = (1..=6).map(|n| {
         let name = format!("n{n}");
         let folder = folders.join(&name);
-        std::fs::create_dir_all(&folder).with_context(|| format!("{} can't be made", folder.display()))?;
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("{} can't be made", folder.display()))?;
         Ok((node(&name)?, folder.to_string_lossy().into_owned()))
     });
-    Ok(Demo { deployments: deployments.collect::<Result<_>>()?, nodes: nodes.collect::<Result<_>>()? })
+    Ok(Demo {
+        deployments: deployments.collect::<Result<_>>()?,
+        nodes: nodes.collect::<Result<_>>()?,
+    })
 }
 
 /// Who comes in by a link of this start.
@@ -498,7 +537,10 @@ async fn sign_ins(address: &str, people: &People) -> Result<SignIns> {
         let actor = match people.actor_by_name(name).await {
             Ok(actor) if actor.kind == PersonKind::Human => actor,
             Ok(_) => {
-                kept_out.push((name, format!("{name} is a program here, and programs come in by tokens.")));
+                kept_out.push((
+                    name,
+                    format!("{name} is a program here, and programs come in by tokens."),
+                ));
                 continue;
             }
             Err(problem) if matches!(problem.status, 403 | 404) => {
@@ -516,14 +558,22 @@ async fn sign_ins(address: &str, people: &People) -> Result<SignIns> {
 
 /// Says where it is and how to come in. `links`: None if other machines can reach it, so that none are made. `adds_admin` is the command
 /// for when nobody who comes in by these links decides about people.
-fn announce(as_json: bool, address: &str, links: Option<Result<SignIns>>, adds_admin: &str) -> Result<()> {
+fn announce(
+    as_json: bool,
+    address: &str,
+    links: Option<Result<SignIns>>,
+    adds_admin: &str,
+) -> Result<()> {
     let is_far = links.is_none();
     let (let_in, kept_out) = links.transpose()?.unwrap_or_default();
     let adds_admin = (!let_in.iter().any(|one| one.admin)).then_some(adds_admin);
     if as_json {
-        let sign_in: Vec<_> =
-            let_in.iter().map(|one| json!({"person": one.name, "role": one.role, "url": one.url})).collect();
-        let kept_out: Vec<_> = kept_out.iter().map(|(name, why)| json!({"person": name, "why": why})).collect();
+        let sign_in: Vec<_> = let_in
+            .iter()
+            .map(|one| json!({"person": one.name, "role": one.role, "url": one.url}))
+            .collect();
+        let kept_out: Vec<_> =
+            kept_out.iter().map(|(name, why)| json!({"person": name, "why": why})).collect();
         let mut ready = json!({"event": "ready", "address": address, "sign_in": sign_in});
         if !kept_out.is_empty() {
             ready["kept_out"] = json!(kept_out);
@@ -538,7 +588,9 @@ fn announce(as_json: bool, address: &str, links: Option<Result<SignIns>>, adds_a
     match let_in.len() {
         0 => {}
         1 => println!("One person can sign in, once by this link (each start prints a new one):"),
-        _ => println!("Two people can sign in, once each by these links (each start prints new ones):"),
+        _ => println!(
+            "Two people can sign in, once each by these links (each start prints new ones):"
+        ),
     }
     for SignIn { name, role, url, .. } in &let_in {
         println!("  {name:<4} {role:<9} {url}");
@@ -547,7 +599,9 @@ fn announce(as_json: bool, address: &str, links: Option<Result<SignIns>>, adds_a
         println!("No link for {name}: {why}");
     }
     if let Some(command) = adds_admin.filter(|_| is_far) {
-        println!("Other machines can reach this address, so no sign-in links are printed (--demo prints them).");
+        println!(
+            "Other machines can reach this address, so no sign-in links are printed (--demo prints them)."
+        );
         println!("This makes an admin, with a sign-in link:\n  {command}");
     }
     if let Some(command) = adds_admin.filter(|_| !is_far) {
@@ -558,7 +612,9 @@ fn announce(as_json: bool, address: &str, links: Option<Result<SignIns>>, adds_a
     }
     match let_in.len() {
         2 => {
-            println!("\nOpen the second in a private window, so that both are there at once. Ctrl-C stops everything.")
+            println!(
+                "\nOpen the second in a private window, so that both are there at once. Ctrl-C stops everything."
+            )
         }
         _ => println!("\nCtrl-C stops everything."),
     }
@@ -586,12 +642,21 @@ mod tests {
         let taken = other.local_addr().expect("an address");
         let refused = listen(Some(taken)).await.expect_err("another program has it");
         let said = format!("{refused:#}");
-        assert!(said.starts_with(&format!("{taken} can't be listened on: choose another with --listen")), "{said}");
+        assert!(
+            said.starts_with(&format!(
+                "{taken} can't be listened on: choose another with --listen"
+            )),
+            "{said}"
+        );
         drop(other);
-        assert_eq!(listen(Some(taken)).await.expect("it is free").local_addr().expect("an address"), taken);
+        assert_eq!(
+            listen(Some(taken)).await.expect("it is free").local_addr().expect("an address"),
+            taken
+        );
         // Whoever has the usual one, this test or another program.
         let _usual = TcpListener::bind(serve::USUAL).await;
-        let moved = listen(None).await.expect("some port is free").local_addr().expect("an address");
+        let moved =
+            listen(None).await.expect("some port is free").local_addr().expect("an address");
         assert_eq!(moved.ip(), serve::USUAL.ip());
         assert_ne!(moved.port(), serve::USUAL.port());
     }

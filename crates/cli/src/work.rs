@@ -98,7 +98,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 fn seconds(text: &str, shortest: f64) -> Result<Duration, String> {
     let number: Option<f64> = text.parse().ok().filter(|n| (shortest..=LONGEST).contains(n));
-    number.map(Duration::from_secs_f64).ok_or_else(|| format!("give seconds, from {shortest} to {LONGEST}"))
+    number
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("give seconds, from {shortest} to {LONGEST}"))
 }
 
 #[cfg(test)]

@@ -39,14 +39,18 @@ fn with(url: &str, from: &str, to: &str) -> String {
 }
 
 /// Every command that works on a database by itself.
-const COMMANDS: [&[&str]; 4] = [&["server", "--listen", "127.0.0.1:0"], &["worker"], &["verify"], &["admin", "ada"]];
+const COMMANDS: [&[&str]; 4] =
+    [&["server", "--listen", "127.0.0.1:0"], &["worker"], &["verify"], &["admin", "ada"]];
 
 #[tokio::test]
 async fn owners_address_is_rejected_by_programs() {
     let db = TestDatabase::new().await;
     for command in COMMANDS.iter().filter(|command| command[0] != "admin") {
         let said = refused(db.owner_url(), command).await;
-        assert!(said.contains("owns Gantry's tables") && said.contains("GANTRY_OWNER_URL"), "{command:?}: {said}");
+        assert!(
+            said.contains("owns Gantry's tables") && said.contains("GANTRY_OWNER_URL"),
+            "{command:?}: {said}"
+        );
     }
 }
 
@@ -62,8 +66,12 @@ async fn address_of_another_role_is_rejected() {
             let said = refused(other, command).await;
             let needed = match command[0] {
                 "admin" => "does not own Gantry's tables. Set it to the address of their owner",
-                "worker" => "not the worker's role. Set DATABASE_URL of this command to the address of gantry_worker",
-                _ => "not the server's role. Set DATABASE_URL of this command to the address of gantry_server",
+                "worker" => {
+                    "not the worker's role. Set DATABASE_URL of this command to the address of gantry_worker"
+                }
+                _ => {
+                    "not the server's role. Set DATABASE_URL of this command to the address of gantry_server"
+                }
             };
             assert!(said.contains(needed), "{command:?}: {said}");
         }
@@ -110,8 +118,14 @@ async fn an_address_that_leads_nowhere_says_which_part_is_wrong() {
     let db = TestDatabase::new().await;
     for command in COMMANDS {
         let nowhere = with(own_url(&db, command), db.name(), "there_is_none");
-        assert!(refused(&nowhere, command).await.contains("there is no database there_is_none"), "{command:?}");
-        assert!(refused("", command).await.contains(&format!("{} is empty", variable(command))), "{command:?}");
+        assert!(
+            refused(&nowhere, command).await.contains("there is no database there_is_none"),
+            "{command:?}"
+        );
+        assert!(
+            refused("", command).await.contains(&format!("{} is empty", variable(command))),
+            "{command:?}"
+        );
         assert!(refused("mysql://db/shop", command).await.contains("postgres://"), "{command:?}");
     }
     let nobody = "postgres://gantry_server:geheim@127.0.0.1:1/gantry";

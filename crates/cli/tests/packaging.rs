@@ -8,7 +8,8 @@ const GANTRY: &str = env!("CARGO_BIN_EXE_gantry");
 
 fn units() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
-    let mut units: Vec<_> = fs::read_dir(folder).expect("units").map(|entry| entry.expect("a unit").path()).collect();
+    let mut units: Vec<_> =
+        fs::read_dir(folder).expect("units").map(|entry| entry.expect("a unit").path()).collect();
     units.sort();
     assert_eq!(units.len(), 3);
     units
@@ -25,13 +26,16 @@ fn systemd_understands_the_units() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut here = Vec::new();
     for unit in units() {
-        let text = fs::read_to_string(&unit).expect("a unit").replace("/usr/local/bin/gantry", GANTRY);
+        let text =
+            fs::read_to_string(&unit).expect("a unit").replace("/usr/local/bin/gantry", GANTRY);
         let path = folder.path().join(unit.file_name().expect("a name"));
         fs::write(&path, text).expect("to write");
         here.push(path);
     }
-    let said =
-        Command::new("systemd-analyze").args(["verify", "--man=no", "--recursive-errors=no"]).args(&here).output();
+    let said = Command::new("systemd-analyze")
+        .args(["verify", "--man=no", "--recursive-errors=no"])
+        .args(&here)
+        .output();
     let said = said.expect("systemd-analyze");
     let ours: Vec<String> = String::from_utf8_lossy(&said.stderr)
         .lines()
@@ -62,7 +66,8 @@ fn the_units_start_commands_that_there_are() {
             .lines()
             .find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/gantry "))
             .expect("what it starts");
-        let help = Command::new(GANTRY).args(start.split(' ')).arg("--help").output().expect("gantry");
+        let help =
+            Command::new(GANTRY).args(start.split(' ')).arg("--help").output().expect("gantry");
         assert!(help.status.success(), "{}: {start}", unit.display());
         // The accounts that they run as look for a file elsewhere.
         assert!(text.contains("GANTRY_CONFIG=/etc/gantry/"), "{}", unit.display());

@@ -64,14 +64,21 @@ async fn rows_that_are_what_the_documents_say_pass_and_others_are_named() {
     assert!(err(&bad).contains("of target 1 say: report it"), "{}", err(&bad));
     let bad = verify(database.app_url(), &["--json"]);
     let told: Value = serde_json::from_str(&out(&bad)).unwrap();
-    assert_eq!((bad.status.code(), told["discrepancies"].as_array().map(Vec::len)), (Some(1), Some(1)));
+    assert_eq!(
+        (bad.status.code(), told["discrepancies"].as_array().map(Vec::len)),
+        (Some(1), Some(1))
+    );
 }
 
 #[test]
 fn a_database_that_is_not_there_is_said_without_its_password() {
     let output = verify("postgres://gantry:hunter2-long@127.0.0.1:1/gantry", &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(!err(&output).contains("hunter2") && err(&output).contains("gantry: "), "{}", err(&output));
+    assert!(
+        !err(&output).contains("hunter2") && err(&output).contains("gantry: "),
+        "{}",
+        err(&output)
+    );
     assert_eq!(out(&output), "");
 }
 

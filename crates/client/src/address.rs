@@ -19,10 +19,15 @@ impl Address {
         let shown: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
         let wrong = || {
             let shown = if text.contains('@') { "this" } else { &shown };
-            Failure::Usage(format!("{shown} is no address of a server: write it like https://gantry.example.com"))
+            Failure::Usage(format!(
+                "{shown} is no address of a server: write it like https://gantry.example.com"
+            ))
         };
         let uri: Uri = text.trim().trim_end_matches('/').parse().map_err(|_| wrong())?;
-        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@')).ok_or_else(wrong)?;
+        let authority = uri
+            .authority()
+            .filter(|authority| !authority.as_str().contains('@'))
+            .ok_or_else(wrong)?;
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return Err(wrong());
         }
@@ -43,7 +48,9 @@ impl Address {
     /// Whether an address, written in whichever way, is that of this server: letters of either case, and a port that its scheme has by itself
     /// or that is written out.
     pub(crate) fn is_of(&self, other: &Uri) -> bool {
-        self.0.parse::<Uri>().is_ok_and(|own| origin(&own).is_some() && origin(&own) == origin(other))
+        self.0
+            .parse::<Uri>()
+            .is_ok_and(|own| origin(&own).is_some() && origin(&own) == origin(other))
     }
 
     /// Whether it is this machine itself, which no proxy is asked about.
@@ -71,13 +78,16 @@ fn origin(uri: &Uri) -> Option<(String, String, u16)> {
 
 fn is_near(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// A text as one part of a path, or as a value of a query.
 pub(crate) fn part(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    let write = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    let write =
+        |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(write).collect()
 }
 
@@ -97,7 +107,8 @@ impl Query {
 
     /// The path with these words behind it.
     pub(crate) fn behind(&self, path: &str) -> String {
-        let words: Vec<String> = self.0.iter().map(|(word, value)| format!("{word}={}", part(value))).collect();
+        let words: Vec<String> =
+            self.0.iter().map(|(word, value)| format!("{word}={}", part(value))).collect();
         if words.is_empty() { path.to_owned() } else { format!("{path}?{}", words.join("&")) }
     }
 }
@@ -144,34 +155,52 @@ mod tests {
 
     #[test]
     fn plain_http_goes_nowhere_but_here() {
-        for near in ["http://127.0.0.1:7780", "http://localhost:1/", "http://[::1]:7780", "https://gantry.example.com"]
-        {
+        for near in [
+            "http://127.0.0.1:7780",
+            "http://localhost:1/",
+            "http://[::1]:7780",
+            "https://gantry.example.com",
+        ] {
             assert!(Address::parse(near, false).is_ok(), "{near}");
         }
         assert_eq!(
             Address::parse("http://localhost:1/", false).map(|a| a.to_string()).ok(),
             Some("http://localhost:1".into())
         );
-        for far in ["http://gantry.example.com", "http://10.0.0.1", "http://127.0.0.1.example.com"] {
-            assert!(Address::parse(far, false).is_err_and(|e| e.to_string().contains("--insecure-http")), "{far}");
+        for far in ["http://gantry.example.com", "http://10.0.0.1", "http://127.0.0.1.example.com"]
+        {
+            assert!(
+                Address::parse(far, false)
+                    .is_err_and(|e| e.to_string().contains("--insecure-http")),
+                "{far}"
+            );
             assert!(Address::parse(far, true).is_ok(), "{far}");
         }
         for wrong in ["", "gantry", "ftp://x", "https://x/path", "https://x?y=z", "/x"] {
             assert!(Address::parse(wrong, true).is_err(), "{wrong}");
         }
-        let secret = Address::parse("https://me:hunter2@x", true).map_err(|error| error.to_string());
+        let secret =
+            Address::parse("https://me:hunter2@x", true).map_err(|error| error.to_string());
         assert!(secret.is_err_and(|error| !error.contains("hunter2")));
     }
 
     #[test]
     fn a_server_is_the_same_however_it_is_written() {
-        let is_of = |own: &str, other: &str| Address::parse(own, false).unwrap().is_of(&other.parse().unwrap());
-        assert!(is_of("https://gantry.example.com", "https://GANTRY.example.com:443/sign-in#token=x"));
+        let is_of = |own: &str, other: &str| {
+            Address::parse(own, false).unwrap().is_of(&other.parse().unwrap())
+        };
+        assert!(is_of(
+            "https://gantry.example.com",
+            "https://GANTRY.example.com:443/sign-in#token=x"
+        ));
         assert!(is_of("http://localhost:80", "http://localhost/sign-in"));
         assert!(is_of("http://[::1]:7780", "http://[::1]:7780/sign-in"));
-        for other in
-            ["http://gantry.example.com", "https://gantry.example.com:8443", "https://gantry.example.org", "/sign-in"]
-        {
+        for other in [
+            "http://gantry.example.com",
+            "https://gantry.example.com:8443",
+            "https://gantry.example.org",
+            "/sign-in",
+        ] {
             assert!(!is_of("https://gantry.example.com", other), "{other}");
         }
     }
@@ -179,9 +208,15 @@ mod tests {
     #[test]
     fn words_are_written_so_that_they_arrive_as_they_are() {
         assert_eq!(part("a b/c&ü"), "a%20b%2Fc%26%C3%BC");
-        let query =
-            Query::default().with("filter", "n 1").with("state", &None).with("mine", true).with("drafts", false);
+        let query = Query::default()
+            .with("filter", "n 1")
+            .with("state", &None)
+            .with("mine", true)
+            .with("drafts", false);
         assert_eq!(query.behind("/nodes"), "/nodes?filter=n%201&mine=true");
-        assert_eq!(Query::default().with("after", "a").with("after", "b").behind("/x"), "/x?after=b");
+        assert_eq!(
+            Query::default().with("after", "a").with("after", "b").behind("/x"),
+            "/x?after=b"
+        );
     }
 }

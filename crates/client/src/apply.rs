@@ -18,7 +18,8 @@ use serde_json::{Map, Value, json};
 
 use api::catalog::{RoleView, VERSIONS};
 use api::console::{
-    AttribView, Board, BoardRole, CARRIERS, Carriers, Chip, DraftedNoderole, NoderoleView, ProposalView, RoleChoice,
+    AttribView, Board, BoardRole, CARRIERS, Carriers, Chip, DraftedNoderole, NoderoleView,
+    ProposalView, RoleChoice,
 };
 
 use crate::address::{Query, part};
@@ -127,7 +128,9 @@ pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
     if client.paper.json && (done.is_ok() || !made.is_empty()) {
         client.paper.json(&json!(made))?;
     }
-    let rest = worked.get(made.len()..).filter(|_| done.is_err() && worked.len() > 1 && !client.paper.json);
+    let rest = worked
+        .get(made.len()..)
+        .filter(|_| done.is_err() && worked.len() > 1 && !client.paper.json);
     if let Some(rest) = rest {
         let names: Vec<&str> = rest.iter().map(|one| one.declared.deployment.is.as_str()).collect();
         note(&format!("Not proposed: {}. Applying again goes on from here.", names.join(", ")));
@@ -161,7 +164,8 @@ pub(crate) fn bind(client: &Client, bind: &Bind) -> Outcome {
         Some(found) => carriers_among(&client.server, &ground.board, found, &nodes)?,
         None => BTreeSet::new(),
     };
-    let missing: BTreeMap<NodeId, &str> = names_of(&nodes).filter(|(id, _)| !there.contains(id)).collect();
+    let missing: BTreeMap<NodeId, &str> =
+        names_of(&nodes).filter(|(id, _)| !there.contains(id)).collect();
     let steps = declare::bound(ground.board.id, &bind.role, &missing);
     one_proposal(client, &ground, &bind.place, &steps)
 }
@@ -278,7 +282,12 @@ fn propose(client: &Client, ground: &Ground, steps: &[Step], submit: &Submit) ->
     }
     paper.write(&lines(name.as_str(), steps))?;
     let count = |word: &str| after[word].as_u64().unwrap_or_default();
-    let comes_to = format!("adds {}, removes {}, runs {} again", count("added"), count("removed"), count("reruns"));
+    let comes_to = format!(
+        "adds {}, removes {}, runs {} again",
+        count("added"),
+        count("removed"),
+        count("reruns")
+    );
     paper.line(&format!("Proposal {id} on {name}: {comes_to}."))?;
     follow(client, id, &review)?;
     Ok(made)
@@ -293,7 +302,9 @@ fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Valu
         paper.line(&format!("{}: nothing to change.", board.name))?;
     }
     let Some(open) = open else {
-        return Ok(json!({"deployment": board.name, "changes": [], "proposal": null, "review": null}));
+        return Ok(
+            json!({"deployment": board.name, "changes": [], "proposal": null, "review": null}),
+        );
     };
     let review = match open.submission {
         Some(review) => json!(review),
@@ -305,7 +316,9 @@ fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Valu
             None => follow(client, open.id, &review)?,
         }
     }
-    Ok(json!({"deployment": board.name, "changes": [], "proposal": open.id, "version": open.version, "review": review}))
+    Ok(
+        json!({"deployment": board.name, "changes": [], "proposal": open.id, "version": open.version, "review": review}),
+    )
 }
 
 /// How a review is that was there already: somebody may have looked at it since.
@@ -325,7 +338,8 @@ fn open(server: &Server, board: &Board) -> Outcome<Open> {
     if let Some(open) = &board.proposal {
         return Ok(Open { id: open.id, version: open.version, new: false });
     }
-    let opened = server.post(&format!("/deployments/{}/proposals", part(board.name.as_str())), json!({}))?;
+    let opened =
+        server.post(&format!("/deployments/{}/proposals", part(board.name.as_str())), json!({}))?;
     let id: ProposalId = understood(&opened["proposal"], "no proposal")?;
     let answer = server.get(&format!("/proposals/{id}"))?;
     let view: ProposalView = understood(&answer, "no proposal")?;
@@ -362,11 +376,15 @@ fn submitted(server: &Server, id: ProposalId, version: &Value, submit: &Submit) 
 /// What to do about a proposal next.
 fn follow(client: &Client, id: ProposalId, review: &Value) -> Outcome {
     if review.is_null() {
-        note(&format!("Proposal {id} is open and not submitted: gantry proposal submit {id} --title TEXT"));
+        note(&format!(
+            "Proposal {id} is open and not submitted: gantry proposal submit {id} --title TEXT"
+        ));
         return Ok(());
     }
     client.paper.line(&format!("Review {review} waits for somebody else."))?;
-    note(&format!("Follow it: gantry review show {review}; gantry wait review {review} --for committed"));
+    note(&format!(
+        "Follow it: gantry review show {review}; gantry wait review {review} --for committed"
+    ));
     Ok(())
 }
 
@@ -396,7 +414,8 @@ fn work_out(server: &Server, files: &Files) -> Outcome<Vec<Worked>> {
     for one in &all {
         let is = &one.deployment.is;
         if let Some(first) = seen.insert(is.clone(), &one.file) {
-            let what = format!("{is} stands twice, the first time in {first}: put both into one document");
+            let what =
+                format!("{is} stands twice, the first time in {first}: put both into one document");
             return Err(wrongly(&[one.wrong(one.deployment.at, what)]));
         }
     }
@@ -430,17 +449,24 @@ fn bytes(file: &str) -> Outcome<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = match file {
         "-" => std::io::stdin().lock().take(LARGEST + 1).read_to_end(&mut bytes),
-        path => std::fs::File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes)),
+        path => std::fs::File::open(path)
+            .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes)),
     };
     read.map_err(wrong)?;
     match u64::try_from(bytes.len()).is_ok_and(|length| length <= LARGEST) {
         true => Ok(bytes),
-        false => Err(Failure::Usage(format!("{file} has more than {LARGEST} bytes: declare in several files"))),
+        false => Err(Failure::Usage(format!(
+            "{file} has more than {LARGEST} bytes: declare in several files"
+        ))),
     }
 }
 
 /// What is there of what a document speaks of.
-fn present(server: &Server, declared: &Declared, board: &Board) -> Outcome<Result<Present, Vec<Wrong>>> {
+fn present(
+    server: &Server,
+    declared: &Declared,
+    board: &Board,
+) -> Outcome<Result<Present, Vec<Wrong>>> {
     let (mut nodes, mut wrong) = (BTreeMap::new(), Vec::new());
     let named = declared.nodes();
     for (name, found) in names::find_nodes(server, &named.keys().copied().collect())? {
@@ -457,7 +483,8 @@ fn present(server: &Server, declared: &Declared, board: &Board) -> Outcome<Resul
         let named = declared.bindings.contains_key(&role.role);
         let carriers = if named { carriers(server, board, role)? } else { BTreeMap::new() };
         let expects = Expects { attribs: role.attribs.clone(), below: role.below.clone() };
-        let there = RolePresent { bindable: role.bindable, data: role.data.clone(), expects, carriers };
+        let there =
+            RolePresent { bindable: role.bindable, data: role.data.clone(), expects, carriers };
         roles.insert(role.role.clone(), there);
     }
     let mut own = BTreeMap::new();
@@ -470,7 +497,11 @@ fn present(server: &Server, declared: &Declared, board: &Board) -> Outcome<Resul
     let told = declared.told();
     let mut choices = BTreeMap::new();
     for choice in &board.choices {
-        let expects = if told.contains(&choice.role) { expected(server, choice)? } else { Expects::default() };
+        let expects = if told.contains(&choice.role) {
+            expected(server, choice)?
+        } else {
+            Expects::default()
+        };
         choices.insert(choice.role.clone(), expects);
     }
     Ok(Ok(Present { roles, choices, nodes, own }))
@@ -480,7 +511,8 @@ fn present(server: &Server, declared: &Declared, board: &Board) -> Outcome<Resul
 /// this is known only where the role is the same in all of them.
 fn expected(server: &Server, choice: &RoleChoice) -> Outcome<Expects> {
     let query = Query::default().with("barclamp", choice.barclamp.as_str());
-    let view: RoleView = server.read(&query.behind(&format!("/roles/{}", part(choice.role.as_str()))))?;
+    let view: RoleView =
+        server.read(&query.behind(&format!("/roles/{}", part(choice.role.as_str()))))?;
     if view.versions.len() >= VERSIONS || !view.versions.iter().all(|version| version.same) {
         return Ok(Expects::default());
     }
@@ -525,7 +557,8 @@ fn carriers_among(
     let place = place_of_carriers(board);
     let mut there = BTreeSet::new();
     for node in nodes.keys() {
-        let query = Query::default().with("role", role.role.as_str()).with("node", node.to_string());
+        let query =
+            Query::default().with("role", role.role.as_str()).with("node", node.to_string());
         let found: Carriers = server.read(&query.behind(&place))?;
         there.extend(found.chips.into_iter().filter_map(stays).map(|(node, _)| node));
     }
@@ -542,7 +575,8 @@ fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMa
     let mut all = BTreeMap::new();
     loop {
         let page: Carriers = server.read(&query.behind(&place))?;
-        let last = page.chips.last().filter(|_| page.more > 0).map(|chip| chip.noderole.to_string());
+        let last =
+            page.chips.last().filter(|_| page.more > 0).map(|chip| chip.noderole.to_string());
         all.extend(page.chips.into_iter().filter_map(stays));
         match last {
             Some(last) => query = query.with("after", last),
@@ -552,18 +586,28 @@ fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMa
 }
 
 /// A noderole's own data, the open proposal's edits included; none of one that is not there yet.
-fn own_data(server: &Server, board: &Board, node: NodeId, key: &NoderoleKey) -> Outcome<Map<String, Value>> {
+fn own_data(
+    server: &Server,
+    board: &Board,
+    node: NodeId,
+    key: &NoderoleKey,
+) -> Outcome<Map<String, Value>> {
     let object = |value: Value| if let Value::Object(map) = value { map } else { Map::new() };
     let absent = |failure: Failure| if failure.code() == 4 { Ok(Map::new()) } else { Err(failure) };
     if let Some(open) = &board.proposal {
-        let query = Query::default().with("node", node.to_string()).with("noderole", key.to_string());
-        let drafted = server.read::<DraftedNoderole>(&query.behind(&format!("/proposals/{}/noderole", open.id)));
+        let query =
+            Query::default().with("node", node.to_string()).with("noderole", key.to_string());
+        let drafted = server
+            .read::<DraftedNoderole>(&query.behind(&format!("/proposals/{}/noderole", open.id)));
         return drafted.map(|drafted| object(drafted.data)).or_else(absent);
     }
     let id: NoderoleId = key.id(node);
     let view = server.read::<NoderoleView>(&format!("/noderoles/{id}"));
     let own = |view: NoderoleView| {
-        view.layers.into_iter().find(|layer| layer.source == "user").map(|layer| object(layer.value))
+        view.layers
+            .into_iter()
+            .find(|layer| layer.source == "user")
+            .map(|layer| object(layer.value))
     };
     view.map(|view| own(view).unwrap_or_default()).or_else(absent)
 }
@@ -573,7 +617,9 @@ pub(crate) fn edits_of(file: &str) -> Outcome<Vec<Edit>> {
     let text = text_of(file)?;
     written::check(&text).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
     serde_json::from_str(&text).map_err(|error| {
-        Failure::Usage(format!("{file}: {error}; it has to be a JSON list of edits, as docs/edits.md has them"))
+        Failure::Usage(format!(
+            "{file}: {error}; it has to be a JSON list of edits, as docs/edits.md has them"
+        ))
     })
 }
 
@@ -585,7 +631,8 @@ pub(crate) fn text_of(file: &str) -> Outcome<String> {
 /// Any JSON of a file, or of the standard input.
 pub(crate) fn json_of(file: &str) -> Outcome<Value> {
     let text = text_of(file)?;
-    let value = serde_json::from_str(&text).map_err(|error| Failure::Usage(format!("{file} is no JSON: {error}")))?;
+    let value = serde_json::from_str(&text)
+        .map_err(|error| Failure::Usage(format!("{file} is no JSON: {error}")))?;
     // What is sent is written anew, so the server never sees what was lost in reading.
     written::check(&text).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
     Ok(value)

@@ -85,7 +85,9 @@ const LARGEST: u64 = 16 << 10;
 
 impl Way {
     fn key(&self, address: &Address) -> Outcome<Key> {
-        let session = |form: &[(&str, &str)]| Ok(Key::Session(Server::new(address.clone(), None).sign_in(form)?));
+        let session = |form: &[(&str, &str)]| {
+            Ok(Key::Session(Server::new(address.clone(), None).sign_in(form)?))
+        };
         if let Some(name) = &self.user {
             let password = secret(None, "the password")?;
             return session(&[("name", name), ("password", password.reveal())]);
@@ -125,7 +127,9 @@ fn link_for<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
 fn secret(file: Option<&Path>, what: &str) -> Outcome<Secret> {
     let mut text = String::new();
     let read = match file.filter(|path| *path != Path::new("-")) {
-        Some(path) => std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text)),
+        Some(path) => {
+            std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text))
+        }
         None => {
             let stdin = std::io::stdin();
             if stdin.is_terminal() {
@@ -139,21 +143,32 @@ fn secret(file: Option<&Path>, what: &str) -> Outcome<Secret> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     match (lines.next(), lines.next()) {
         (Some(line), None) if !line.chars().any(char::is_control) => Ok(Secret::new(line)),
-        _ => Err(Failure::Usage(format!("{shown} has to have {what} on one line, and nothing else"))),
+        _ => {
+            Err(Failure::Usage(format!("{shown} has to have {what} on one line, and nothing else")))
+        }
     }
 }
 
-pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &Command) -> Outcome {
+pub(crate) fn run(
+    paper: Paper,
+    chosen: Option<&str>,
+    insecure: bool,
+    command: &Command,
+) -> Outcome {
     let path = usual_place()?;
     let mut contexts = Contexts::read(&path)?;
     match command {
         Command::Add { name, server, way, code, replace } => {
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
             if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-                return Err(Failure::Usage("a context's name has letters, digits, - _ and ., at most 64".into()));
+                return Err(Failure::Usage(
+                    "a context's name has letters, digits, - _ and ., at most 64".into(),
+                ));
             }
             if contexts.contexts.contains_key(name) && !replace {
-                return Err(Failure::Usage(format!("there is a context {name}: --replace puts this one in its place")));
+                return Err(Failure::Usage(format!(
+                    "there is a context {name}: --replace puts this one in its place"
+                )));
             }
             let address = Address::parse(server, insecure)?;
             let key = way.key(&address)?;
@@ -187,12 +202,19 @@ pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &
                 return paper.json(&Value::Array(all));
             }
             if all.is_empty() {
-                return paper.line("There is none yet: gantry context add NAME --server URL --link-file FILE");
+                return paper.line(
+                    "There is none yet: gantry context add NAME --server URL --link-file FILE",
+                );
             }
             let mut table = Table::new(["", "NAME", "SERVER", "BY"]);
             for context in &all {
                 let mark = if context["current"] == true { "*" } else { "" };
-                table.row([mark.to_owned(), said(&context["name"]), said(&context["server"]), said(&context["by"])]);
+                table.row([
+                    mark.to_owned(),
+                    said(&context["name"]),
+                    said(&context["server"]),
+                    said(&context["by"]),
+                ]);
             }
             paper.write(&table.text(paper))
         }
@@ -206,7 +228,8 @@ pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &
             let name = named(&contexts, name.as_deref().or(chosen))?;
             let context = contexts.named(&name)?;
             let value = json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(&name)});
-            paper.either(&value, &format!("{name}: {}, by a {}", context.server, context.key.kind()))
+            paper
+                .either(&value, &format!("{name}: {}, by a {}", context.server, context.key.kind()))
         }
         Command::Remove { name } => {
             contexts.named(name)?;
@@ -220,7 +243,11 @@ pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &
 
 fn named(contexts: &Contexts, name: Option<&str>) -> Outcome<String> {
     let name = name.map(str::to_owned).or_else(|| contexts.current.clone());
-    name.ok_or_else(|| Failure::Nothing("no context is in use: gantry context list, gantry context use NAME".into()))
+    name.ok_or_else(|| {
+        Failure::Nothing(
+            "no context is in use: gantry context list, gantry context use NAME".into(),
+        )
+    })
 }
 
 /// Whom the server takes one for: what lets nobody in is not kept.

@@ -82,7 +82,8 @@ pub(crate) struct Contexts {
 
 /// Where contexts are kept.
 pub(crate) fn usual_place() -> Outcome<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
     let configuration = configuration.ok_or_else(|| {
         Failure::Usage(
@@ -96,23 +97,33 @@ impl Contexts {
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
         let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
         let metadata = match std::fs::metadata(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
             Err(error) => return Err(wrong(format!("can't be read: {error}"))),
             Ok(metadata) => metadata,
         };
         if metadata.permissions().mode() & 0o077 != 0 {
-            return Err(wrong(format!("others can read what lets you in: chmod 600 {}", path.display())));
+            return Err(wrong(format!(
+                "others can read what lets you in: chmod 600 {}",
+                path.display()
+            )));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| wrong(format!("can't be read: {error}")))?;
         // Where, and never the line itself: it may hold a token.
         toml::from_str(&text).map_err(|error| {
             let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
-            wrong(format!("line {} is none of a file of contexts", before.matches('\n').count() + 1))
+            wrong(format!(
+                "line {} is none of a file of contexts",
+                before.matches('\n').count() + 1
+            ))
         })
     }
 
     pub(crate) fn write(&self, path: &Path) -> Outcome {
-        let wrong = |error: String| Failure::Usage(format!("{} can't be written: {error}", path.display()));
+        let wrong =
+            |error: String| Failure::Usage(format!("{} can't be written: {error}", path.display()));
         let text = toml::to_string(self).map_err(|error| wrong(error.to_string()))?;
         replace(path, &text).map_err(|error| wrong(error.to_string()))
     }
@@ -122,7 +133,8 @@ impl Contexts {
         self.contexts.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
             let known = match known.as_slice() {
-                [] => "there is none yet: gantry context add NAME --server URL --link-file FILE".to_owned(),
+                [] => "there is none yet: gantry context add NAME --server URL --link-file FILE"
+                    .to_owned(),
                 names => format!("there are {}", names.join(", ")),
             };
             Failure::Nothing(format!("there is no context {name}; {known}"))
@@ -131,9 +143,14 @@ impl Contexts {
 
     /// The name of a context for this server, the current one first.
     pub(crate) fn at(&self, address: &Address) -> Option<&str> {
-        let here =
-            |name: &&String| self.contexts.get(*name).is_some_and(|context| context.server == address.to_string());
-        self.current.as_ref().filter(here).or_else(|| self.contexts.keys().find(here)).map(String::as_str)
+        let here = |name: &&String| {
+            self.contexts.get(*name).is_some_and(|context| context.server == address.to_string())
+        };
+        self.current
+            .as_ref()
+            .filter(here)
+            .or_else(|| self.contexts.keys().find(here))
+            .map(String::as_str)
     }
 }
 
@@ -151,7 +168,8 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
 
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
     let _ = std::fs::remove_file(path);
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }
@@ -181,11 +199,18 @@ pub(crate) struct Chosen {
 /// An option goes before the environment, and that before the context in use; a server before a context.
 pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
     let token = || said.env_token.clone().map(Key::Token);
-    let by_options = said.server.as_ref().or(if said.context.is_none() { said.env_server.as_ref() } else { None });
+    let by_options = said.server.as_ref().or(if said.context.is_none() {
+        said.env_server.as_ref()
+    } else {
+        None
+    });
     if let Some(server) = by_options {
         let address = Address::parse(server, said.insecure_http)?;
         let context = contexts.at(&address).filter(|_| said.env_token.is_none()).map(str::to_owned);
-        let kept = context.as_ref().and_then(|name| contexts.contexts.get(name)).map(|context| context.key.clone());
+        let kept = context
+            .as_ref()
+            .and_then(|name| contexts.contexts.get(name))
+            .map(|context| context.key.clone());
         return Ok(Chosen { address, key: token().or(kept), context });
     }
     let name = said.context.as_ref().or(said.env_context.as_ref()).or(contexts.current.as_ref()).ok_or_else(|| {
@@ -206,12 +231,22 @@ mod tests {
     use super::*;
 
     fn two() -> Contexts {
-        let context = |server: &str, key| Context { server: server.into(), insecure_http: false, key };
+        let context =
+            |server: &str, key| Context { server: server.into(), insecure_http: false, key };
         Contexts {
             current: Some("lab".into()),
             contexts: BTreeMap::from([
-                ("lab".into(), context("http://127.0.0.1:7780", Key::Session(Secret::new("gantry_session=hush")))),
-                ("far".into(), context("https://far.example", Key::Token(Secret::new("gantry_hush")))),
+                (
+                    "lab".into(),
+                    context(
+                        "http://127.0.0.1:7780",
+                        Key::Session(Secret::new("gantry_session=hush")),
+                    ),
+                ),
+                (
+                    "far".into(),
+                    context("https://far.example", Key::Token(Secret::new("gantry_hush"))),
+                ),
             ]),
         }
     }
@@ -224,7 +259,11 @@ mod tests {
         two().write(&path).unwrap();
         two().write(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(
+            std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1,
+            "nothing is left beside it"
+        );
         assert_eq!(Contexts::read(&path).unwrap(), two());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         assert!(Contexts::read(&path).unwrap_err().to_string().contains("chmod 600"));
@@ -260,9 +299,17 @@ mod tests {
 
     #[test]
     fn what_lets_one_in_goes_to_its_own_server_alone() {
-        let other = choose(&Said { server: Some("https://other.example".into()), ..Said::default() }, &two()).unwrap();
+        let other = choose(
+            &Said { server: Some("https://other.example".into()), ..Said::default() },
+            &two(),
+        )
+        .unwrap();
         assert_eq!((other.key, other.context), (None, None));
-        let same = choose(&Said { server: Some("https://far.example/".into()), ..Said::default() }, &two()).unwrap();
+        let same = choose(
+            &Said { server: Some("https://far.example/".into()), ..Said::default() },
+            &two(),
+        )
+        .unwrap();
         assert_eq!(same.context.as_deref(), Some("far"));
         // Whatever the environment has for another server.
         let named = Said {
@@ -273,7 +320,10 @@ mod tests {
         };
         let far = choose(&named, &two()).unwrap();
         assert_eq!(far.address.to_string(), "https://far.example");
-        assert_eq!((far.key, far.context.as_deref()), (Some(Key::Token(Secret::new("gantry_hush"))), Some("far")));
+        assert_eq!(
+            (far.key, far.context.as_deref()),
+            (Some(Key::Token(Secret::new("gantry_hush"))), Some("far"))
+        );
     }
 
     #[test]

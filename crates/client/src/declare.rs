@@ -66,7 +66,11 @@ impl Declared {
     /// Every node that it names, each once, with the place where it is named first.
     pub(crate) fn nodes(&self) -> BTreeMap<&str, At> {
         let mut all = BTreeMap::new();
-        let bound = self.bindings.values().flat_map(|nodes| &nodes.is).map(|node| (node.is.as_str(), node.at));
+        let bound = self
+            .bindings
+            .values()
+            .flat_map(|nodes| &nodes.is)
+            .map(|node| (node.is.as_str(), node.at));
         let told = self.node_data.iter().map(|(node, data)| (node.as_str(), data.at));
         for (node, at) in bound.chain(told) {
             all.entry(node).or_insert(at);
@@ -76,7 +80,11 @@ impl Declared {
 
     /// Every role that it has data for, a noderole's own included.
     pub(crate) fn told(&self) -> BTreeSet<&RoleName> {
-        let of_nodes = self.node_data.values().flat_map(|roles| roles.is.keys()).map(|noderole| &noderole.role);
+        let of_nodes = self
+            .node_data
+            .values()
+            .flat_map(|roles| roles.is.keys())
+            .map(|noderole| &noderole.role);
         self.data.keys().chain(of_nodes).collect()
     }
 
@@ -89,7 +97,8 @@ const KEYS: [&str; 5] = ["deployment", "bindings", "data", "node_data", "prune"]
 
 /// The documents of a file.
 pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declared>, Vec<Wrong>> {
-    let documents = placed(bytes).map_err(|(at, what)| vec![Wrong { file: file.to_owned(), at, what }])?;
+    let documents =
+        placed(bytes).map_err(|(at, what)| vec![Wrong { file: file.to_owned(), at, what }])?;
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for document in documents.iter().filter(|document| !document.value.is_null()) {
         let mut reader = Reader { file, document, wrong: &mut wrong };
@@ -135,17 +144,18 @@ impl<'d> Reader<'d> {
         let bindings = self.bindings();
         let data = self.data();
         let node_data = self.node_data();
-        let deployment = match entries.get("deployment").and_then(Value::as_str).map(DeploymentName::parse) {
-            Some(Ok(name)) => Written { is: name, at: self.document.place("/deployment") },
-            Some(Err(error)) => {
-                self.say("/deployment", error.to_string());
-                return None;
-            }
-            None => {
-                self.say("/deployment", "say which deployment this is for: `deployment: NAME`");
-                return None;
-            }
-        };
+        let deployment =
+            match entries.get("deployment").and_then(Value::as_str).map(DeploymentName::parse) {
+                Some(Ok(name)) => Written { is: name, at: self.document.place("/deployment") },
+                Some(Err(error)) => {
+                    self.say("/deployment", error.to_string());
+                    return None;
+                }
+                None => {
+                    self.say("/deployment", "say which deployment this is for: `deployment: NAME`");
+                    return None;
+                }
+            };
         Some(Declared { file: self.file.to_owned(), deployment, bindings, data, node_data, prune })
     }
 
@@ -153,9 +163,10 @@ impl<'d> Reader<'d> {
     fn entries(&mut self, pointer: &str, what: &str) -> Vec<(&'d String, &'d Value, String)> {
         match self.document.value.pointer(pointer) {
             None | Some(Value::Null) => Vec::new(),
-            Some(Value::Object(entries)) => {
-                entries.iter().map(|(key, value)| (key, value, format!("{pointer}/{}", escaped(key)))).collect()
-            }
+            Some(Value::Object(entries)) => entries
+                .iter()
+                .map(|(key, value)| (key, value, format!("{pointer}/{}", escaped(key))))
+                .collect(),
             Some(_) => {
                 self.say(pointer, what);
                 Vec::new()
@@ -163,20 +174,29 @@ impl<'d> Reader<'d> {
         }
     }
 
-    fn named<T: std::str::FromStr<Err: fmt::Display>>(&mut self, text: &str, pointer: &str) -> Option<T> {
+    fn named<T: std::str::FromStr<Err: fmt::Display>>(
+        &mut self,
+        text: &str,
+        pointer: &str,
+    ) -> Option<T> {
         text.parse().map_err(|error: T::Err| self.say(pointer, error.to_string())).ok()
     }
 
     fn bindings(&mut self) -> BTreeMap<RoleName, Written<Vec<Written<String>>>> {
         let mut all = BTreeMap::new();
-        for (role, nodes, pointer) in self.entries("/bindings", "bindings are a map: `ROLE: [NODE, ...]`") {
+        for (role, nodes, pointer) in
+            self.entries("/bindings", "bindings are a map: `ROLE: [NODE, ...]`")
+        {
             let Some(role) = self.named::<RoleName>(role, &pointer) else { continue };
             let at = self.document.place(&pointer);
             let list = match nodes {
                 Value::Null => Vec::new(),
                 Value::Array(nodes) => self.nodes(nodes, &pointer),
                 _ => {
-                    self.say(&pointer, format!("the nodes of {role} are a list: `{role}: [NODE, ...]`"));
+                    self.say(
+                        &pointer,
+                        format!("the nodes of {role} are a list: `{role}: [NODE, ...]`"),
+                    );
                     continue;
                 }
             };
@@ -219,9 +239,13 @@ impl<'d> Reader<'d> {
 
     fn node_data(&mut self) -> BTreeMap<String, Written<BTreeMap<NoderoleKey, Placed>>> {
         let mut all = BTreeMap::new();
-        for (node, _, pointer) in self.entries("/node_data", "node_data is a map: `NODE: {ROLE: {...}}`") {
+        for (node, _, pointer) in
+            self.entries("/node_data", "node_data is a map: `NODE: {ROLE: {...}}`")
+        {
             let mut roles = BTreeMap::new();
-            for (role, value, pointer) in self.entries(&pointer, "the data of a node is a map: `ROLE: {...}`") {
+            for (role, value, pointer) in
+                self.entries(&pointer, "the data of a node is a map: `ROLE: {...}`")
+            {
                 let role = self.named::<NoderoleKey>(role, &pointer);
                 let value = self.object(value, &pointer);
                 roles.extend(role.zip(value));
@@ -277,7 +301,11 @@ pub(crate) struct Step {
 
 /// The edits that lead from what is there to what is declared: roles come before their data and their bindings, and nothing is unbound
 /// before what takes its place is bound.
-pub(crate) fn edits(id: DeploymentId, declared: &Declared, present: &Present) -> Result<Vec<Step>, Vec<Wrong>> {
+pub(crate) fn edits(
+    id: DeploymentId,
+    declared: &Declared,
+    present: &Present,
+) -> Result<Vec<Step>, Vec<Wrong>> {
     let planner = Planner { id, declared, present };
     let wrong = planner.check();
     if !wrong.is_empty() {
@@ -301,28 +329,34 @@ impl Planner<'_> {
     fn check(&self) -> Vec<Wrong> {
         let Self { declared, present, .. } = self;
         let mut wrong = Vec::new();
-        let bound = declared.bindings.iter().map(|(role, nodes)| (role, nodes.at, !nodes.is.is_empty()));
+        let bound =
+            declared.bindings.iter().map(|(role, nodes)| (role, nodes.at, !nodes.is.is_empty()));
         let told = declared.data.iter().map(|(role, data)| (role, data.place(""), false));
         for (role, at, binds) in bound.chain(told) {
             match present.roles.get(role) {
                 Some(there) if binds && !there.bindable => {
-                    wrong.push(
-                        declared.wrong(at, format!("{role} can't be bound by hand: what needs it brings it along")),
-                    );
+                    wrong.push(declared.wrong(
+                        at,
+                        format!("{role} can't be bound by hand: what needs it brings it along"),
+                    ));
                 }
                 Some(_) => {}
                 None if present.choices.contains_key(role) => {}
                 None => {
-                    let known = present.roles.keys().chain(present.choices.keys()).map(RoleName::as_str);
+                    let known =
+                        present.roles.keys().chain(present.choices.keys()).map(RoleName::as_str);
                     let near = near(role.as_str(), known);
                     let deployment = &declared.deployment.is;
-                    wrong.push(
-                        declared.wrong(at, format!("{deployment} has no role {role}, and none could be added{near}")),
-                    );
+                    wrong.push(declared.wrong(
+                        at,
+                        format!("{deployment} has no role {role}, and none could be added{near}"),
+                    ));
                 }
             }
         }
-        for (node, at) in declared.nodes().into_iter().filter(|(node, _)| !present.nodes.contains_key(*node)) {
+        for (node, at) in
+            declared.nodes().into_iter().filter(|(node, _)| !present.nodes.contains_key(*node))
+        {
             wrong.push(declared.wrong(at, format!("there is no node {node}")));
         }
         wrong.extend(self.doubled());
@@ -339,14 +373,21 @@ impl Planner<'_> {
         }
         for (_, _, noderole, data) in self.new_own() {
             let Some(expects) = self.expects(&noderole.role) else { continue };
-            wrong.extend(self.misfits(data, expects, &self.below_own(noderole, expects), true, noderole));
+            wrong.extend(self.misfits(
+                data,
+                expects,
+                &self.below_own(noderole, expects),
+                true,
+                noderole,
+            ));
         }
         wrong
     }
 
     /// What holds where a noderole's own data says nothing: the role's data as it will be, over the template.
     fn below_own(&self, noderole: &NoderoleKey, expects: &Expects) -> Value {
-        let declared = self.declared.data.get(&noderole.role).and_then(|data| data.value.as_object());
+        let declared =
+            self.declared.data.get(&noderole.role).and_then(|data| data.value.as_object());
         let of_role = shown(declared.or_else(|| self.data_now(&noderole.role)));
         match expects.below.is_null() {
             true => of_role,
@@ -355,7 +396,11 @@ impl Planner<'_> {
     }
 
     fn expects(&self, role: &RoleName) -> Option<&Expects> {
-        self.present.roles.get(role).map(|there| &there.expects).or_else(|| self.present.choices.get(role))
+        self.present
+            .roles
+            .get(role)
+            .map(|there| &there.expects)
+            .or_else(|| self.present.choices.get(role))
     }
 
     fn misfits(
@@ -367,7 +412,11 @@ impl Planner<'_> {
         whose: impl fmt::Display,
     ) -> Vec<Wrong> {
         let expected = expects.attribs.iter().filter_map(|attrib| {
-            Some(Expected { name: &attrib.name, path: &attrib.path, schema: attrib.schema.as_ref()? })
+            Some(Expected {
+                name: &attrib.name,
+                path: &attrib.path,
+                schema: attrib.schema.as_ref()?,
+            })
         });
         // What is too deep to be judged here the server refuses.
         let found = unfit(&data.value, below, expected, is_last).unwrap_or_default();
@@ -380,7 +429,8 @@ impl Planner<'_> {
 
     /// Data of roles that is not what is there.
     fn new_data(&self) -> Vec<(&RoleName, &Placed)> {
-        let is_new = |(role, data): &(&RoleName, &Placed)| !is_there(self.data_now(role), &data.value);
+        let is_new =
+            |(role, data): &(&RoleName, &Placed)| !is_there(self.data_now(role), &data.value);
         self.declared.data.iter().filter(is_new).collect()
     }
 
@@ -394,7 +444,10 @@ impl Planner<'_> {
         for (node, roles) in &self.declared.node_data {
             let Some((id, name)) = self.present.nodes.get(node) else { continue };
             let (id, name) = (*id, name.as_str());
-            let new = roles.is.iter().filter(|(noderole, data)| !is_there(self.own_now(id, noderole), &data.value));
+            let new = roles
+                .is
+                .iter()
+                .filter(|(noderole, data)| !is_there(self.own_now(id, noderole), &data.value));
             all.extend(new.map(move |(noderole, data)| (id, name, noderole, data)));
         }
         all
@@ -412,19 +465,33 @@ impl Planner<'_> {
             for node in &nodes.is {
                 let id = self.present.nodes.get(&node.is).map(|(id, _)| *id);
                 if id.is_some_and(|id| !seen.insert(id)) {
-                    wrong.push(self.declared.wrong(node.at, format!("{} stands twice for {role}", node.is)));
+                    wrong.push(
+                        self.declared
+                            .wrong(node.at, format!("{} stands twice for {role}", node.is)),
+                    );
                 }
             }
         }
         wrong
     }
 
-    fn wanted<'w>(&'w self, nodes: &'w [Written<String>]) -> impl Iterator<Item = (NodeId, &'w str)> {
-        nodes.iter().filter_map(|node| self.present.nodes.get(&node.is)).map(|(id, name)| (*id, name.as_str()))
+    fn wanted<'w>(
+        &'w self,
+        nodes: &'w [Written<String>],
+    ) -> impl Iterator<Item = (NodeId, &'w str)> {
+        nodes
+            .iter()
+            .filter_map(|node| self.present.nodes.get(&node.is))
+            .map(|(id, name)| (*id, name.as_str()))
     }
 
     fn roles(&self) -> Vec<Step> {
-        let bound = self.declared.bindings.iter().filter(|(_, nodes)| !nodes.is.is_empty()).map(|(role, _)| role);
+        let bound = self
+            .declared
+            .bindings
+            .iter()
+            .filter(|(_, nodes)| !nodes.is.is_empty())
+            .map(|(role, _)| role);
         let named: BTreeSet<&RoleName> = bound.chain(self.declared.data.keys()).collect();
         let missing = named.into_iter().filter(|role| !self.present.roles.contains_key(*role));
         let step = |role: &RoleName| Step {
@@ -437,7 +504,8 @@ impl Planner<'_> {
     fn data(&self) -> Vec<Step> {
         let step = |(role, data): (&RoleName, &Placed)| {
             let (now, data) = (shown(self.data_now(role)), &data.value);
-            let edit = Edit::SetRoleData { deployment: self.id, role: role.clone(), data: data.clone() };
+            let edit =
+                Edit::SetRoleData { deployment: self.id, role: role.clone(), data: data.clone() };
             Step { edit, says: format!("* data of {role}: {now} -> {data}") }
         };
         self.new_data().into_iter().map(step).collect()
@@ -447,8 +515,10 @@ impl Planner<'_> {
         let mut steps = Vec::new();
         for (role, nodes) in &self.declared.bindings {
             let carriers = self.present.roles.get(role).map(|there| &there.carriers);
-            let missing: BTreeMap<NodeId, &str> =
-                self.wanted(&nodes.is).filter(|(id, _)| carriers.is_none_or(|there| !there.contains_key(id))).collect();
+            let missing: BTreeMap<NodeId, &str> = self
+                .wanted(&nodes.is)
+                .filter(|(id, _)| carriers.is_none_or(|there| !there.contains_key(id)))
+                .collect();
             steps.extend(bound(self.id, role, &missing));
         }
         steps
@@ -457,7 +527,8 @@ impl Planner<'_> {
     fn own(&self) -> Vec<Step> {
         let step = |(node, name, noderole, data): (NodeId, &str, &NoderoleKey, &Placed)| {
             let (now, data) = (shown(self.own_now(node, noderole)), &data.value);
-            let edit = Edit::SetNoderoleData { node, noderole: noderole.clone(), data: data.clone() };
+            let edit =
+                Edit::SetNoderoleData { node, noderole: noderole.clone(), data: data.clone() };
             Step { edit, says: format!("* data of {noderole} on {name}: {now} -> {data}") }
         };
         self.new_own().into_iter().map(step).collect()
@@ -467,9 +538,12 @@ impl Planner<'_> {
         let mut steps = Vec::new();
         for (role, nodes) in self.declared.bindings.iter().filter(|_| self.declared.prune) {
             let wanted: BTreeSet<NodeId> = self.wanted(&nodes.is).map(|(id, _)| id).collect();
-            let carriers = self.present.roles.get(role).map(|there| &there.carriers).into_iter().flatten();
-            let beyond: BTreeMap<NodeId, &str> =
-                carriers.filter(|(id, _)| !wanted.contains(id)).map(|(id, name)| (*id, name.as_str())).collect();
+            let carriers =
+                self.present.roles.get(role).map(|there| &there.carriers).into_iter().flatten();
+            let beyond: BTreeMap<NodeId, &str> = carriers
+                .filter(|(id, _)| !wanted.contains(id))
+                .map(|(id, name)| (*id, name.as_str()))
+                .collect();
             steps.extend(unbound(&NoderoleKey::first(role.clone()), &beyond));
         }
         steps
@@ -497,22 +571,40 @@ fn written<'p>(data: &Value, mut path: &'p str) -> &'p str {
 }
 
 /// The edits that bind a role to nodes.
-pub(crate) fn bound(deployment: DeploymentId, role: &RoleName, nodes: &BTreeMap<NodeId, &str>) -> Vec<Step> {
-    listed(nodes, &format!("+ {role} on"), |nodes| Edit::BindNodes { deployment, role: role.clone(), nodes })
+pub(crate) fn bound(
+    deployment: DeploymentId,
+    role: &RoleName,
+    nodes: &BTreeMap<NodeId, &str>,
+) -> Vec<Step> {
+    listed(nodes, &format!("+ {role} on"), |nodes| Edit::BindNodes {
+        deployment,
+        role: role.clone(),
+        nodes,
+    })
 }
 
 /// The edits that take a noderole off nodes.
 pub(crate) fn unbound(noderole: &NoderoleKey, nodes: &BTreeMap<NodeId, &str>) -> Vec<Step> {
-    listed(nodes, &format!("- {noderole} from"), |nodes| Edit::UnbindNodes { noderole: noderole.clone(), nodes })
+    listed(nodes, &format!("- {noderole} from"), |nodes| Edit::UnbindNodes {
+        noderole: noderole.clone(),
+        nodes,
+    })
 }
 
 /// As many edits as it takes to list these nodes, since one lists a thousand; none of no node.
-fn listed(nodes: &BTreeMap<NodeId, &str>, says: &str, edit: impl Fn(BTreeSet<NodeId>) -> Edit) -> Vec<Step> {
+fn listed(
+    nodes: &BTreeMap<NodeId, &str>,
+    says: &str,
+    edit: impl Fn(BTreeSet<NodeId>) -> Edit,
+) -> Vec<Step> {
     let mut nodes: Vec<(&str, NodeId)> = nodes.iter().map(|(id, name)| (*name, *id)).collect();
     nodes.sort_unstable();
     let step = |some: &[(&str, NodeId)]| Step {
         edit: edit(some.iter().map(|(_, id)| *id).collect()),
-        says: format!("{says} {}", some.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")),
+        says: format!(
+            "{says} {}",
+            some.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+        ),
     };
     nodes.chunks(MAX_LISTED).map(step).collect()
 }
@@ -575,7 +667,9 @@ mod tests {
 
     fn wrong(text: &str) -> Vec<String> {
         let found = match read("web.yaml", text.as_bytes()) {
-            Ok(all) => all.iter().filter_map(|one| edits(WEB, one, &present()).err()).flatten().collect(),
+            Ok(all) => {
+                all.iter().filter_map(|one| edits(WEB, one, &present()).err()).flatten().collect()
+            }
             Err(wrong) => wrong,
         };
         found.iter().map(ToString::to_string).collect()
@@ -597,25 +691,39 @@ mod tests {
             says("deployment: web\nprune: true\nbindings: {app: [n3]}"),
             ["+ app on n3.demo", "- app from n1.demo, n2.demo"]
         );
-        assert_eq!(says("deployment: web\nprune: true\nbindings: {app: []}"), ["- app from n1.demo, n2.demo"]);
+        assert_eq!(
+            says("deployment: web\nprune: true\nbindings: {app: []}"),
+            ["- app from n1.demo, n2.demo"]
+        );
         assert!(
             says("deployment: web\nprune: true\nbindings: {proxy: []}").is_empty(),
             "roles that are not named stay"
         );
-        assert_eq!(says("deployment: web\nprune: true\nbindings: {runtime: }"), ["- runtime from n1.demo"]);
+        assert_eq!(
+            says("deployment: web\nprune: true\nbindings: {runtime: }"),
+            ["- runtime from n1.demo"]
+        );
     }
 
     #[test]
     fn a_role_that_could_be_added_is_added_first() {
         let steps = says("deployment: web\nbindings: {cache: [n1]}\ndata: {cache: {size: 1}}");
-        assert_eq!(steps, ["+ role cache", "* data of cache: {} -> {\"size\":1}", "+ cache on n1.demo"]);
+        assert_eq!(
+            steps,
+            ["+ role cache", "* data of cache: {} -> {\"size\":1}", "+ cache on n1.demo"]
+        );
     }
 
     #[test]
     fn data_is_set_where_it_differs() {
         assert!(says("deployment: web\ndata: {app: {port: 80}, proxy: {}}").is_empty());
-        assert_eq!(says("deployment: web\ndata: {app: {port: 81}}"), ["* data of app: {\"port\":80} -> {\"port\":81}"]);
-        assert!(says("deployment: web\nnode_data: {n1: {app: {port: 81}}, n2: {app: {}}}").is_empty());
+        assert_eq!(
+            says("deployment: web\ndata: {app: {port: 81}}"),
+            ["* data of app: {\"port\":80} -> {\"port\":81}"]
+        );
+        assert!(
+            says("deployment: web\nnode_data: {n1: {app: {port: 81}}, n2: {app: {}}}").is_empty()
+        );
         assert_eq!(
             says("deployment: web\nnode_data: {n1.demo: {app: {}}}"),
             ["* data of app on n1.demo: {\"port\":81} -> {}"]
@@ -647,7 +755,9 @@ mod tests {
         };
         let misfit = "/listen/port is a text, and should be a whole number";
         assert_eq!(
-            wrong("deployment: web\ndata:\n  app: {listen: {port: x}}\n  cache:\n    listen:\n      port: y\n"),
+            wrong(
+                "deployment: web\ndata:\n  app: {listen: {port: x}}\n  cache:\n    listen:\n      port: y\n"
+            ),
             [
                 format!("web.yaml:3:18: data of app does not fit: {misfit}"),
                 format!("web.yaml:6:7: data of cache does not fit: {misfit}"),
@@ -658,11 +768,15 @@ mod tests {
             [format!("web.yaml:4:20: data of app does not fit: {misfit}")]
         );
         // Missing is what nothing below has, and that stands where it ought to be.
-        let missing = ["web.yaml:2:24: data of app does not fit: /listen/port is required, and missing"];
+        let missing =
+            ["web.yaml:2:24: data of app does not fit: /listen/port is required, and missing"];
         assert_eq!(wrong("deployment: web\nnode_data: {n2: {app: {listen: {}}}}\n"), missing);
         let with_role = "deployment: web\ndata: {app: {listen: {port: 1}}}\nnode_data: {n2: {app: {listen: {}}}}\n";
         assert!(wrong(with_role).is_empty(), "the role's data has it");
-        assert!(wrong("deployment: web\ndata: {app: {listen: {}}}\n").is_empty(), "a noderole may have it");
+        assert!(
+            wrong("deployment: web\ndata: {app: {listen: {}}}\n").is_empty(),
+            "a noderole may have it"
+        );
     }
 
     #[test]
@@ -670,7 +784,10 @@ mod tests {
         let mut present = present();
         let app = present.roles.get_mut(&role("app")).unwrap();
         (app.expects, app.data) = (expects_port(), json!({"listen": {"port": "x"}}));
-        assert_eq!(edits(WEB, &declared("deployment: web\ndata: {app: {listen: {port: x}}}\n"), &present), Ok(vec![]));
+        assert_eq!(
+            edits(WEB, &declared("deployment: web\ndata: {app: {listen: {port: x}}}\n"), &present),
+            Ok(vec![])
+        );
     }
 
     #[test]
@@ -687,14 +804,28 @@ mod tests {
     fn make(present: &mut Present, edit: Edit) {
         match edit {
             Edit::AddRole { role, .. } => {
-                present.roles.insert(role, RolePresent { bindable: true, ..RolePresent::default() });
+                present
+                    .roles
+                    .insert(role, RolePresent { bindable: true, ..RolePresent::default() });
             }
-            Edit::SetRoleData { role, data, .. } => present.roles.get_mut(&role).unwrap().data = data,
+            Edit::SetRoleData { role, data, .. } => {
+                present.roles.get_mut(&role).unwrap().data = data
+            }
             Edit::BindNodes { role, nodes, .. } => {
-                present.roles.get_mut(&role).unwrap().carriers.extend(nodes.into_iter().map(|id| (id, String::new())));
+                present
+                    .roles
+                    .get_mut(&role)
+                    .unwrap()
+                    .carriers
+                    .extend(nodes.into_iter().map(|id| (id, String::new())));
             }
             Edit::UnbindNodes { noderole, nodes } => {
-                present.roles.get_mut(&noderole.role).unwrap().carriers.retain(|id, _| !nodes.contains(id));
+                present
+                    .roles
+                    .get_mut(&noderole.role)
+                    .unwrap()
+                    .carriers
+                    .retain(|id, _| !nodes.contains(id));
             }
             Edit::SetNoderoleData { node, noderole, data } => {
                 present.own.insert((node, noderole), data.as_object().unwrap().clone());
@@ -705,7 +836,8 @@ mod tests {
 
     #[test]
     fn more_nodes_than_an_edit_lists_take_several() {
-        let names: Vec<(NodeId, String)> = (0..1_001).map(|n| (node(n), format!("n{n:04}"))).collect();
+        let names: Vec<(NodeId, String)> =
+            (0..1_001).map(|n| (node(n), format!("n{n:04}"))).collect();
         let nodes = names.iter().map(|(id, name)| (*id, name.as_str())).collect();
         let app = NoderoleKey::first(role("app"));
         for steps in [bound(WEB, &role("app"), &nodes), unbound(&app, &nodes)] {
@@ -722,7 +854,10 @@ mod tests {
             wrong("deployment: web\nbindings:\n  proxi: [n1]\n"),
             ["web.yaml:3:3: web has no role proxi, and none could be added; is proxy meant?"]
         );
-        assert_eq!(wrong("deployment: web\nbindings:\n  app: [n1, n9]\n"), ["web.yaml:3:13: there is no node n9"]);
+        assert_eq!(
+            wrong("deployment: web\nbindings:\n  app: [n1, n9]\n"),
+            ["web.yaml:3:13: there is no node n9"]
+        );
         assert_eq!(
             wrong("deployment: web\nbindings:\n  app: [n1, n1.demo]\n"),
             ["web.yaml:3:13: n1.demo stands twice for app"]
@@ -731,13 +866,22 @@ mod tests {
             wrong("deployment: web\nbindings: {runtime: [n2]}"),
             ["web.yaml:2:12: runtime can't be bound by hand: what needs it brings it along"]
         );
-        assert!(wrong("deployment: web\nbinding: {}")[0].contains("there is no key binding; is bindings meant?"));
+        assert!(
+            wrong("deployment: web\nbinding: {}")[0]
+                .contains("there is no key binding; is bindings meant?")
+        );
         assert!(wrong("bindings: {}")[0].contains("say which deployment"));
         assert!(wrong("- web")[0].contains("a document is a map"));
-        assert!(wrong("deployment: web\ndata: {app: 1}")[0].contains("web.yaml:2:8: data is a map"));
+        assert!(
+            wrong("deployment: web\ndata: {app: 1}")[0].contains("web.yaml:2:8: data is a map")
+        );
         assert!(wrong("deployment: web\nprune: maybe")[0].contains("true or false"));
         assert!(wrong("deployment: web\nbindings: {app: n1}")[0].contains("are a list"));
-        assert_eq!(wrong("deployment: web\nbindings: {app: [1]}\ndata: 3").len(), 2, "all of it at once");
+        assert_eq!(
+            wrong("deployment: web\nbindings: {app: [1]}\ndata: 3").len(),
+            2,
+            "all of it at once"
+        );
     }
 
     #[test]

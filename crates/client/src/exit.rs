@@ -91,7 +91,10 @@ impl Failure {
     pub(crate) fn with_name_typed(self, review: SubmissionId) -> Self {
         match self {
             Self::Refused(mut problem) if problem.code == "name_not_typed" => {
-                problem.detail = format!("{} Here that is: gantry review commit {review} --name NAME", problem.detail);
+                problem.detail = format!(
+                    "{} Here that is: gantry review commit {review} --name NAME",
+                    problem.detail
+                );
                 Self::Refused(problem)
             }
             other => other,
@@ -114,7 +117,9 @@ impl Failure {
     /// For programs: the server's own words where it refused.
     pub(crate) fn as_json(&self) -> serde_json::Value {
         match self {
-            Self::Refused(problem) | Self::Words(problem) => serde_json::to_value(problem).unwrap_or_default(),
+            Self::Refused(problem) | Self::Words(problem) => {
+                serde_json::to_value(problem).unwrap_or_default()
+            }
             other => serde_json::json!({"exit": other.code(), "detail": other.to_string()}),
         }
     }
@@ -191,14 +196,31 @@ mod tests {
         assert_eq!(code(403, "author"), 5, "a rule of the gate");
         assert_eq!(code(403, "forbidden"), 6, "a permission");
         assert_eq!(code(403, "not_a_reviewer"), 6, "a permission, too");
-        let of_words = |status| Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because."))).of_words();
+        let of_words = |status| {
+            Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because."))).of_words()
+        };
         assert_eq!((of_words(400).code(), of_words(400).to_string().as_str()), (2, "No: Because."));
         let detail = format!("{QUERY_UNREAD}sort: \"nope\" is no order of this list.");
         let query = Failure::Refused(Box::new(Problem::new(400, "x", "No", detail))).of_words();
-        assert_eq!(query.to_string(), "No: sort: \"nope\" is no order of this list.", "nobody here wrote an address");
-        assert_eq!(of_words(400).as_json()["status"], 400, "a program reads the server's own words");
-        assert_eq!((of_words(409).code(), of_words(404).code()), (5, 4), "nothing else is the command line's");
-        assert_eq!((code(401, "signed_out"), code(404, "not_found"), code(409, "stale"), code(503, "x")), (6, 4, 5, 3));
+        assert_eq!(
+            query.to_string(),
+            "No: sort: \"nope\" is no order of this list.",
+            "nobody here wrote an address"
+        );
+        assert_eq!(
+            of_words(400).as_json()["status"],
+            400,
+            "a program reads the server's own words"
+        );
+        assert_eq!(
+            (of_words(409).code(), of_words(404).code()),
+            (5, 4),
+            "nothing else is the command line's"
+        );
+        assert_eq!(
+            (code(401, "signed_out"), code(404, "not_found"), code(409, "stale"), code(503, "x")),
+            (6, 4, 5, 3)
+        );
         let text = |text: &str| text.to_owned();
         let ends = [
             (Failure::Unread, 0),
@@ -217,8 +239,11 @@ mod tests {
 
     #[test]
     fn the_book_has_the_same_numbers() {
-        let numbers = |lines: Vec<&str>| -> Vec<u8> { lines.iter().filter_map(|line| line.parse().ok()).collect() };
-        let said = numbers(CODES.lines().filter_map(|line| line.split_whitespace().next()).collect());
+        let numbers = |lines: Vec<&str>| -> Vec<u8> {
+            lines.iter().filter_map(|line| line.parse().ok()).collect()
+        };
+        let said =
+            numbers(CODES.lines().filter_map(|line| line.split_whitespace().next()).collect());
         let chapter = include_str!("../../../docs/cli.md");
         let rows = chapter.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
         assert_eq!(numbers(rows.collect()), said);
@@ -226,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_name_that_is_to_be_typed_is_asked_for_with_the_command_that_types_it() {
-        let refused = |code: &str| Failure::Refused(Box::new(Problem::new(422, code, "No", "Type it.")));
+        let refused =
+            |code: &str| Failure::Refused(Box::new(Problem::new(422, code, "No", "Type it.")));
         let said = refused("name_not_typed").with_name_typed(SubmissionId(8)).to_string();
         assert_eq!(said, "No: Type it. Here that is: gantry review commit 8 --name NAME");
         assert_eq!(refused("stale").with_name_typed(SubmissionId(8)).to_string(), "No: Type it.");
@@ -234,7 +260,8 @@ mod tests {
 
     #[test]
     fn what_passes_is_told_from_what_stays() {
-        let refused = |status| Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because.")));
+        let refused =
+            |status| Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because.")));
         assert!([429, 502, 503, 504].iter().all(|status| refused(*status).passes()));
         assert!(Failure::Unreachable(String::new()).passes());
         assert!(![401, 404, 409, 500].iter().any(|status| refused(*status).passes()));
@@ -244,7 +271,8 @@ mod tests {
     #[test]
     fn a_refusal_is_told_with_each_of_its_findings_and_what_to_do() {
         let mut problem = Problem::new(422, "wrong", "This can't be taken", "Two edits are wrong.");
-        problem.errors = vec![api::problem::Finding { at: "edits/1".into(), detail: "no such role".into() }];
+        problem.errors =
+            vec![api::problem::Finding { at: "edits/1".into(), detail: "no such role".into() }];
         let said = Failure::Refused(Box::new(problem)).to_string();
         assert_eq!(said, "This can't be taken: Two edits are wrong.\n  edits/1: no such role");
         let over = Failure::Refused(Box::new(Problem::signed_out())).to_string();

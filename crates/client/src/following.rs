@@ -14,7 +14,9 @@ use engine::ids::{RunId, SubmissionId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use api::console::{DeploymentSummary, LogFound, LogPart, ReviewState, RunState, RunView, StateCounts};
+use api::console::{
+    DeploymentSummary, LogFound, LogPart, ReviewState, RunState, RunView, StateCounts,
+};
 use api::overview::{DeploymentWay, TargetView, Way};
 use api::waiting::WaitingPage;
 
@@ -176,7 +178,8 @@ impl Watch {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         bar.set_style(style(UNCOUNTED));
         bar.enable_steady_tick(Duration::from_millis(250));
-        let end = (!most.timeout.is_zero()).then(|| Instant::now().checked_add(most.timeout)).flatten();
+        let end =
+            (!most.timeout.is_zero()).then(|| Instant::now().checked_add(most.timeout)).flatten();
         let (server, news) = (client.server.until(end), News::of(&client.server, topics));
         Self {
             server,
@@ -239,15 +242,21 @@ impl Watch {
             let seconds = self.most.as_secs();
             return Err(Failure::TimedOut(match self.unknown.take() {
                 Some(why) => {
-                    format!("Nobody could say how it is after {seconds} seconds; --timeout waits longer.\n{why}")
+                    format!(
+                        "Nobody could say how it is after {seconds} seconds; --timeout waits longer.\n{why}"
+                    )
                 }
                 None => format!("It is not so after {seconds} seconds; --timeout waits longer."),
             }));
         }
         let left = self.end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
         self.news.wait(left.min(LOOK_AGAIN))?;
-        let rest = self.rests_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-        std::thread::sleep(rest.min(self.end.map_or(rest, |end| end.saturating_duration_since(Instant::now()))));
+        let rest = self
+            .rests_until
+            .map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+        std::thread::sleep(
+            rest.min(self.end.map_or(rest, |end| end.saturating_duration_since(Instant::now()))),
+        );
         Ok(())
     }
 
@@ -261,7 +270,9 @@ pub(crate) fn wait(client: &Client, wait: &Wait) -> Outcome {
         What::Target { number, most, .. } => target(client, *number, *most),
         What::Run { id, most } => run(client, *id, *most),
         What::Review { id, wanted, most } => review(client, *id, *wanted, *most),
-        What::Deployment { name, most, .. } => deployments(client, std::slice::from_ref(name), false, *most),
+        What::Deployment { name, most, .. } => {
+            deployments(client, std::slice::from_ref(name), false, *most)
+        }
     }
 }
 
@@ -295,13 +306,18 @@ fn target(client: &Client, number: i64, most: Most) -> Outcome {
                     watch.end();
                     return paper.either(
                         &value,
-                        &format!("Reality is what target {number} says: {}.", many(view.applied, "step")),
+                        &format!(
+                            "Reality is what target {number} says: {}.",
+                            many(view.applied, "step")
+                        ),
                     );
                 }
                 Way::Stuck => {
                     watch.end();
                     paper.either(&value, &stuck(deployment.as_deref(), client)?)?;
-                    return Err(Failure::NotSo(format!("Target {number} is stuck: what is left waits for somebody.")));
+                    return Err(Failure::NotSo(format!(
+                        "Target {number} is stuck: what is left waits for somebody."
+                    )));
                 }
                 Way::UnderWay => {}
             }
@@ -334,12 +350,22 @@ fn run(client: &Client, id: RunId, most: Most) -> Outcome {
     loop {
         if let Some(value) = watch.ask(|server| server.get(&format!("/runs/{id}")))? {
             let view = run_view(&value)?;
-            watch.bar.set_message(format!("{} on {}: {}", view.run.role, plain(&view.run.fqdn), word(view.run.state)));
+            watch.bar.set_message(format!(
+                "{} on {}: {}",
+                view.run.role,
+                plain(&view.run.fqdn),
+                word(view.run.state)
+            ));
             if view.run.ended.is_some() {
                 watch.end();
                 paper.either(
                     &value,
-                    &format!("Run {id} of {} on {} {}.", view.run.role, plain(&view.run.fqdn), word(view.run.state)),
+                    &format!(
+                        "Run {id} of {} on {} {}.",
+                        view.run.role,
+                        plain(&view.run.fqdn),
+                        word(view.run.state)
+                    ),
                 )?;
                 return ended(&view);
             }
@@ -369,7 +395,8 @@ fn ended(view: &RunView) -> Outcome {
     if view.run.state == RunState::Succeeded {
         return Ok(());
     }
-    let why = view.run.error.as_deref().map(|error| format!(": {}", plain(error))).unwrap_or_default();
+    let why =
+        view.run.error.as_deref().map(|error| format!(": {}", plain(error))).unwrap_or_default();
     Err(Failure::NotSo(format!("Run {} {}{why}", view.run.id, word(view.run.state))))
 }
 
@@ -418,7 +445,11 @@ fn is_empty(counts: &StateCounts) -> bool {
 fn ways(server: &Server, these: &[DeploymentSummary]) -> Outcome<Vec<DeploymentWay>> {
     let way = |one: &DeploymentSummary| match one.steps.active {
         active if (StateCounts { active, ..StateCounts::default() }) == one.steps => {
-            Ok(DeploymentWay { deployment: one.name.clone(), way: Way::Converged, steps: one.steps })
+            Ok(DeploymentWay {
+                deployment: one.name.clone(),
+                way: Way::Converged,
+                steps: one.steps,
+            })
         }
         _ => server.read(&format!("/deployments/{}/way", part(one.name.as_str()))),
     };
@@ -426,19 +457,29 @@ fn ways(server: &Server, these: &[DeploymentSummary]) -> Outcome<Vec<DeploymentW
 }
 
 /// Those that were named, all of them; else the first that is not there or has nothing to converge.
-fn chosen(all: Vec<DeploymentSummary>, names: &[String], every: bool) -> Outcome<Vec<DeploymentSummary>> {
+fn chosen(
+    all: Vec<DeploymentSummary>,
+    names: &[String],
+    every: bool,
+) -> Outcome<Vec<DeploymentSummary>> {
     if every {
-        let some: Vec<DeploymentSummary> = all.into_iter().filter(|one| !is_empty(&one.steps)).collect();
+        let some: Vec<DeploymentSummary> =
+            all.into_iter().filter(|one| !is_empty(&one.steps)).collect();
         return match some.is_empty() {
-            true => Err(Failure::Nothing("no deployment has a noderole: there is nothing that could converge".into())),
+            true => Err(Failure::Nothing(
+                "no deployment has a noderole: there is nothing that could converge".into(),
+            )),
             false => Ok(some),
         };
     }
-    let known: BTreeMap<&str, &DeploymentSummary> = all.iter().map(|one| (one.name.as_str(), one)).collect();
+    let known: BTreeMap<&str, &DeploymentSummary> =
+        all.iter().map(|one| (one.name.as_str(), one)).collect();
     let one = |name: &String| match known.get(name.as_str()) {
         None => {
             let near = names::near(name, known.keys().copied());
-            Err(Failure::Nothing(format!("there is no deployment {name}{near}\n`gantry deployment list` has them.")))
+            Err(Failure::Nothing(format!(
+                "there is no deployment {name}{near}\n`gantry deployment list` has them."
+            )))
         }
         Some(found) if is_empty(&found.steps) => Err(Failure::Nothing(format!(
             "{name} has no noderole: there is nothing that could converge. Was the change committed? gantry review list --deployment {name}"
@@ -497,7 +538,11 @@ fn settled(client: &Client, these: &[DeploymentWay]) -> Outcome {
         paper.json(&Value::Array(these.iter().map(told).collect()))?;
     } else {
         for one in with(Way::Converged) {
-            paper.line(&format!("{}: reality matches, {}.", one.deployment, many(one.steps.active, "step")))?;
+            paper.line(&format!(
+                "{}: reality matches, {}.",
+                one.deployment,
+                many(one.steps.active, "step")
+            ))?;
         }
         for name in &stuck_in {
             paper.line(&format!("{name}: stuck."))?;
@@ -520,7 +565,8 @@ fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
     let mut query = Query::default().with("text", text).with("any_case", any_case);
     let mut found = 0;
     loop {
-        let page: LogFound = server.read(&query.behind(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
+        let page: LogFound =
+            server.read(&query.behind(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
         for hit in &page.hits {
             found += 1;
             match paper.json {
@@ -552,7 +598,9 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
     let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
     loop {
         let query = Query::default().with("offset", Some(offset));
-        let log: LogPart = match server.read(&query.behind(&format!("/runs/{}/log", part(&logs.run.to_string())))) {
+        let log: LogPart = match server
+            .read(&query.behind(&format!("/runs/{}/log", part(&logs.run.to_string()))))
+        {
             Ok(log) => log,
             Err(why) if why.passes() && news.is_some() && reached => {
                 let since = *away.get_or_insert_with(|| {
@@ -580,7 +628,9 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
         let grew = log.next > offset;
         offset = log.next;
         match &mut news {
-            _ if log.complete => return ended(&run_view(&server.get(&format!("/runs/{}", logs.run))?)?),
+            _ if log.complete => {
+                return ended(&run_view(&server.get(&format!("/runs/{}", logs.run))?)?);
+            }
             _ if grew => {}
             None => return Ok(()),
             Some(news) => news.wait(LOOK_AGAIN)?,
@@ -608,14 +658,25 @@ mod tests {
 
     #[test]
     fn a_selection_of_nothing_ends_with_4() {
-        let all = || vec![deployment("web", counts(0, 0, 0, 1, 0)), deployment("edge", counts(0, 0, 0, 0, 0))];
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let all = || {
+            vec![
+                deployment("web", counts(0, 0, 0, 1, 0)),
+                deployment("edge", counts(0, 0, 0, 0, 0)),
+            ]
+        };
+        let names =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let code = |named: &[&str], every| {
-            chosen(all(), &names(named), every).map_err(|failure| failure.code()).map(|all| all.len())
+            chosen(all(), &names(named), every)
+                .map_err(|failure| failure.code())
+                .map(|all| all.len())
         };
         assert_eq!(code(&["web"], false), Ok(1));
         assert_eq!(code(&[], true), Ok(1), "what has nothing is left out of all");
-        assert_eq!((code(&["wob"], false), code(&["web", "edge"], false), code(&[], false)), (Err(4), Err(4), Err(4)));
+        assert_eq!(
+            (code(&["wob"], false), code(&["web", "edge"], false), code(&[], false)),
+            (Err(4), Err(4), Err(4))
+        );
         assert_eq!(chosen(Vec::new(), &[], true).map_err(|failure| failure.code()).err(), Some(4));
     }
 
@@ -632,7 +693,8 @@ mod tests {
     fn a_question_cut_short_by_the_end_leaves_what_is_known() {
         let address = Address::parse("http://127.0.0.1:1", false).unwrap();
         let client = Client { server: Server::new(address, None), paper: Paper::new(false) };
-        let silent = || -> Outcome { Err(Failure::Unreachable("it says nothing for too long".into())) };
+        let silent =
+            || -> Outcome { Err(Failure::Unreachable("it says nothing for too long".into())) };
         let ended = |answers: bool| {
             let mut watch = Watch::new(&client, Most { timeout: Duration::from_millis(50) }, "");
             if answers {

@@ -78,7 +78,8 @@ pub(crate) fn graph(client: &Client, place: &str, wanted: &GraphWanted) -> Outco
 
 fn text(answer: &Value, paper: Paper) -> String {
     let Ok(told) = GraphView::deserialize(answer) else { return outline(answer) };
-    let then = told.target.map(|target| format!(", as target {target} meant it")).unwrap_or_default();
+    let then =
+        told.target.map(|target| format!(", as target {target} meant it")).unwrap_or_default();
     let mut text = format!(
         "{} {}, {}, the last in wave {}{then}\n",
         paper.heading(&format!("{}:", told.deployment)),
@@ -89,7 +90,12 @@ fn text(answer: &Value, paper: Paper) -> String {
     text += &told.cut.as_deref().map(|cut| format!("{}\n", plain(cut))).unwrap_or_default();
     text += &told.trail.as_ref().map(trail).unwrap_or_default();
     if told.vertices.is_empty() {
-        return text + if told.noderoles == 0 { "Nothing is bound there.\n" } else { "No noderole is like that.\n" };
+        return text
+            + if told.noderoles == 0 {
+                "Nothing is bound there.\n"
+            } else {
+                "No noderole is like that.\n"
+            };
     }
     text + &table(&told).text(paper)
 }
@@ -97,7 +103,8 @@ fn text(answer: &Value, paper: Paper) -> String {
 /// What is marked, and of the longest way each step of it.
 fn trail(trail: &GraphTrail) -> String {
     let took = |took: Option<u64>| took.map(|ms| format!(", {ms} ms")).unwrap_or_default();
-    let steps = trail.way.iter().map(|step| format!("  {}{}\n", plain(&step.name), took(step.took)));
+    let steps =
+        trail.way.iter().map(|step| format!("  {}{}\n", plain(&step.name), took(step.took)));
     format!("{}\n{}", plain(&trail.said), steps.collect::<String>())
 }
 
@@ -105,13 +112,15 @@ fn trail(trail: &GraphTrail) -> String {
 fn table(graph: &GraphView) -> Table {
     let mut waits: Vec<Vec<String>> = vec![Vec::new(); graph.vertices.len()];
     for edge in &graph.edges {
-        if let (Some(before), Some(waits)) = (graph.vertices.get(edge.from), waits.get_mut(edge.to)) {
+        if let (Some(before), Some(waits)) = (graph.vertices.get(edge.from), waits.get_mut(edge.to))
+        {
             waits.push(tie(edge, before));
         }
     }
     let mut lines: Vec<(&GraphVertex, Vec<String>)> = graph.vertices.iter().zip(waits).collect();
     lines.sort_by_key(|(vertex, _)| vertex.waves);
-    let mut table = Table::new(["WAVE", "MARKED", "WHAT", "DEPLOYMENT", "STATE", "WAITS FOR", "KEY"]);
+    let mut table =
+        Table::new(["WAVE", "MARKED", "WHAT", "DEPLOYMENT", "STATE", "WAITS FOR", "KEY"]);
     for (vertex, waits) in lines {
         table.row([
             waves(vertex),
@@ -190,7 +199,13 @@ mod tests {
 
     use super::*;
 
-    fn vertex(key: &str, one: Option<&str>, waves: [u32; 2], looks: Value, on_trail: usize) -> Value {
+    fn vertex(
+        key: &str,
+        one: Option<&str>,
+        waves: [u32; 2],
+        looks: Value,
+        on_trail: usize,
+    ) -> Value {
         let id = uuid::Uuid::nil();
         let members = if one.is_some() { 1 } else { 3 };
         let one = one.map(|short| json!({"id": id, "short": short, "fqdn": format!("{short}.demo"), "has_page": true}));
@@ -206,11 +221,21 @@ mod tests {
 
     #[test]
     fn a_graph_is_read_from_what_comes_first() {
-        let app = vertex("web:app", None, [1, 2], json!([[{"state": "active"}, 2], [{"state": "error"}, 1]]), 2);
+        let app = vertex(
+            "web:app",
+            None,
+            [1, 2],
+            json!([[{"state": "active"}, 2], [{"state": "error"}, 1]]),
+            2,
+        );
         let proxy = vertex("web:proxy", Some("n1"), [0, 0], json!([[{"state": "active"}, 1]]), 1);
         let edge = json!({"from": 1, "to": 0, "count": 3, "kind": "hard", "on_trail": 0});
         let way = json!([{"id": uuid::Uuid::nil(), "name": "proxy on n1", "took": 12}]);
-        let shown = graph(&[app, proxy], &[edge], json!({"said": "The longest way.", "noderoles": 3, "way": way}));
+        let shown = graph(
+            &[app, proxy],
+            &[edge],
+            json!({"said": "The longest way.", "noderoles": 3, "way": way}),
+        );
         assert_eq!(
             text(&shown, Paper::new(false)),
             "web: 4 noderoles, 1 edge, the last in wave 2, as target 3 meant it\n\
@@ -220,11 +245,18 @@ mod tests {
              0     yes     proxy on n1  web         ACTIVE                          web:proxy\n\
              1-2   2 of 3  app (3)      web         2 ACTIVE, 1 ERROR  proxy on n1  web:app\n"
         );
-        assert!(text(&graph(&[], &[], Value::Null), Paper::new(false)).ends_with("No noderole is like that.\n"));
+        assert!(
+            text(&graph(&[], &[], Value::Null), Paper::new(false))
+                .ends_with("No noderole is like that.\n")
+        );
         let mut nothing = graph(&[], &[], Value::Null);
         nothing["noderoles"] = json!(0);
         assert!(text(&nothing, Paper::new(false)).ends_with("Nothing is bound there.\n"));
-        assert_eq!(text(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert_eq!(
+            text(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]
@@ -235,7 +267,11 @@ mod tests {
             let edge = json!({"from": 1, "to": 0, "count": count, "kind": "hard", "on_trail": 0, "added": added, "gone": gone});
             text(&graph(&[app.clone(), proxy.clone()], &[edge], Value::Null), Paper::new(false))
         };
-        assert!(said(3, 0, 0).contains("2 added, 1 stays as it is  proxy on n1  web:app\n"), "{}", said(3, 0, 0));
+        assert!(
+            said(3, 0, 0).contains("2 added, 1 stays as it is  proxy on n1  web:app\n"),
+            "{}",
+            said(3, 0, 0)
+        );
         assert!(said(2, 2, 0).contains("proxy on n1 (new)"), "{}", said(2, 2, 0));
         assert!(said(0, 0, 1).contains("proxy on n1 (no longer)"), "{}", said(0, 0, 1));
         assert!(said(2, 1, 3).contains("proxy on n1 (1 new, 3 no longer)"), "{}", said(2, 1, 3));

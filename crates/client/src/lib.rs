@@ -145,7 +145,13 @@ struct Options {
     #[arg(long, global = true, value_name = "NAME", help_heading = "Which server")]
     context: Option<String>,
     /// Ask this server [env: GANTRY_SERVER, with GANTRY_TOKEN]
-    #[arg(long, global = true, value_name = "URL", help_heading = "Which server", conflicts_with = "context")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        help_heading = "Which server",
+        conflicts_with = "context"
+    )]
     server: Option<String>,
     /// Plain HTTP will do, also to another machine: what lets you in can be read on the way
     #[arg(long, global = true, help_heading = "Which server")]
@@ -158,7 +164,10 @@ struct Options {
 impl Options {
     fn of(matches: &ArgMatches) -> Self {
         let none = || Self { context: None, server: None, insecure_http: false, json: false };
-        matches.subcommand().and_then(|(_, matches)| Self::from_arg_matches(matches).ok()).unwrap_or_else(none)
+        matches
+            .subcommand()
+            .and_then(|(_, matches)| Self::from_arg_matches(matches).ok())
+            .unwrap_or_else(none)
     }
 
     fn said(&self) -> Said {
@@ -184,8 +193,10 @@ pub fn with_options(program: clap::Command) -> clap::Command {
         _command: Command,
     }
     let own = <Own as clap::CommandFactory>::command();
-    let names: Vec<String> = own.get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let with = |program: clap::Command, name: &String| program.mut_subcommand(name, Options::augment_args);
+    let names: Vec<String> =
+        own.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let with =
+        |program: clap::Command, name: &String| program.mut_subcommand(name, Options::augment_args);
     let audit = "audit".to_owned();
     let has_audit = program.find_subcommand(&audit).is_some();
     names.iter().chain(has_audit.then_some(&audit)).fold(program, with)
@@ -255,7 +266,12 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
     let paper = Paper::new(options.json);
     match command {
         Command::Context(command) => {
-            return context_commands::run(paper, options.context.as_deref(), options.insecure_http, command);
+            return context_commands::run(
+                paper,
+                options.context.as_deref(),
+                options.insecure_http,
+                command,
+            );
         }
         Command::Completions(wanted) => return manual::completions(paper, wanted, program),
         Command::Man(wanted) => return manual::man(paper, wanted, program),
@@ -265,7 +281,9 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
     let (client, context) = client(options)?;
     let client = &client;
     match command {
-        Command::Context(_) | Command::Completions(_) | Command::Man(_) | Command::ExitCodes => Ok(()),
+        Command::Context(_) | Command::Completions(_) | Command::Man(_) | Command::ExitCodes => {
+            Ok(())
+        }
         Command::Me => people::me(client),
         Command::Overview(show) => overseeing::overview(client, show),
         Command::Deployment(command) => plans::deployment(client, command),

@@ -82,11 +82,18 @@ impl List {
         self.gather(|query| server.get(&query.behind(&self.path)), query, most)
     }
 
-    fn gather(&self, ask: impl Fn(&Query) -> Outcome<Value>, query: &Query, most: usize) -> Outcome<Read> {
+    fn gather(
+        &self,
+        ask: impl Fn(&Query) -> Outcome<Value>,
+        query: &Query,
+        most: usize,
+    ) -> Outcome<Read> {
         let (mut items, mut query, mut around) = (Vec::new(), query.clone(), None);
         loop {
             let mut answer = ask(&query)?;
-            let Value::Array(page) = taken(&mut answer, self.items) else { return Err(Failure::unlike("no list")) };
+            let Value::Array(page) = taken(&mut answer, self.items) else {
+                return Err(Failure::unlike("no list"));
+            };
             items.extend(page);
             let next = taken(&mut answer, "next");
             let around = around.get_or_insert(answer);
@@ -102,7 +109,8 @@ impl List {
     /// What REST answers, its pages put together. What was cut off the last page is counted: `next` is behind that page, and no place is
     /// within one.
     fn document(&self, read: Read) -> Value {
-        let mut document = if let Value::Object(around) = read.around { around } else { Map::new() };
+        let mut document =
+            if let Value::Object(around) = read.around { around } else { Map::new() };
         document.insert(self.items.to_owned(), Value::Array(read.items));
         document.insert("next".to_owned(), read.next);
         if read.left_out > 0 {
@@ -128,7 +136,8 @@ impl List {
 impl Client {
     /// A list as far as it is wanted.
     pub(crate) fn list(&self, list: &List, query: &Query, much: &Much) -> Outcome {
-        let most = if much.all { usize::MAX } else { usize::try_from(much.limit).unwrap_or(usize::MAX) };
+        let most =
+            if much.all { usize::MAX } else { usize::try_from(much.limit).unwrap_or(usize::MAX) };
         let query = query.clone().with("sort", &much.sort);
         let ask = || Ok(list.document(list.read(&self.server, &query, most)?));
         self.show(much.again, ask, |document, paper| list.text(document, paper))
@@ -186,8 +195,12 @@ impl Client {
 fn differs(before: &Value, after: &Value) -> bool {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
-            let words = |object: &Map<String, Value>| object.keys().filter(|word| *word != "cursor").count();
-            let same = |(word, value): (&String, &Value)| word == "cursor" || after.get(word) == Some(value);
+            let words = |object: &Map<String, Value>| {
+                object.keys().filter(|word| *word != "cursor").count()
+            };
+            let same = |(word, value): (&String, &Value)| {
+                word == "cursor" || after.get(word) == Some(value)
+            };
             words(before) != words(after) || !before.iter().all(same)
         }
         _ => before != after,
@@ -206,8 +219,10 @@ pub(crate) fn deployments() -> List {
         cursor: "after",
         columns: &[
             ("NAME", |v| {
-                " ".repeat(2 * usize::try_from(v["depth"].as_u64().unwrap_or_default()).unwrap_or_default())
-                    + &word(v, "name")
+                " ".repeat(
+                    2 * usize::try_from(v["depth"].as_u64().unwrap_or_default())
+                        .unwrap_or_default(),
+                ) + &word(v, "name")
             }),
             ("NODES", |v| word(v, "nodes")),
             ("STEPS", |v| steps(&v["steps"])),
@@ -320,7 +335,9 @@ pub(crate) fn reviews() -> List {
         columns: &[
             ("ID", |v| word(v, "submission")),
             ("STATE", |v| word(v, "state")),
-            ("APPROVALS", |v| format!("{} of {}", said(&v["approvals"][0]), said(&v["approvals"][1]))),
+            ("APPROVALS", |v| {
+                format!("{} of {}", said(&v["approvals"][0]), said(&v["approvals"][1]))
+            }),
             ("DEPLOYMENT", |v| word(v, "deployment")),
             ("TITLE", |v| word(v, "title")),
             ("AUTHORS", |v| word(v, "authors")),
@@ -424,8 +441,12 @@ pub(crate) fn imports() -> List {
                 });
                 named.collect::<Vec<_>>().join(", ")
             }),
-            ("FINDINGS", |v| v["findings"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()),
-            ("LACKS", |v| v["disappeared"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()),
+            ("FINDINGS", |v| {
+                v["findings"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
+            }),
+            ("LACKS", |v| {
+                v["disappeared"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
+            }),
         ],
         none: "Nothing was imported yet.",
     }
@@ -441,7 +462,8 @@ pub(crate) fn hits() -> List {
             ("KIND", |v| word(v, "kind")),
             ("ID", |v| word(v, "id")),
             ("NAME", |v| {
-                let named = ["name", "fqdn", "title", "role"].iter().find(|name| v[**name].is_string());
+                let named =
+                    ["name", "fqdn", "title", "role"].iter().find(|name| v[**name].is_string());
                 named.map(|name| word(v, name)).unwrap_or_default()
             }),
             ("IN", |v| word(v, if v["barclamp"].is_string() { "barclamp" } else { "deployment" })),
@@ -481,7 +503,10 @@ pub(crate) fn audit() -> List {
             ("ACTION", |v| word(v, "action")),
             ("SUBJECT", |v| word(v, "subject")),
             ("SEALED", |v| word(v, "sealed")),
-            ("DETAIL", |v| if v["detail"].is_null() { String::new() } else { v["detail"].to_string() }),
+            (
+                "DETAIL",
+                |v| if v["detail"].is_null() { String::new() } else { v["detail"].to_string() },
+            ),
         ],
         none: "No entry is like that.",
     }
@@ -511,7 +536,10 @@ fn grants(value: &Value) -> String {
         Some(deployment) => format!("{} in {deployment}", word(grant, "permission")),
         None => word(grant, "permission"),
     };
-    value.as_array().map(|all| all.iter().map(one).collect::<Vec<_>>().join(", ")).unwrap_or_default()
+    value
+        .as_array()
+        .map(|all| all.iter().map(one).collect::<Vec<_>>().join(", "))
+        .unwrap_or_default()
 }
 
 pub(crate) fn tokens() -> List {
@@ -587,13 +615,17 @@ mod tests {
             document(usize::MAX),
             json!({"targets": [9, 8, 7, 6, 5], "next": null, "head": 9, "removed_in": null})
         );
-        assert_eq!(document(2), json!({"targets": [9, 8], "next": 8, "head": 9, "removed_in": null}));
+        assert_eq!(
+            document(2),
+            json!({"targets": [9, 8], "next": 8, "head": 9, "removed_in": null})
+        );
         assert_eq!(
             document(3),
             json!({"targets": [9, 8, 7], "next": 6, "left_out": 1, "head": 9, "removed_in": null}),
             "a place that the server knows"
         );
-        let wrong = targets().gather(|_| Ok(json!(3)), &Query::default(), 1).map(|_| ()).unwrap_err();
+        let wrong =
+            targets().gather(|_| Ok(json!(3)), &Query::default(), 1).map(|_| ()).unwrap_err();
         assert_eq!(wrong.code(), 3, "an answer of another shape is no reason to fall");
     }
 
@@ -604,12 +636,16 @@ mod tests {
             deployments().text(&json!({"deployments": [], "next": null}), paper),
             "No deployment is like that.\n"
         );
-        assert_eq!(runs().text(&json!({"runs": [], "next": null}), paper), "No run is like that.\n");
+        assert_eq!(
+            runs().text(&json!({"runs": [], "next": null}), paper),
+            "No run is like that.\n"
+        );
     }
 
     #[test]
     fn grants_say_where() {
-        let value = json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}]);
+        let value =
+            json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}]);
         assert_eq!(grants(&value), "viewer, operator in web");
     }
 }

@@ -199,8 +199,19 @@ pub(crate) struct Add {
 }
 
 /// What is said of one node, and not beside a file of several.
-const ALONE: [&str; 11] =
-    ["fqdn", "macs", "serial", "domain", "root", "addresses", "port", "user", "key", "key_version", "host_key"];
+const ALONE: [&str; 11] = [
+    "fqdn",
+    "macs",
+    "serial",
+    "domain",
+    "root",
+    "addresses",
+    "port",
+    "user",
+    "key",
+    "key_version",
+    "host_key",
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
@@ -266,37 +277,48 @@ impl Edit {
             ("way", if way.is_empty() { Value::Null } else { Value::Object(way) }),
         ]);
         if change.is_empty() {
-            return Err(Failure::Usage("say what is to be changed, such as --description TEXT".into()));
+            return Err(Failure::Usage(
+                "say what is to be changed, such as --description TEXT".into(),
+            ));
         }
         Ok(Value::Object(change))
     }
 
     /// The same as edits of the node's proposal.
     fn edits(&self, node: NodeId) -> Outcome<Vec<engine::plan::Edit>> {
-        let change: NodeChange =
-            serde_json::from_value(self.change()?).map_err(|error| Failure::Usage(error.to_string()))?;
+        let change: NodeChange = serde_json::from_value(self.change()?)
+            .map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(change.edits(node))
     }
 }
 
 /// Only what says something.
 fn told<const N: usize>(words: [(&str, Value); N]) -> Map<String, Value> {
-    words.into_iter().filter(|(_, value)| !value.is_null()).map(|(word, value)| (word.to_owned(), value)).collect()
+    words
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(word, value)| (word.to_owned(), value))
+        .collect()
 }
 
 pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
     let Client { server, paper } = client;
     // Names as people write them; the server itself knows whole names and ids only.
-    let place = |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
+    let place =
+        |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
     let available = |node: &str, available: bool, because: &Because, on: OnVersion, told: &str| {
         let body = json!({"available": available, "reason": because.reason});
         let with = With { body: Some(body), if_match: on.tag(), accept: None };
-        let answer = server.ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?.read()?;
+        let answer =
+            server.ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?.read()?;
         paper.either(&answer, &format!("{node} {told}."))
     };
     match command {
         Node::List { filter, state, deployment, much } => {
-            let query = Query::default().with("filter", filter).with("state", state).with("deployment", deployment);
+            let query = Query::default()
+                .with("filter", filter)
+                .with("state", state)
+                .with("deployment", deployment);
             client.list(&lists::nodes(), &query, much)
         }
         Node::Show { node, again } => {
@@ -319,10 +341,14 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         Node::Edit(edit) if edit.propose => {
             let node = names::node(server, &edit.node)?;
             let edits = edit.edits(node.id)?;
-            let proposal = taken(&mut server.post(&format!("/nodes/{}/proposals", node.id), json!({}))?, "proposal");
+            let proposal = taken(
+                &mut server.post(&format!("/nodes/{}/proposals", node.id), json!({}))?,
+                "proposal",
+            );
             let place = format!("/proposals/{}", said(&proposal));
             let version = taken(&mut server.get(&place)?, "version");
-            let mut answer = server.post(&format!("{place}/edits"), json!({"version": version, "edits": edits}))?;
+            let mut answer = server
+                .post(&format!("{place}/edits"), json!({"version": version, "edits": edits}))?;
             answer["proposal"] = proposal.clone();
             let told = format!(
                 "The change is in proposal {}: submit it with gantry proposal submit {0} --title TEXT.",
@@ -338,13 +364,21 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             };
             let with = With { body: Some(change), if_match: on, accept: None };
             let answer: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
-            paper.either(&answer, &format!("{} is at version {}.", edit.node, said(&answer["version"])))
+            paper.either(
+                &answer,
+                &format!("{} is at version {}.", edit.node, said(&answer["version"])),
+            )
         }
         Node::Propose { node } => {
             let answer = server.post(&format!("{}/proposals", place(node)?), json!({}))?;
-            paper.either(&answer, &format!("Proposal {} is open on {node}.", said(&answer["proposal"])))
+            paper.either(
+                &answer,
+                &format!("Proposal {} is open on {node}.", said(&answer["proposal"])),
+            )
         }
-        Node::Out { node, because, on } => available(node, false, because, *on, "is out of service"),
+        Node::Out { node, because, on } => {
+            available(node, false, because, *on, "is out of service")
+        }
         Node::In { node, because, on } => available(node, true, because, *on, "is in service"),
         Node::Remove { node, on } => {
             let with = With { if_match: on.tag(), ..With::default() };
@@ -380,20 +414,28 @@ fn added(answer: &Value) -> Vec<String> {
 
 fn node_token(client: &Client, command: &NodeToken) -> Outcome {
     let Client { server, paper } = client;
-    let place = |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
+    let place =
+        |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
     match command {
         NodeToken::List { node, again } => {
             let place = place(node)?;
             client.show(*again, || Ok(taken(&mut server.get(&place)?, "tokens")), node_tokens)
         }
         NodeToken::Make { node, name, days, on } => {
-            let with = With { body: Some(json!({"name": name, "days": days})), if_match: on.tag(), accept: None };
-            let answer: Value = server.ask(&Method::POST, &format!("{}/tokens", place(node)?), &with)?.read()?;
+            let with = With {
+                body: Some(json!({"name": name, "days": days})),
+                if_match: on.tag(),
+                accept: None,
+            };
+            let answer: Value =
+                server.ask(&Method::POST, &format!("{}/tokens", place(node)?), &with)?.read()?;
             shown_once(client, &answer)
         }
         NodeToken::Revoke { node, token, on } => {
             let with = With { if_match: on.tag(), ..With::default() };
-            let answer = server.ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &with)?.read()?;
+            let answer = server
+                .ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &with)?
+                .read()?;
             paper.either(&answer, &format!("Token {token} is taken back."))
         }
     }
@@ -480,7 +522,8 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
         }
         Noderole::Retry { noderole, because } => {
             let id = names::noderole(server, noderole)?;
-            let answer = server.post(&format!("/noderoles/{id}/retry"), json!({"reason": because.reason}))?;
+            let answer = server
+                .post(&format!("/noderoles/{id}/retry"), json!({"reason": because.reason}))?;
             paper.either(&answer, &format!("{noderole} is tried again."))
         }
     }
@@ -495,7 +538,9 @@ fn data(client: &Client, path: &str, wanted: &Values, own: bool) -> Outcome {
         let Some(next) = page.get("next").and_then(Value::as_str) else { break };
         query = query.with("after", next);
         let mut more = taken(&mut server.get(&query.behind(path))?, "page");
-        if let (Some(Value::Array(all)), Value::Array(values)) = (page.get_mut("values"), taken(&mut more, "values")) {
+        if let (Some(Value::Array(all)), Value::Array(values)) =
+            (page.get_mut("values"), taken(&mut more, "values"))
+        {
             all.extend(values);
         }
         page.insert("next".into(), taken(&mut more, "next"));
@@ -577,7 +622,11 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
     let Client { server, paper } = client;
     match command {
         Run::List { state, deployment, node, role, worker, between, much } => {
-            let node = node.as_deref().map(|node| names::node(server, node)).transpose()?.map(|node| node.fqdn);
+            let node = node
+                .as_deref()
+                .map(|node| names::node(server, node))
+                .transpose()?
+                .map(|node| node.fqdn);
             let query = Query::default()
                 .with("state", state)
                 .with("deployment", deployment)
@@ -586,7 +635,9 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
                 .with("worker", worker);
             client.list(&lists::runs(), &between.words(query), much)
         }
-        Run::Show { id, again } => client.show(*again, || server.get(&format!("/runs/{id}")), pages::run),
+        Run::Show { id, again } => {
+            client.show(*again, || server.get(&format!("/runs/{id}")), pages::run)
+        }
         Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values, false),
         Run::Cancel { id } => {
             let answer = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
@@ -619,7 +670,10 @@ pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
         let place = format!("/workers/{}", part(&names::worker(&client.server, worker)?));
         return client.show(wanted.much.again, || client.server.get(&place), pages::worker);
     }
-    let query = Query::default().with("alive", &wanted.alive).with("phase", &wanted.phase).with("name", &wanted.name);
+    let query = Query::default()
+        .with("alive", &wanted.alive)
+        .with("phase", &wanted.phase)
+        .with("name", &wanted.name);
     client.list(&lists::workers(), &query, &wanted.much)
 }
 
@@ -675,11 +729,15 @@ pub(crate) enum Role {
 
 pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
     match command {
-        Role::List { filter, barclamp, much } => {
-            client.list(&lists::roles(), &Query::default().with("filter", filter).with("barclamp", barclamp), much)
-        }
+        Role::List { filter, barclamp, much } => client.list(
+            &lists::roles(),
+            &Query::default().with("filter", filter).with("barclamp", barclamp),
+            much,
+        ),
         Role::Show { role, barclamp, again } => {
-            let place = Query::default().with("barclamp", barclamp).behind(&format!("/roles/{}", part(role)));
+            let place = Query::default()
+                .with("barclamp", barclamp)
+                .behind(&format!("/roles/{}", part(role)));
             client.show(*again, || client.server.get(&place), pages::role)
         }
         Role::Script { role, script, barclamp, hash } => {
@@ -687,7 +745,9 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
                 (Some(hash), _) => hash.clone(),
                 (None, role) => {
                     let role = role.as_deref().unwrap_or_default();
-                    let place = Query::default().with("barclamp", barclamp).behind(&format!("/roles/{}", part(role)));
+                    let place = Query::default()
+                        .with("barclamp", barclamp)
+                        .behind(&format!("/roles/{}", part(role)));
                     let told: RoleView = client.server.read(&place)?;
                     script_of(&told.role, script.as_deref())?.hash.to_string()
                 }
@@ -695,7 +755,10 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
             script_printed(client, &hash)
         }
         Role::Graph { barclamp, role, again } => {
-            let place = Query::default().with("barclamp", barclamp).with("role", role).behind("/catalog/graph");
+            let place = Query::default()
+                .with("barclamp", barclamp)
+                .with("role", role)
+                .behind("/catalog/graph");
             client.show(*again, || client.server.get(&place), |answer, _| role_ties(answer))
         }
     }
@@ -708,11 +771,21 @@ fn script_of<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r Scr
     match (wanted, role.scripts.as_slice()) {
         (_, []) => Err(Failure::Nothing(format!("{} has no script", role.name))),
         (None, [only]) => Ok(only),
-        (None, _) => Err(Failure::Usage(format!("{} has several scripts, so name one of them: {}", role.name, all()))),
-        (Some(name), scripts) => scripts.iter().find(|script| script.name == name).ok_or_else(|| {
-            let near = names::near(name, known());
-            Failure::Nothing(format!("{} has no script {name}{near}\nIt has {}.", role.name, all()))
-        }),
+        (None, _) => Err(Failure::Usage(format!(
+            "{} has several scripts, so name one of them: {}",
+            role.name,
+            all()
+        ))),
+        (Some(name), scripts) => {
+            scripts.iter().find(|script| script.name == name).ok_or_else(|| {
+                let near = names::near(name, known());
+                Failure::Nothing(format!(
+                    "{} has no script {name}{near}\nIt has {}.",
+                    role.name,
+                    all()
+                ))
+            })
+        }
     }
 }
 
@@ -732,7 +805,9 @@ fn role_ties(answer: &Value) -> String {
     if graph.roles.is_empty() {
         return match graph.count {
             0 => "No role is like that.\n".to_owned(),
-            count => format!("{count} roles are too many to be told at once: name a --barclamp or a --role.\n"),
+            count => format!(
+                "{count} roles are too many to be told at once: name a --barclamp or a --role.\n"
+            ),
         };
     }
     let name = |at: usize| graph.roles.get(at).map(|role| role.name.as_str()).unwrap_or_default();
@@ -787,7 +862,11 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
         Barclamp::Import { paths } => {
             let mut gathered = Gathered::default();
             for path in paths {
-                let base = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(Path::new("")) };
+                let base = if path.is_dir() {
+                    path.as_path()
+                } else {
+                    path.parent().unwrap_or(Path::new(""))
+                };
                 gathered.add(path, base)?;
             }
             if gathered.files.is_empty() {
@@ -803,7 +882,8 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
 fn imported(answer: &Value) -> Vec<String> {
     let list = |word: &str| answer[word].as_array().map(Vec::as_slice).unwrap_or_default();
     let version = |barclamp: &Value| {
-        let how = if barclamp[3] == true { "is new" } else { "was there already, with the same content" };
+        let how =
+            if barclamp[3] == true { "is new" } else { "was there already, with the same content" };
         let hash: String = said(&barclamp[2]).chars().take(8).collect();
         format!("{} {} ({hash}) {how}.", plain(&said(&barclamp[0])), plain(&said(&barclamp[1])))
     };
@@ -826,7 +906,9 @@ struct Gathered {
 
 impl Gathered {
     fn add(&mut self, path: &Path, base: &Path) -> Outcome {
-        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.') && path != base);
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.') && path != base);
         match () {
             () if hidden => Ok(()),
             () if path.is_dir() => self.folder(path, base),
@@ -838,7 +920,10 @@ impl Gathered {
         let unread = |error| unread(path, &error);
         let real = path.canonicalize().map_err(unread)?;
         if self.above.contains(&real) {
-            return Err(wrong(path, "is a link to a folder around it: name folders without such links"));
+            return Err(wrong(
+                path,
+                "is a link to a folder around it: name folders without such links",
+            ));
         }
         self.above.push(real);
         for entry in std::fs::read_dir(path).map_err(unread)? {
@@ -852,19 +937,26 @@ impl Gathered {
         let mut bytes = Vec::new();
         let left = MOST_BYTES.saturating_sub(self.bytes);
         // One more than there is room for, however large the file is.
-        let read = std::fs::File::open(path).and_then(|file| file.take(left + 1).read_to_end(&mut bytes));
+        let read =
+            std::fs::File::open(path).and_then(|file| file.take(left + 1).read_to_end(&mut bytes));
         let read = read.map_err(|error| unread(path, &error))?;
         self.bytes += u64::try_from(read).unwrap_or(u64::MAX);
         if self.bytes > MOST_BYTES || self.files.len() >= MOST_FILES {
-            let much = format!("is beyond {MOST_FILES} files or {MOST_BYTES} bytes: name the barclamp's own folder");
+            let much = format!(
+                "is beyond {MOST_FILES} files or {MOST_BYTES} bytes: name the barclamp's own folder"
+            );
             return Err(wrong(path, &much));
         }
         let text = String::from_utf8(bytes);
-        let text = text.map_err(|_| wrong(path, "is no UTF-8 text: barclamps and their scripts are"))?;
+        let text =
+            text.map_err(|_| wrong(path, "is no UTF-8 text: barclamps and their scripts are"))?;
         let name = path.strip_prefix(base).unwrap_or(path).to_string_lossy().replace('\\', "/");
         match self.files.insert(name.clone(), text) {
             None => Ok(()),
-            Some(_) => Err(wrong(path, &format!("{name} is there twice: import the folders one after the other"))),
+            Some(_) => Err(wrong(
+                path,
+                &format!("{name} is there twice: import the folders one after the other"),
+            )),
         }
     }
 }
@@ -886,7 +978,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("demo/app")).unwrap();
         std::fs::create_dir_all(folder.path().join("demo/.git")).unwrap();
-        for (name, text) in [("demo/demo.yml", "a"), ("demo/app/10.sh", "b"), ("demo/.git/x", "c")] {
+        for (name, text) in [("demo/demo.yml", "a"), ("demo/app/10.sh", "b"), ("demo/.git/x", "c")]
+        {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let base = folder.path().join("demo");
@@ -924,20 +1017,31 @@ mod tests {
     fn an_import_is_told_line_by_line() {
         let answer = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "disappeared": [], "findings": ["demo.yml:1:1: note: x"]});
         let lines = imported(&answer);
-        assert_eq!(lines, ["demo 2 (3e3390a7) was there already, with the same content.", "demo.yml:1:1: note: x"]);
+        assert_eq!(
+            lines,
+            [
+                "demo 2 (3e3390a7) was there already, with the same content.",
+                "demo.yml:1:1: note: x"
+            ]
+        );
     }
 
     #[test]
     fn a_script_is_named_where_there_are_several() {
         let role = |scripts: &[&str]| -> CatalogRole {
             let hash = "5f".repeat(32);
-            let scripts: Vec<Value> = scripts.iter().map(|name| json!({"name": name, "hash": hash})).collect();
-            serde_json::from_value(json!({"name": "app", "barclamp": "demo", "jig": "script", "jig_class": "script",
-                "scripts": scripts}))
+            let scripts: Vec<Value> =
+                scripts.iter().map(|name| json!({"name": name, "hash": hash})).collect();
+            serde_json::from_value(
+                json!({"name": "app", "barclamp": "demo", "jig": "script", "jig_class": "script",
+                "scripts": scripts}),
+            )
             .unwrap()
         };
         let found = |scripts: &[&str], wanted: Option<&str>| {
-            script_of(&role(scripts), wanted).map(|script| script.name.clone()).map_err(|failure| failure.to_string())
+            script_of(&role(scripts), wanted)
+                .map(|script| script.name.clone())
+                .map_err(|failure| failure.to_string())
         };
         assert_eq!(found(&["10-a.sh"], None), Ok("10-a.sh".to_owned()));
         assert_eq!(found(&["10-a.sh", "20-b.sh"], Some("20-b.sh")), Ok("20-b.sh".to_owned()));
@@ -951,13 +1055,19 @@ mod tests {
     #[test]
     fn nodes_of_a_file_are_told_by_name() {
         let node = |name: &str| json!({"node": "0", "fqdn": name});
-        assert_eq!(added(&json!({"nodes": [node("n1.a.example")]})), ["1 node is added:", "  n1.a.example"]);
+        assert_eq!(
+            added(&json!({"nodes": [node("n1.a.example")]})),
+            ["1 node is added:", "  n1.a.example"]
+        );
         let two = added(&json!({"nodes": [node("n1.a.example"), node("n2.a.example")]}));
         assert_eq!(two, ["2 nodes are added:", "  n1.a.example", "  n2.a.example"]);
     }
 
     #[test]
     fn a_change_has_only_what_was_said() {
-        assert_eq!(told([("a", json!(1)), ("b", Value::Null)]), Map::from_iter([("a".to_owned(), json!(1))]));
+        assert_eq!(
+            told([("a", json!(1)), ("b", Value::Null)]),
+            Map::from_iter([("a".to_owned(), json!(1))])
+        );
     }
 }

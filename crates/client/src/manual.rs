@@ -20,7 +20,11 @@ pub(crate) struct Man {
     folder: PathBuf,
 }
 
-pub(crate) fn completions(paper: Paper, wanted: &Completions, mut command: clap::Command) -> Outcome {
+pub(crate) fn completions(
+    paper: Paper,
+    wanted: &Completions,
+    mut command: clap::Command,
+) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(wanted.shell, &mut command, "gantry", &mut text);
     paper.raw(&String::from_utf8_lossy(&text))
@@ -28,14 +32,18 @@ pub(crate) fn completions(paper: Paper, wanted: &Completions, mut command: clap:
 
 /// A page for each command, `gantry-node-list.1`.
 pub(crate) fn man(paper: Paper, wanted: &Man, command: clap::Command) -> Outcome {
-    let wrong =
-        |path: &Path, error: std::io::Error| Failure::Usage(format!("{} can't be written: {error}", path.display()));
+    let wrong = |path: &Path, error: std::io::Error| {
+        Failure::Usage(format!("{} can't be written: {error}", path.display()))
+    };
     std::fs::create_dir_all(&wanted.folder).map_err(|error| wrong(&wanted.folder, error))?;
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut count = 0;
     write(&command, &wanted.folder, &mut count).map_err(|error| wrong(&wanted.folder, error))?;
-    paper.either(&serde_json::json!({"pages": count}), &format!("{count} pages are in {}.", wanted.folder.display()))
+    paper.either(
+        &serde_json::json!({"pages": count}),
+        &format!("{count} pages are in {}.", wanted.folder.display()),
+    )
 }
 
 fn write(command: &clap::Command, folder: &Path, count: &mut usize) -> std::io::Result<()> {
@@ -45,7 +53,10 @@ fn write(command: &clap::Command, folder: &Path, count: &mut usize) -> std::io::
     page.render(&mut text)?;
     std::fs::write(folder.join(format!("{name}.1")), text)?;
     *count += 1;
-    command.get_subcommands().filter(|sub| !sub.is_hide_set()).try_for_each(|sub| write(sub, folder, count))
+    command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set())
+        .try_for_each(|sub| write(sub, folder, count))
 }
 
 #[cfg(test)]

@@ -41,7 +41,11 @@ pub(crate) fn deployment(server: &Server, name: &str) -> Outcome<DeploymentSumma
 
 /// Those of these names, each of which has to be there; or all that there are. Many are looked for in the list of all, so there are as
 /// many requests as that has pages, and not one for each name.
-pub(crate) fn deployments(server: &Server, names: &[String], every: bool) -> Outcome<Vec<DeploymentSummary>> {
+pub(crate) fn deployments(
+    server: &Server,
+    names: &[String],
+    every: bool,
+) -> Outcome<Vec<DeploymentSummary>> {
     if !every && names.len() <= ONE_BY_ONE {
         return names.iter().map(|name| deployment(server, name)).collect();
     }
@@ -57,7 +61,10 @@ pub(crate) fn deployments(server: &Server, names: &[String], every: bool) -> Out
     Ok(all)
 }
 
-fn named(name: &str, ask: impl Fn(&Query) -> Outcome<DeploymentPage>) -> Outcome<DeploymentSummary> {
+fn named(
+    name: &str,
+    ask: impl Fn(&Query) -> Outcome<DeploymentPage>,
+) -> Outcome<DeploymentSummary> {
     let mut found = None;
     pages(Query::default().with("filter", name), &ask, |page| {
         found = page.into_iter().find(|one| one.name.as_str() == name);
@@ -72,7 +79,9 @@ fn named(name: &str, ask: impl Fn(&Query) -> Outcome<DeploymentPage>) -> Outcome
         true
     })?;
     let near = near(name, all.iter().map(|one| one.name.as_str()));
-    Err(Failure::Nothing(format!("there is no deployment {name}{near}\n`gantry deployment list` has them.")))
+    Err(Failure::Nothing(format!(
+        "there is no deployment {name}{near}\n`gantry deployment list` has them."
+    )))
 }
 
 /// Shows pages of deployments to whoever says whether to go on.
@@ -100,7 +109,10 @@ pub(crate) fn node(server: &Server, name: &str) -> Outcome<NodeSummary> {
 }
 
 /// The same of several. Many are looked for in the list of nodes: there are as many requests as it has pages, and not one for each name.
-pub(crate) fn find_nodes<'n>(server: &Server, names: &BTreeSet<&'n str>) -> Outcome<BTreeMap<&'n str, Found>> {
+pub(crate) fn find_nodes<'n>(
+    server: &Server,
+    names: &BTreeSet<&'n str>,
+) -> Outcome<BTreeMap<&'n str, Found>> {
     let mut found = match names.len() > ONE_BY_ONE {
         true => listed(names, |query| server.read(&query.behind("/nodes")))?,
         false => BTreeMap::new(),
@@ -119,7 +131,8 @@ fn listed<'n>(
     names: &BTreeSet<&'n str>,
     ask: impl Fn(&Query) -> Outcome<NodePage>,
 ) -> Outcome<BTreeMap<&'n str, Found>> {
-    let names: BTreeSet<&str> = names.iter().copied().filter(|name| name.parse::<NodeId>().is_err()).collect();
+    let names: BTreeSet<&str> =
+        names.iter().copied().filter(|name| name.parse::<NodeId>().is_err()).collect();
     let mut query = Query::default().with("filter", shared_beginning(&names));
     let (mut found, mut all) = (BTreeMap::new(), Vec::new());
     for _ in &names {
@@ -134,7 +147,10 @@ fn listed<'n>(
             _ if found.len() == names.len() => return Ok(found),
             Some(next) => next,
             None => {
-                found.extend(by_label(names.iter().copied().filter(|name| !found.contains_key(name)).collect(), &all));
+                found.extend(by_label(
+                    names.iter().copied().filter(|name| !found.contains_key(name)).collect(),
+                    &all,
+                ));
                 return Ok(found);
             }
         };
@@ -151,7 +167,9 @@ fn by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, F
     }
     let known = || all.iter().flat_map(|node| [node.fqdn.as_str(), label(&node.fqdn)]);
     let none = |name: &str| format!("there is no node {name}{}", near(name, known()));
-    let one = |name: &'n str| (name, only(name, labels.get(name).map(Vec::as_slice).unwrap_or_default(), none));
+    let one = |name: &'n str| {
+        (name, only(name, labels.get(name).map(Vec::as_slice).unwrap_or_default(), none))
+    };
     names.into_iter().map(one).collect()
 }
 
@@ -160,7 +178,9 @@ fn only(name: &str, such: &[&NodeSummary], none: impl FnOnce(&str) -> String) ->
     match such {
         [one] => Ok((*one).clone()),
         [] => Err(none(name)),
-        [first, second, ..] => Err(format!("{name} could be {} or {}: write the whole name", first.fqdn, second.fqdn)),
+        [first, second, ..] => {
+            Err(format!("{name} could be {} or {}: write the whole name", first.fqdn, second.fqdn))
+        }
     }
 }
 
@@ -223,7 +243,8 @@ pub(crate) fn noderole(server: &Server, text: &str) -> Outcome<NoderoleId> {
 
 /// What a node carries, or would: `NODE/ROLE` (`n1/app`, `n1/app/1`).
 pub(crate) fn carried(server: &Server, text: &str) -> Outcome<(NodeId, NoderoleKey)> {
-    let form = || Failure::Usage(format!("{text} names no noderole: write NODE/ROLE, such as n1/app"));
+    let form =
+        || Failure::Usage(format!("{text} names no noderole: write NODE/ROLE, such as n1/app"));
     let (node, key) = text.split_once('/').ok_or_else(form)?;
     let key: NoderoleKey = key.parse().map_err(|_| form())?;
     Ok((self::node(server, node)?.id, key))
@@ -231,18 +252,33 @@ pub(crate) fn carried(server: &Server, text: &str) -> Outcome<(NodeId, NoderoleK
 
 /// Somebody by their name, or by their id.
 pub(crate) fn person(server: &Server, name: &str) -> Outcome<String> {
-    let Looked { found, near } =
-        look_up(server, ("/people", "people", "after"), Query::default().with("filter", name), name)?;
-    let none = || Failure::Nothing(format!("there is nobody called {name}{near}\n`gantry person list` has everybody."));
+    let Looked { found, near } = look_up(
+        server,
+        ("/people", "people", "after"),
+        Query::default().with("filter", name),
+        name,
+    )?;
+    let none = || {
+        Failure::Nothing(format!(
+            "there is nobody called {name}{near}\n`gantry person list` has everybody."
+        ))
+    };
     found.ok_or_else(none)
 }
 
 /// A worker by its name, or by its id.
 pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
-    let Looked { found, near } =
-        look_up(server, ("/workers", "workers", "before"), Query::default().with("name", name), name)?;
-    let none =
-        || Failure::Nothing(format!("there is no worker {name}{near}\n`gantry workers` has those that there are."));
+    let Looked { found, near } = look_up(
+        server,
+        ("/workers", "workers", "before"),
+        Query::default().with("name", name),
+        name,
+    )?;
+    let none = || {
+        Failure::Nothing(format!(
+            "there is no worker {name}{near}\n`gantry workers` has those that there are."
+        ))
+    };
     found.ok_or_else(none)
 }
 
@@ -267,7 +303,10 @@ fn look_up(
         let page = server.get(&query.behind(place))?;
         let all = page[items].as_array().map(Vec::as_slice).unwrap_or_default();
         if let Some(found) = all.iter().find(|one| one["name"] == name) {
-            return Ok(Looked { found: found["id"].as_str().map(str::to_owned), near: String::new() });
+            return Ok(Looked {
+                found: found["id"].as_str().map(str::to_owned),
+                near: String::new(),
+            });
         }
         others.extend(all.iter().filter_map(|one| one["name"].as_str()).map(str::to_owned));
         match &page["next"] {
@@ -299,13 +338,18 @@ mod tests {
     }
 
     /// What names come to in a list of these nodes, so many on a page; and what it was asked.
-    fn looked_up<'n>(names: &[&'n str], nodes: &[&str], on_page: usize) -> (BTreeMap<&'n str, Found>, Vec<String>) {
+    fn looked_up<'n>(
+        names: &[&'n str],
+        nodes: &[&str],
+        on_page: usize,
+    ) -> (BTreeMap<&'n str, Found>, Vec<String>) {
         let asked = std::cell::RefCell::new(Vec::new());
         let ask = |query: &Query| {
             let behind = asked.borrow().len() * on_page;
             asked.borrow_mut().push(query.behind(""));
             let page = nodes.iter().skip(behind).take(on_page).map(|fqdn| summary(fqdn)).collect();
-            let next = (behind + on_page < nodes.len()).then(|| api::listing::Cursor::from("x".to_owned()));
+            let next = (behind + on_page < nodes.len())
+                .then(|| api::listing::Cursor::from("x".to_owned()));
             Ok(NodePage { nodes: page, next })
         };
         let found = listed(&names.iter().copied().collect(), ask).unwrap();
@@ -322,7 +366,10 @@ mod tests {
         let no = |text: &str| Err(text.to_owned());
         assert_eq!(said["n1"], Ok("n1.demo".to_owned()));
         assert_eq!(said["n2"], no("n2 could be n2.demo or n2.edge: write the whole name"));
-        assert_eq!((&said["n2.edge"], &said["n3.demo"]), (&Ok("n2.edge".into()), &Ok("n3.demo".into())));
+        assert_eq!(
+            (&said["n2.edge"], &said["n3.demo"]),
+            (&Ok("n2.edge".into()), &Ok("n3.demo".into()))
+        );
         assert_eq!(said["n4"], no("there is no node n4"));
     }
 
@@ -331,10 +378,18 @@ mod tests {
         let nodes: Vec<String> = (0..100).map(|n| format!("n{n:02}.demo")).collect();
         let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
         let (found, asked) = looked_up(&["n01.demo", "n02", "n99.demo"], &nodes, 1);
-        assert_eq!((found.into_keys().collect::<Vec<_>>(), asked.len()), (vec!["n01.demo"], 3), "others are asked for");
+        assert_eq!(
+            (found.into_keys().collect::<Vec<_>>(), asked.len()),
+            (vec!["n01.demo"], 3),
+            "others are asked for"
+        );
         let (found, asked) = looked_up(&["n01.demo", "n00.demo"], &nodes, 2);
         assert_eq!((found.len(), asked.len()), (2, 1), "nor than they are found");
         let id = uuid::Uuid::nil().to_string();
-        assert_eq!(looked_up(&[&id, "n00", "n01"], &nodes, 100).1, ["?filter=n0"], "ids are no names");
+        assert_eq!(
+            looked_up(&[&id, "n00", "n01"], &nodes, 100).1,
+            ["?filter=n0"],
+            "ids are no names"
+        );
     }
 }

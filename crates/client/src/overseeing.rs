@@ -75,7 +75,12 @@ pub(crate) struct Waiting {
 
 pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
     let server = &client.server;
-    let node = wanted.node.as_deref().map(|node| names::node(server, node)).transpose()?.map(|node| node.fqdn);
+    let node = wanted
+        .node
+        .as_deref()
+        .map(|node| names::node(server, node))
+        .transpose()?
+        .map(|node| node.fqdn);
     let query = Query::default()
         .with("deployment", &wanted.deployment)
         .with("node", &node)
@@ -84,9 +89,12 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
     // Of one reason the pages are one list.
     let ask = || {
         let mut whole = server.get(&query.behind("/waiting"))?;
-        while let (Some(reason), Value::String(next)) = (&wanted.reason, taken(&mut whole, "next")) {
+        while let (Some(reason), Value::String(next)) = (&wanted.reason, taken(&mut whole, "next"))
+        {
             let mut more = server.get(&query.clone().with("after", next).behind("/waiting"))?;
-            if let (Some(all), Some(steps)) = (steps_of(&mut whole, reason), steps_of(&mut more, reason)) {
+            if let (Some(all), Some(steps)) =
+                (steps_of(&mut whole, reason), steps_of(&mut more, reason))
+            {
                 all.append(steps);
             }
             if let Some(page) = whole.as_object_mut() {
@@ -95,20 +103,26 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
         }
         Ok(whole)
     };
-    client.show(wanted.again, ask, |value, paper| match serde_json::from_value::<WaitingPage>(value.clone()) {
-        Ok(page) => match wanted.reason {
-            None if page.groups.is_empty() => "Nothing waits.\n".to_owned(),
-            None => waiting_page(&page, paper),
-            Some(_) => waiting_for_one(page, paper),
-        },
-        Err(_) => outline(value),
+    client.show(wanted.again, ask, |value, paper| {
+        match serde_json::from_value::<WaitingPage>(value.clone()) {
+            Ok(page) => match wanted.reason {
+                None if page.groups.is_empty() => "Nothing waits.\n".to_owned(),
+                None => waiting_page(&page, paper),
+                Some(_) => waiting_for_one(page, paper),
+            },
+            Err(_) => outline(value),
+        }
     })
 }
 
 /// What waits for the reason that was asked for: a page has the other reasons, too, by their numbers alone.
 fn waiting_for_one(mut page: WaitingPage, paper: Paper) -> String {
     page.groups.retain(|group| !group.steps.is_empty());
-    if page.groups.is_empty() { "Nothing waits for that.\n".to_owned() } else { waiting_page(&page, paper) }
+    if page.groups.is_empty() {
+        "Nothing waits for that.\n".to_owned()
+    } else {
+        waiting_page(&page, paper)
+    }
 }
 
 /// The steps of a page that wait for this. A page has the other reasons, too: their numbers without their steps.
@@ -121,9 +135,15 @@ fn steps_of<'p>(page: &'p mut Value, reason: &str) -> Option<&'p mut Vec<Value>>
 pub(crate) fn waiting_page(page: &WaitingPage, paper: Paper) -> String {
     let mut text = String::new();
     for group in &page.groups {
-        let count =
-            group.count.map(|count| format!(" ({count}{})", if group.more { "+" } else { "" })).unwrap_or_default();
-        text += &format!("{}{count} - freed by {}\n", paper.heading(&plain(&group.heading)), plain(&group.frees));
+        let count = group
+            .count
+            .map(|count| format!(" ({count}{})", if group.more { "+" } else { "" }))
+            .unwrap_or_default();
+        text += &format!(
+            "{}{count} - freed by {}\n",
+            paper.heading(&plain(&group.heading)),
+            plain(&group.frees)
+        );
         let mut table = Table::new(["  STEP", "NODE", "DEPLOYMENT", "STATE", "SINCE", "WAITS FOR"]);
         for step in &group.steps {
             table.row([
@@ -214,13 +234,18 @@ fn export(client: &Client, wanted: &AuditExport) -> Outcome {
     let Some(path) = &wanted.output else {
         if client.paper.is_terminal() {
             let mut lines = BufReader::new(stream).lines();
-            return lines.try_for_each(|line| client.paper.line(&terminal::json(&copied(line, "the terminal")?)));
+            return lines.try_for_each(|line| {
+                client.paper.line(&terminal::json(&copied(line, "the terminal")?))
+            });
         }
-        return copied(std::io::copy(&mut stream, &mut std::io::stdout().lock()).map(drop), "the standard output");
+        return copied(
+            std::io::copy(&mut stream, &mut std::io::stdout().lock()).map(drop),
+            "the standard output",
+        );
     };
     let shown = path.display();
-    let mut file =
-        File::create_new(path).map_err(|error| Failure::Usage(format!("{shown} can't be written: {error}")))?;
+    let mut file = File::create_new(path)
+        .map_err(|error| Failure::Usage(format!("{shown} can't be written: {error}")))?;
     copied(std::io::copy(&mut stream, &mut file).and_then(|_| file.flush()), &shown.to_string())?;
     note(&format!("Check it: gantry audit verify {shown}"));
     Ok(())
@@ -244,7 +269,8 @@ fn chain(client: &Client, after: u64) -> Outcome {
         if let Some(broken) = &view.broken {
             paper.either(&value, &format!("The chain is broken: {}", plain(broken)))?;
             return Err(Failure::NotSo(
-                "Somebody changed the audit, or lost a part of it: compare it with an export.".into(),
+                "Somebody changed the audit, or lost a part of it: compare it with an export."
+                    .into(),
             ));
         }
         match view.next {
@@ -279,7 +305,8 @@ pub(crate) struct Execution {
 
 pub(crate) fn execution(client: &Client, wanted: &Execution) -> Outcome {
     let enabled = wanted.state == OnOff::On;
-    let answer = client.server.post("/execution", json!({"enabled": enabled, "reason": wanted.reason}))?;
+    let answer =
+        client.server.post("/execution", json!({"enabled": enabled, "reason": wanted.reason}))?;
     let state = if enabled { "Steps start" } else { "No step starts" };
     client.paper.either(&answer, &format!("{state} from target {} on.", said(&answer["target"])))
 }
@@ -294,13 +321,20 @@ mod tests {
             "deployment": "web", "state": "error", "since": 0, "says": ["It failed."], "freed_by": []});
         let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "frees": "somebody", "count": 1, "more": false, "steps": steps});
         let page = |steps: Value| -> WaitingPage {
-            let groups = [group("failed", "Failed", steps), group("held", "Held by somebody", json!([]))];
+            let groups =
+                [group("failed", "Failed", steps), group("held", "Held by somebody", json!([]))];
             serde_json::from_value(json!({"groups": groups})).unwrap()
         };
         let told = waiting_for_one(page(json!([step])), Paper::new(false));
-        assert!(told.contains(" (1) - freed by somebody\n") && told.contains("It failed."), "{told}");
+        assert!(
+            told.contains(" (1) - freed by somebody\n") && told.contains("It failed."),
+            "{told}"
+        );
         assert!(!told.contains("Held"), "{told}");
-        assert_eq!(waiting_for_one(page(json!([])), Paper::new(false)), "Nothing waits for that.\n");
+        assert_eq!(
+            waiting_for_one(page(json!([])), Paper::new(false)),
+            "Nothing waits for that.\n"
+        );
     }
 
     #[test]
@@ -309,7 +343,12 @@ mod tests {
         assert_eq!(steps_of(&mut page, "failed").map(|steps| steps.len()), Some(2));
         assert_eq!(steps_of(&mut page, "held").map(|steps| steps.len()), Some(0));
         assert!(steps_of(&mut page, "nothing").is_none());
-        for other in [json!(null), json!([]), json!({"groups": []}), json!({"groups": [{"reason": "failed"}]})] {
+        for other in [
+            json!(null),
+            json!([]),
+            json!({"groups": []}),
+            json!({"groups": [{"reason": "failed"}]}),
+        ] {
             assert!(steps_of(&mut other.clone(), "failed").is_none(), "{other}");
         }
     }

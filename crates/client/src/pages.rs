@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use api::catalog::{Meant, RoleView};
 use api::console::{
-    DataLayer, DraftedNoderole, NoderoleRef, NoderoleView, RunState, RunSummary, RunView, TargetSummary,
+    DataLayer, DraftedNoderole, NoderoleRef, NoderoleView, RunState, RunSummary, RunView,
+    TargetSummary,
 };
 use api::nodes::{Life, LookView, NodeView, Way};
 use api::overview::Overview;
@@ -30,33 +31,51 @@ pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
     let Ok(told) = Overview::deserialize(answer) else { return outline(answer) };
     let starts = if told.enabled { "steps start" } else { "no step starts: execution is off" };
     let mut text = format!("{}, {starts}\n", paper.heading(&format!("Target {}", told.target)));
-    let queued = told.queue.oldest.map(|at| format!(" since {}", moment_of(at.0))).unwrap_or_default();
+    let queued =
+        told.queue.oldest.map(|at| format!(" since {}", moment_of(at.0))).unwrap_or_default();
     text += &facts([
         (
             "deployments",
             counted(
                 told.deployments.all,
-                [(told.deployments.held, "held"), (told.deployments.proposed, "with an open proposal")],
+                [
+                    (told.deployments.held, "held"),
+                    (told.deployments.proposed, "with an open proposal"),
+                ],
             ),
         ),
-        ("nodes", counted(told.nodes.all, [(told.nodes.dead, "dead"), (told.nodes.unavailable, "out of service")])),
+        (
+            "nodes",
+            counted(
+                told.nodes.all,
+                [(told.nodes.dead, "dead"), (told.nodes.unavailable, "out of service")],
+            ),
+        ),
         ("steps", steps(&answer["steps"])),
         ("runs", format!("{} running, {} queued{queued}", told.queue.running, told.queue.queued)),
-        ("workers", format!("{} alive, {} at once", told.workers.alive, many(told.workers.capacity, "run"))),
+        (
+            "workers",
+            format!("{} alive, {} at once", told.workers.alive, many(told.workers.capacity, "run")),
+        ),
         ("reviews", format!("{} open, {} for you", told.open_reviews, told.reviews)),
     ]);
     if !told.commits.is_empty() {
-        text += &format!("\n{}\n{}", paper.heading("Last commits"), commits(&told.commits).text(paper));
+        text +=
+            &format!("\n{}\n{}", paper.heading("Last commits"), commits(&told.commits).text(paper));
     }
     if !told.stuck.is_empty() {
-        text += &format!("\n{}", waiting_page(&WaitingPage { groups: told.stuck, next: None }, paper));
+        text +=
+            &format!("\n{}", waiting_page(&WaitingPage { groups: told.stuck, next: None }, paper));
     }
     text
 }
 
 /// `30, 2 dead, 1 out of service`; what there is none of is not said.
 fn counted<const N: usize>(all: i64, some: [(i64, &str); N]) -> String {
-    let some = some.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {count} {what}"));
+    let some = some
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!(", {count} {what}"));
     format!("{all}{}", some.collect::<String>())
 }
 
@@ -65,7 +84,13 @@ fn commits(targets: &[TargetSummary]) -> Table {
     for target in targets {
         let by = by_whom(target.by.as_deref()).to_owned();
         let deployment = target.deployment.clone().unwrap_or_default();
-        table.row([target.number.to_string(), deployment, target.title.clone(), by, moment_of(target.at.0)]);
+        table.row([
+            target.number.to_string(),
+            deployment,
+            target.title.clone(),
+            by,
+            moment_of(target.at.0),
+        ]);
     }
     table
 }
@@ -75,8 +100,13 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
     let life = &told.life;
     let since = at(life.alive_since);
     let since = if since.is_empty() { since } else { format!(", since {since}") };
-    let mut text = format!("{} {}{since}\n", paper.heading(&format!("{}:", plain(&told.fqdn))), how(life));
-    let hints = told.hints.as_object().is_some_and(|hints| !hints.is_empty()).then(|| told.hints.to_string());
+    let mut text =
+        format!("{} {}{since}\n", paper.heading(&format!("{}:", plain(&told.fqdn))), how(life));
+    let hints = told
+        .hints
+        .as_object()
+        .is_some_and(|hints| !hints.is_empty())
+        .then(|| told.hints.to_string());
     let holding = told.tokens.iter().filter(|token| token.holds).map(|token| token.name.as_str());
     let by = by_whom(told.added_by.as_deref());
     let only_record = if told.record { " (a record alone: no target speaks of it)" } else { "" };
@@ -86,7 +116,15 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
         ("out of service", out_of_service(life)),
         ("seen", at(life.seen)),
         ("joined", format!("{} {}", life.joined, at(life.joined_since))),
-        ("boot", [&life.bootenv, &life.boot_id].into_iter().flatten().cloned().collect::<Vec<_>>().join(", ")),
+        (
+            "boot",
+            [&life.bootenv, &life.boot_id]
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
         ("reached by", way(&told.way)),
         ("last look", told.looks.first().map(look).unwrap_or_default()),
         ("MAC", told.macs.join(", ")),
@@ -111,7 +149,9 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
             ]);
         }
         let more = match told.more_noderoles {
-            true => format!("It carries more than these: gantry node noderoles {} --all\n", told.id),
+            true => {
+                format!("It carries more than these: gantry node noderoles {} --all\n", told.id)
+            }
             false => String::new(),
         };
         text += &format!("\n{}{more}", table.text(paper));
@@ -165,7 +205,11 @@ fn way(way: &Way) -> String {
 }
 
 fn look(look: &LookView) -> String {
-    let came = if look.reached { format!("reached at {}", look.address) } else { "not reached".to_owned() };
+    let came = if look.reached {
+        format!("reached at {}", look.address)
+    } else {
+        "not reached".to_owned()
+    };
     let said = if look.said.is_empty() { String::new() } else { format!(": {}", look.said) };
     format!("{came}, {} by {}{said}", moment_of(look.at.0), look.by)
 }
@@ -173,8 +217,12 @@ fn look(look: &LookView) -> String {
 pub(crate) fn role(answer: &Value, paper: Paper) -> String {
     let Ok(told) = RoleView::deserialize(answer) else { return outline(answer) };
     let role = &told.role;
-    let mut text =
-        format!("{} of {} {}\n", paper.heading(&format!("Role {}:", role.name)), role.barclamp, plain(&told.version));
+    let mut text = format!(
+        "{} of {} {}\n",
+        paper.heading(&format!("Role {}:", role.name)),
+        role.barclamp,
+        plain(&told.version)
+    );
     text += &facts([
         ("about", role.description.clone()),
         ("jig", format!("{} ({})", role.jig, role.jig_class.as_str())),
@@ -185,7 +233,10 @@ pub(crate) fn role(answer: &Value, paper: Paper) -> String {
         ("conflicts with", names(&role.conflicts)),
         ("comes before", names(&role.preceeds)),
         ("required by", names(&told.required_by)),
-        ("scripts", role.scripts.iter().map(|script| script.name.as_str()).collect::<Vec<_>>().join(", ")),
+        (
+            "scripts",
+            role.scripts.iter().map(|script| script.name.as_str()).collect::<Vec<_>>().join(", "),
+        ),
         ("also in", names(&told.namesakes)),
         ("content", told.hash.to_string()),
     ]);
@@ -215,7 +266,11 @@ pub(crate) fn role(answer: &Value, paper: Paper) -> String {
         let same = if one.same { "as in the newest" } else { "different" };
         table.row([one.version.clone(), same.to_owned(), names(&one.used_by)]);
     }
-    text + &format!("\n{}Among other roles: gantry role graph --role {}\n", table.text(paper), role.name)
+    text + &format!(
+        "\n{}Among other roles: gantry role graph --role {}\n",
+        table.text(paper),
+        role.name
+    )
 }
 
 /// `one, other`.
@@ -283,8 +338,11 @@ pub(crate) fn noderole(answer: &Value, paper: Paper) -> String {
         ("retry", leave(&told.may_retry)),
         ("id", told.id.to_string()),
     ]);
-    let layers: Vec<&DataLayer> =
-        told.layers.iter().filter(|layer| layer.value.as_object().is_none_or(|data| !data.is_empty())).collect();
+    let layers: Vec<&DataLayer> = told
+        .layers
+        .iter()
+        .filter(|layer| layer.value.as_object().is_none_or(|data| !data.is_empty()))
+        .collect();
     if !layers.is_empty() {
         let mut table = Table::new(["DATA OF", "SAYS"]);
         for layer in layers {
@@ -365,7 +423,10 @@ pub(crate) fn run(answer: &Value, paper: Paper) -> String {
         text += &format!("\n{}", attempts(&told.attempts).text(paper));
     }
     let id = run.id;
-    text + &format!("What it was told: gantry run data {id}\nIts log of {} bytes: gantry logs {id}\n", told.log_bytes)
+    text + &format!(
+        "What it was told: gantry run data {id}\nIts log of {} bytes: gantry logs {id}\n",
+        told.log_bytes
+    )
 }
 
 fn result(told: &RunView) -> String {
@@ -433,7 +494,11 @@ mod tests {
             assert!(text.contains(line), "{line:?}: {text}");
         }
         assert!(!text.contains("started") && !text.contains("secret"), "{text}");
-        assert_eq!(run(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert_eq!(
+            run(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]
@@ -477,7 +542,10 @@ mod tests {
             assert!(text.contains(line), "{line:?}: {text}");
         }
         assert!(text.ends_with(&format!("gantry node results {id}\n")), "{text}");
-        assert!(!text.contains("serial") && !text.contains("ssh-ed25519") && !text.contains('\u{202e}'), "{text}");
+        assert!(
+            !text.contains("serial") && !text.contains("ssh-ed25519") && !text.contains('\u{202e}'),
+            "{text}"
+        );
         view["life"] = json!({"alive": false, "alive_since": null, "seen": null, "against": 0, "enough": 3, "unavailable": null,
             "joined": "none", "joined_since": null, "boot_id": null, "bootenv": null});
         view["way"] = json!({"transport": "local", "root": "/srv/n1", "ssh": null});
@@ -491,7 +559,11 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
         }
-        assert_eq!(node(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert_eq!(
+            node(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]
@@ -518,8 +590,15 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
         }
-        assert!(text.ends_with("gantry role graph --role app\n") && !text.contains("conflicts"), "{text}");
-        assert_eq!(role(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert!(
+            text.ends_with("gantry role graph --role app\n") && !text.contains("conflicts"),
+            "{text}"
+        );
+        assert_eq!(
+            role(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]
@@ -537,7 +616,11 @@ mod tests {
         }
         view["proposed"] = json!(true);
         assert!(drafted(&view, Paper::new(false)).contains("only the proposal has it"));
-        assert_eq!(drafted(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert_eq!(
+            drafted(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]
@@ -561,9 +644,18 @@ mod tests {
         (view["alive"], view["held"], view["runs"]) = (json!(false), json!(0), json!([]));
         (view["phase"], view["reason"]) = (json!("none"), json!("it was\nstopped"));
         let text = worker(&view, Paper::new(false));
-        assert!(text.starts_with("Worker w1: none, not heard in time\n  left          it was stopped\n"), "{text}");
+        assert!(
+            text.starts_with(
+                "Worker w1: none, not heard in time\n  left          it was stopped\n"
+            ),
+            "{text}"
+        );
         assert!(!text.contains("  runs"), "{text}");
-        assert_eq!(worker(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert_eq!(
+            worker(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]

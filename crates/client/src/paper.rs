@@ -28,7 +28,9 @@ impl Paper {
         let terminal = std::io::stdout().is_terminal();
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        let width = terminal.then(|| usize::from(console::Term::stdout().size().1)).filter(|width| *width > 0);
+        let width = terminal
+            .then(|| usize::from(console::Term::stdout().size().1))
+            .filter(|width| *width > 0);
         Self { json, width, colour: terminal && !plain }
     }
 
@@ -151,7 +153,8 @@ impl Table {
     }
 
     fn widths(&self, most: Option<usize>) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.titles.iter().map(|title| console::measure_text_width(title)).collect();
+        let mut widths: Vec<usize> =
+            self.titles.iter().map(|title| console::measure_text_width(title)).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(console::measure_text_width(cell));
@@ -161,7 +164,9 @@ impl Table {
         loop {
             let all = widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1);
             let over = all.saturating_sub(most);
-            let Some(widest) = widths.iter_mut().max().filter(|width| over > 0 && **width > NARROWEST) else {
+            let Some(widest) =
+                widths.iter_mut().max().filter(|width| over > 0 && **width > NARROWEST)
+            else {
                 return widths;
             };
             *widest -= 1;
@@ -186,7 +191,8 @@ pub(crate) fn moment(value: &Value) -> String {
 
 /// `2026-09-22 14:05:09Z`.
 pub(crate) fn moment_of(millis: i64) -> String {
-    let format = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]:[second]Z");
+    let format =
+        time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]:[second]Z");
     let at = time::OffsetDateTime::from_unix_timestamp(millis.div_euclid(1000)).ok();
     at.and_then(|at| at.format(format).ok()).unwrap_or_default()
 }
@@ -215,8 +221,11 @@ pub(crate) fn said(value: &Value) -> String {
 
 /// Names with what they say, one below the other; what says nothing is left out.
 pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> String {
-    let told: Vec<(&str, String)> =
-        all.into_iter().map(|(name, says)| (name, plain(&says))).filter(|(_, says)| !says.is_empty()).collect();
+    let told: Vec<(&str, String)> = all
+        .into_iter()
+        .map(|(name, says)| (name, plain(&says)))
+        .filter(|(_, says)| !says.is_empty())
+        .collect();
     let width = told.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     told.iter().map(|(name, says)| format!("  {name:width$}  {says}\n")).collect()
 }
@@ -258,7 +267,9 @@ fn outline_into(text: &mut String, value: &Value, depth: usize) {
     let indent = "  ".repeat(depth);
     match value {
         Value::Object(entries) => {
-            for (name, value) in entries.iter().filter(|(name, value)| *name != "cursor" && !value.is_null()) {
+            for (name, value) in
+                entries.iter().filter(|(name, value)| *name != "cursor" && !value.is_null())
+            {
                 let name = plain(name);
                 match one_line(&name, value) {
                     Some(line) => *text += &format!("{indent}{name}: {line}\n"),
@@ -284,11 +295,17 @@ fn outline_into(text: &mut String, value: &Value, depth: usize) {
 /// What fits on the line of its name; None: it has lines of its own.
 fn one_line(name: &str, value: &Value) -> Option<String> {
     match value {
-        Value::Number(_) if MOMENTS.contains(&name) && value.as_i64() > Some(LONG_AGO) => Some(moment(value)),
+        Value::Number(_) if MOMENTS.contains(&name) && value.as_i64() > Some(LONG_AGO) => {
+            Some(moment(value))
+        }
         Value::Object(entries) if entries.is_empty() => Some("{}".to_owned()),
-        Value::Object(entries) if name == "steps" && entries.contains_key("active") => Some(steps(value)),
+        Value::Object(entries) if name == "steps" && entries.contains_key("active") => {
+            Some(steps(value))
+        }
         // Whether somebody may.
-        Value::Object(entries) if entries.len() == 1 && entries.contains_key("Ok") => Some("yes".to_owned()),
+        Value::Object(entries) if entries.len() == 1 && entries.contains_key("Ok") => {
+            Some("yes".to_owned())
+        }
         Value::Object(entries) if entries.len() == 1 => {
             entries.get("Err").map(|why| format!("no: {}", plain(&said(why))))
         }
@@ -337,7 +354,10 @@ mod tests {
         let mut table = Table::new(["TITLE"]);
         table.row(["a\x1b[2Jb\nc\u{202e}d".into()]);
         let text = table.text(paper(None));
-        assert!(!text.contains('\x1b') && text.lines().count() == 2 && text.contains("U+202E"), "{text:?}");
+        assert!(
+            !text.contains('\x1b') && text.lines().count() == 2 && text.contains("U+202E"),
+            "{text:?}"
+        );
     }
 
     #[test]

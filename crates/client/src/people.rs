@@ -117,7 +117,9 @@ pub(crate) struct AllGrants {
 
 fn grants_of(may: &[String]) -> Value {
     let grant = |text: &String| match text.split_once('@') {
-        Some((permission, deployment)) => json!({"permission": permission, "deployment": deployment}),
+        Some((permission, deployment)) => {
+            json!({"permission": permission, "deployment": deployment})
+        }
         None => json!({"permission": text}),
     };
     may.iter().map(grant).collect()
@@ -157,7 +159,8 @@ fn told(name: &str, before: &BTreeSet<String>, now: &BTreeSet<String>) -> String
 
 pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
     let Client { server, paper } = client;
-    let place = |name: &str| Ok::<_, Failure>(format!("/people/{}", part(&names::person(server, name)?)));
+    let place =
+        |name: &str| Ok::<_, Failure>(format!("/people/{}", part(&names::person(server, name)?)));
     let post = |name: &str, what: &str, on: OnVersion| {
         let with = With { body: Some(json!({})), if_match: on.tag(), accept: None };
         server.ask(&Method::POST, &format!("{}/{what}", place(name)?), &with)?.read::<Value>()
@@ -173,7 +176,8 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
             client.show(*again, || server.get(&place), |answer, _| outline(answer))
         }
         Person::Add { name, grants } => {
-            let answer = server.post("/people", json!({"name": name, "kind": "human", "grants": grants.json()}))?;
+            let answer = server
+                .post("/people", json!({"name": name, "kind": "human", "grants": grants.json()}))?;
             link_told(client, name, answer, "/link")
         }
         Person::Grant { name, grants, on } => {
@@ -182,7 +186,8 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
             let before: Value = seen.read()?;
             let body = json!({"grants": grants_of(&grants.may)});
             let with = With { body: Some(body), if_match: on.tag().or(seen.etag), accept: None };
-            let answer: Value = server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
+            let answer: Value =
+                server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
             paper.either(&answer, &told(name, &granted(&before), &granted(&answer)))
         }
         Person::Disable { name, on } => {
@@ -191,16 +196,27 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         }
         Person::Enable { name, on } => {
             let answer = post(name, "enable", *on)?;
-            paper.either(&answer, &format!("{name} can come in. Tokens from before stay taken back."))
+            paper.either(
+                &answer,
+                &format!("{name} can come in. Tokens from before stay taken back."),
+            )
         }
         Person::Confirm { name } => {
             let answer: Value = server.post(&format!("{}/confirm", place(name)?), json!({}))?;
-            paper.either(&answer, &format!("The access of {name} is confirmed. Approvals by {name} count from now on."))
+            paper.either(
+                &answer,
+                &format!(
+                    "The access of {name} is confirmed. Approvals by {name} count from now on."
+                ),
+            )
         }
         Person::ResetSecondFactor { name } => {
             let place = format!("{}/second-factor", place(name)?);
             let answer: Value = server.ask(&Method::DELETE, &place, &With::default())?.read()?;
-            paper.either(&answer, &format!("The second factor of {name} is removed, and their sessions have ended."))
+            paper.either(
+                &answer,
+                &format!("The second factor of {name} is removed, and their sessions have ended."),
+            )
         }
         Person::Link { name, on } => {
             let answer = post(name, "link", *on)?;
@@ -216,7 +232,9 @@ fn link_told(client: &Client, name: &str, mut answer: Value, at: &str) -> Outcom
     client.paper.either(&answer, &whole)?;
     if !client.paper.json {
         let minutes = answer.pointer(at).map(|link| said(&link["minutes"])).unwrap_or_default();
-        note(&format!("{name} comes in by this once, within {minutes} minutes. It is shown this once."));
+        note(&format!(
+            "{name} comes in by this once, within {minutes} minutes. It is shown this once."
+        ));
     }
     Ok(())
 }
@@ -251,12 +269,16 @@ pub(crate) enum Service {
 
 pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
     match command {
-        Service::List { filter, much } => {
-            client.list(&lists::people(), &Query::default().with("filter", filter).with("kind", "service"), much)
-        }
+        Service::List { filter, much } => client.list(
+            &lists::people(),
+            &Query::default().with("filter", filter).with("kind", "service"),
+            much,
+        ),
         Service::Add { name, grants } => {
-            let answer =
-                client.server.post("/people", json!({"name": name, "kind": "service", "grants": grants.json()}))?;
+            let answer = client.server.post(
+                "/people",
+                json!({"name": name, "kind": "service", "grants": grants.json()}),
+            )?;
             let next = format!(
                 "{name} is added. Make a token for it: gantry token make --for {name} --name TEXT --may viewer"
             );
@@ -305,7 +327,8 @@ pub(crate) enum Token {
 
 pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
     let Client { server, paper } = client;
-    let whose = |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
+    let whose =
+        |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
     match command {
         Token::List { whose: name, holds, much } => {
             let query = Query::default().with("person", &whose(name)?).with("holds", holds);
@@ -322,7 +345,8 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
             shown_once(client, &server.post("/tokens", Value::Object(body))?)
         }
         Token::Revoke { id } => {
-            let answer = server.ask(&Method::DELETE, &format!("/tokens/{id}"), &With::default())?.read()?;
+            let answer =
+                server.ask(&Method::DELETE, &format!("/tokens/{id}"), &With::default())?.read()?;
             paper.either(&answer, &format!("Token {id} is taken back."))
         }
     }
@@ -341,7 +365,9 @@ pub(crate) fn passkey(client: &Client, command: &Passkey) -> Outcome {
     let Client { server, paper } = client;
     match command {
         Passkey::Revoke { id } => {
-            let answer = server.ask(&Method::DELETE, &format!("/passkeys/{id}"), &With::default())?.read()?;
+            let answer = server
+                .ask(&Method::DELETE, &format!("/passkeys/{id}"), &With::default())?
+                .read()?;
             paper.either(&answer, &format!("Passkey {id} is revoked."))
         }
     }
@@ -384,31 +410,39 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
     match command {
         Session::List { much } => client.list(&lists::sessions(), &Query::default(), much),
         Session::End { id } => {
-            let answer = server.ask(&Method::DELETE, &format!("/me/sessions/{id}"), &With::default())?.read()?;
+            let answer = server
+                .ask(&Method::DELETE, &format!("/me/sessions/{id}"), &With::default())?
+                .read()?;
             paper.either(&answer, "That session is over.")
         }
         Session::EndOthers => {
-            let answer: Value = server.ask(&Method::DELETE, "/me/sessions", &With::default())?.read()?;
+            let answer: Value =
+                server.ask(&Method::DELETE, "/me/sessions", &With::default())?.read()?;
             paper.either(&answer, &ended(answer["sessions"].as_u64().unwrap_or_default()))
         }
         Session::DismissNotices => {
-            let answer: Value = server.ask(&Method::DELETE, "/me/notices", &With::default())?.read()?;
+            let answer: Value =
+                server.ask(&Method::DELETE, "/me/notices", &With::default())?.read()?;
             paper.either(&answer, "The notices are dismissed.")
         }
         Session::RemoveTotp => {
-            let answer: Value = server.ask(&Method::DELETE, "/me/totp", &With::default())?.read()?;
+            let answer: Value =
+                server.ask(&Method::DELETE, "/me/totp", &With::default())?.read()?;
             paper.either(&answer, "The authenticator app is removed.")
         }
         Session::Password => {
             let mut text = String::new();
             let read = std::io::stdin().lock().take(64 << 10).read_to_string(&mut text);
-            read.map_err(|error| Failure::Usage(format!("the standard input can't be read: {error}")))?;
+            read.map_err(|error| {
+                Failure::Usage(format!("the standard input can't be read: {error}"))
+            })?;
             let body = match text.lines().collect::<Vec<_>>().as_slice() {
                 [new] => json!({"new": new}),
                 [old, new] => json!({"old": old, "new": new}),
                 _ => {
                     return Err(Failure::Usage(
-                        "give the new password on a line, behind the old one where there is one".into(),
+                        "give the new password on a line, behind the old one where there is one"
+                            .into(),
                     ));
                 }
             };
@@ -453,13 +487,19 @@ mod tests {
     #[test]
     fn ended_sessions_are_counted_as_people_say_it() {
         let said = [0, 1, 2].map(ended);
-        assert_eq!(said, ["There was no other session.", "One session is over.", "2 sessions are over."]);
+        assert_eq!(
+            said,
+            ["There was no other session.", "One session is over.", "2 sessions are over."]
+        );
     }
 
     #[test]
     fn a_grant_may_say_where() {
         let grants = Grants { may: vec!["viewer".into(), "operator@web".into()] };
-        assert_eq!(grants.json(), json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}]));
+        assert_eq!(
+            grants.json(),
+            json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}])
+        );
     }
 
     #[test]
@@ -481,12 +521,19 @@ mod tests {
             let grants: Vec<String> = grants.iter().map(|grant| (*grant).to_owned()).collect();
             granted(&json!({"grants": grants_of(&grants)}))
         };
-        let (all, some) = (person(&["viewer", "operator@web", "admin"]), person(&["viewer", "reviewer@edge"]));
+        let (all, some) =
+            (person(&["viewer", "operator@web", "admin"]), person(&["viewer", "reviewer@edge"]));
         assert_eq!(
             told("dan", &all, &some),
             "dan may reviewer@edge, viewer.\nGiven: reviewer@edge.\nTaken away: admin, operator@web."
         );
-        assert_eq!(told("dan", &some, &person(&[])), "dan may nothing.\nTaken away: reviewer@edge, viewer.");
-        assert_eq!(told("dan", &some, &some), "dan may reviewer@edge, viewer.\nThat is what it was before.");
+        assert_eq!(
+            told("dan", &some, &person(&[])),
+            "dan may nothing.\nTaken away: reviewer@edge, viewer."
+        );
+        assert_eq!(
+            told("dan", &some, &some),
+            "dan may reviewer@edge, viewer.\nThat is what it was before."
+        );
     }
 }

@@ -121,11 +121,15 @@ pub(crate) struct Because {
 
 pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
     let Client { server, paper } = client;
-    let post = |name: &str, what: &str, body: Value| server.post(&format!("/deployments/{}/{what}", part(name)), body);
+    let post = |name: &str, what: &str, body: Value| {
+        server.post(&format!("/deployments/{}/{what}", part(name)), body)
+    };
     match command {
-        Deployment::List { filter, state, much } => {
-            client.list(&lists::deployments(), &Query::default().with("filter", filter).with("state", state), much)
-        }
+        Deployment::List { filter, state, much } => client.list(
+            &lists::deployments(),
+            &Query::default().with("filter", filter).with("state", state),
+            much,
+        ),
         Deployment::Show { name, again } => {
             names::deployment(server, name)?;
             let path = format!("/deployments/{}/board", part(name));
@@ -137,15 +141,24 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
         }
         Deployment::Carriers { name, role, of_ancestor, node, again } => {
             names::deployment(server, name)?;
-            let node = node.as_deref().map(|node| names::node(server, node)).transpose()?.map(|node| node.fqdn);
+            let node = node
+                .as_deref()
+                .map(|node| names::node(server, node))
+                .transpose()?
+                .map(|node| node.fqdn);
             let place = format!("/deployments/{}/carriers", part(name));
-            let query =
-                Query::default().with("role", role.as_str()).with("of_ancestor", of_ancestor).with("node", &node);
+            let query = Query::default()
+                .with("role", role.as_str())
+                .with("of_ancestor", of_ancestor)
+                .with("node", &node);
             client.show(*again, || carriers(server, &place, &query), carriers_text)
         }
         Deployment::Propose { name } => {
             let answer = post(name, "proposals", json!({}))?;
-            paper.either(&answer, &format!("Proposal {} is open on {name}.", said(&answer["proposal"])))
+            paper.either(
+                &answer,
+                &format!("Proposal {} is open on {name}.", said(&answer["proposal"])),
+            )
         }
         Deployment::Hold { name, because } => {
             let answer = post(name, "hold", json!({"held": true, "reason": because.reason}))?;
@@ -156,13 +169,17 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             paper.either(&answer, &format!("{name} goes on."))
         }
         Deployment::Priority { name, priority, because } => {
-            let answer = post(name, "priority", json!({"priority": priority, "reason": because.reason}))?;
+            let answer =
+                post(name, "priority", json!({"priority": priority, "reason": because.reason}))?;
             paper.either(&answer, &format!("{name} has priority {priority}."))
         }
         Deployment::Restore { name, target, partial } => {
             let answer = post(name, "restore", json!({"target": target, "partial": partial}))?;
             let missing = answer["missing"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let missing: String = missing.iter().map(|what| format!("\n  left out: {}", plain(&said(what)))).collect();
+            let missing: String = missing
+                .iter()
+                .map(|what| format!("\n  left out: {}", plain(&said(what))))
+                .collect();
             let edits = many(answer["edits"].as_u64().unwrap_or_default(), "edit");
             let proposal = said(&answer["proposal"]);
             paper.either(
@@ -208,10 +225,16 @@ fn carriers_text(value: &Value, paper: Paper) -> String {
 /// A board for people. What this program does not know of an answer is outlined.
 fn board(value: &Value, paper: Paper) -> String {
     let Ok(board) = serde_json::from_value::<Board>(value.clone()) else { return outline(value) };
-    let path: Vec<&str> = board.above.iter().map(|name| name.as_str()).chain([board.name.as_str()]).collect();
+    let path: Vec<&str> =
+        board.above.iter().map(|name| name.as_str()).chain([board.name.as_str()]).collect();
     let mut text = format!("{}, target {}\n", paper.heading(&path.join(" / ")), board.target);
     if let Some(hold) = &board.hold {
-        text += &format!("Held by {} at {}: {}\n", plain(&hold.by), hold.deployment, plain(&hold.reason));
+        text += &format!(
+            "Held by {} at {}: {}\n",
+            plain(&hold.by),
+            hold.deployment,
+            plain(&hold.reason)
+        );
     }
     if board.priority != 0 {
         text += &format!("Priority {}; 0 is usual\n", board.priority);
@@ -245,7 +268,12 @@ fn board(value: &Value, paper: Paper) -> String {
             } else {
                 role.data.to_string()
             };
-            table.row([role.role.to_string(), format!("{}{of}", group.barclamp), chips.join(", "), data]);
+            table.row([
+                role.role.to_string(),
+                format!("{}{of}", group.barclamp),
+                chips.join(", "),
+                data,
+            ]);
         }
     }
     text + &table.text(paper)
@@ -377,10 +405,13 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             let query = query.with("deployment", deployment).with("text", text);
             client.list(&lists::proposals(), &query, much)
         }
-        Proposal::Show { id, again } => client.show(*again, || server.get(&format!("/proposals/{id}")), draft),
+        Proposal::Show { id, again } => {
+            client.show(*again, || server.get(&format!("/proposals/{id}")), draft)
+        }
         Proposal::Noderole { id, noderole, again } => {
             let (node, key) = names::carried(server, noderole)?;
-            let query = Query::default().with("node", node.to_string()).with("noderole", key.to_string());
+            let query =
+                Query::default().with("node", node.to_string()).with("noderole", key.to_string());
             let place = query.behind(&format!("/proposals/{id}/noderole"));
             client.show(*again, || server.get(&place), pages::drafted)
         }
@@ -389,7 +420,10 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             paper.either(&answer, &format!("Proposal {id} is at version {}.", at(&answer)))
         }
         Proposal::Foresee { id, edits } => {
-            let answer = server.post(&format!("/proposals/{id}/foresee"), json!({"edits": edits_of(&edits.file)?}))?;
+            let answer = server.post(
+                &format!("/proposals/{id}/foresee"),
+                json!({"edits": edits_of(&edits.file)?}),
+            )?;
             let refused = answer["refused"].as_array().is_some_and(|refused| !refused.is_empty());
             paper.either(&answer, foreseen(&answer).trim_end())?;
             match refused {
@@ -399,11 +433,20 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
         }
         Proposal::Undo { id, on } => {
             let answer = on_version(id, on, "undo", json!({}))?;
-            paper.either(&answer, &format!("The last edit is taken back: proposal {id} is at version {}.", at(&answer)))
+            paper.either(
+                &answer,
+                &format!(
+                    "The last edit is taken back: proposal {id} is at version {}.",
+                    at(&answer)
+                ),
+            )
         }
         Proposal::Redo { id, on } => {
             let answer = on_version(id, on, "redo", json!({}))?;
-            paper.either(&answer, &format!("The edit is back: proposal {id} is at version {}.", at(&answer)))
+            paper.either(
+                &answer,
+                &format!("The edit is back: proposal {id} is at version {}.", at(&answer)),
+            )
         }
         Proposal::Discard { id, on } => {
             let answer = on_version(id, on, "discard", json!({}))?;
@@ -412,7 +455,10 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
         Proposal::Submit { id, title, on } => {
             let answer = on_version(id, on, "submit", json!({"title": title}))?;
             let review = said(&answer["submission"]);
-            paper.either(&answer, &format!("Review {review} waits for somebody else: gantry review show {review}"))
+            paper.either(
+                &answer,
+                &format!("Review {review} waits for somebody else: gantry review show {review}"),
+            )
         }
         Proposal::Report { id } => {
             let answer = server.get(&format!("/proposals/{id}/report"))?;
@@ -423,7 +469,10 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
 
 fn draft(value: &Value, paper: Paper) -> String {
     let count = |word: &str| said(&value[word]);
-    let node = value["scope"]["node"]["fqdn"].as_str().map(|node| format!(", node {node}")).unwrap_or_default();
+    let node = value["scope"]["node"]["fqdn"]
+        .as_str()
+        .map(|node| format!(", node {node}"))
+        .unwrap_or_default();
     let mut text = format!(
         "{} on {}{node}, version {}: adds {}, removes {}, runs {} again\nby {}\n",
         paper.heading(&format!("Proposal {}", count("id"))),
@@ -438,7 +487,11 @@ fn draft(value: &Value, paper: Paper) -> String {
         text += &format!("in review {}\n", count("submission"));
     }
     if let Some(back) = replanned(&value["sent_back"]) {
-        text += &format!("sent back from review {}: its base moved\n{}", back.before, indented(&reasons(&back)));
+        text += &format!(
+            "sent back from review {}: its base moved\n{}",
+            back.before,
+            indented(&reasons(&back))
+        );
     }
     let mut table = Table::new(["EDIT", "WHAT", "BY", "AT"]);
     for edit in value["edits"].as_array().map(Vec::as_slice).unwrap_or_default() {
@@ -448,7 +501,11 @@ fn draft(value: &Value, paper: Paper) -> String {
     }
     text += &table.text(paper);
     for refused in value["refused"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        text += &format!("refused: edit {}: {}\n", said(&refused["edit"]), plain(&said(&refused["reason"])));
+        text += &format!(
+            "refused: edit {}: {}\n",
+            said(&refused["edit"]),
+            plain(&said(&refused["reason"]))
+        );
     }
     text
 }
@@ -464,7 +521,10 @@ fn indented(lines: &[String]) -> String {
 /// What changed since a submission was planned, and why its proposal was sent back.
 fn reasons(replanned: &Replanned) -> Vec<String> {
     let moved = plain(&format!("Changed since: {}.", replanned.moved.join(", ")));
-    let refused = replanned.refused.iter().map(|finding| plain(&format!("{}: {}", finding.at, finding.detail)));
+    let refused = replanned
+        .refused
+        .iter()
+        .map(|finding| plain(&format!("{}: {}", finding.at, finding.detail)));
     [moved].into_iter().chain(refused).collect()
 }
 
@@ -476,7 +536,8 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
     }];
     lines.extend(reasons(came));
     if !came.dropped.is_empty() {
-        lines.push(plain(&format!("Verdicts that do not count here: {}.", came.dropped.join(", "))));
+        lines
+            .push(plain(&format!("Verdicts that do not count here: {}.", came.dropped.join(", "))));
     }
     if came.same_effect {
         lines.push("The effect is unchanged.".to_owned());
@@ -487,7 +548,8 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
         return lines;
     }
     let names: Names = serde_json::from_value(value.clone()).unwrap_or_default();
-    for (title, side) in [("It was to be:", &came.shift.before), ("It is now:", &came.shift.after)] {
+    for (title, side) in [("It was to be:", &came.shift.before), ("It is now:", &came.shift.after)]
+    {
         lines.push(title.to_owned());
         match side.is_empty() {
             true => lines.push("  Nothing.".to_owned()),
@@ -639,7 +701,10 @@ pub(crate) enum Review {
 pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
     let Client { server, paper } = client;
     let verdict = |id: &SubmissionId, kind: &str, reason: &str, told: &str| {
-        let answer = server.post(&format!("/submissions/{id}/verdicts"), json!({"kind": kind, "reason": reason}))?;
+        let answer = server.post(
+            &format!("/submissions/{id}/verdicts"),
+            json!({"kind": kind, "reason": reason}),
+        )?;
         paper.either(&answer, &format!("Review {id}: {told}."))
     };
     match command {
@@ -651,12 +716,21 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
                 .with("text", text);
             client.list(&lists::reviews(), &query, much)
         }
-        Review::Show { id, again } => client.show(*again, || server.get(&format!("/submissions/{id}")), review_page),
-        Review::Diff { id } => difference(client, &format!("/submissions/{id}/difference"), &Query::default()),
+        Review::Show { id, again } => {
+            client.show(*again, || server.get(&format!("/submissions/{id}")), review_page)
+        }
+        Review::Diff { id } => {
+            difference(client, &format!("/submissions/{id}/difference"), &Query::default())
+        }
         Review::Since { id } => since(client, *id),
         Review::Look { id } => {
             let answer = server.post(&format!("/submissions/{id}/look"), json!({}))?;
-            paper.either(&answer, &format!("You have looked at review {id}. When it comes again: gantry review since"))
+            paper.either(
+                &answer,
+                &format!(
+                    "You have looked at review {id}. When it comes again: gantry review since"
+                ),
+            )
         }
         Review::Opened { id, anchors } => {
             let place = format!("/submissions/{id}/opened");
@@ -666,7 +740,9 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             };
             if paper.json { paper.json(&answer) } else { paper.write(&opened(&answer, *id)) }
         }
-        Review::Graph { id, wanted } => graphs::graph(client, &format!("/submissions/{id}/graph"), wanted),
+        Review::Graph { id, wanted } => {
+            graphs::graph(client, &format!("/submissions/{id}/graph"), wanted)
+        }
         Review::Consequences { id } => {
             let answer = server.get(&format!("/submissions/{id}/consequences"))?;
             if paper.json { paper.json(&answer) } else { paper.write(&consequences(&answer)) }
@@ -683,14 +759,18 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         Review::Commit { id, name, cancel } => {
             let body = json!({"name": name, "cancel": cancel});
             let answer =
-                server.post(&format!("/submissions/{id}/commit"), body).map_err(|failure| match paper.json {
-                    true => failure,
-                    false => failure.with_name_typed(*id),
+                server.post(&format!("/submissions/{id}/commit"), body).map_err(|failure| {
+                    match paper.json {
+                        true => failure,
+                        false => failure.with_name_typed(*id),
+                    }
                 })?;
             let target = said(&answer["target"]);
             paper.either(
                 &answer,
-                &format!("Review {id} is target {target}. Follow it: gantry converge --target {target}"),
+                &format!(
+                    "Review {id} is target {target}. Follow it: gantry converge --target {target}"
+                ),
             )
         }
         Review::Discussion { id } => {
@@ -698,11 +778,15 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             if paper.json { paper.json(&answer) } else { paper.write(&discussion(&answer)) }
         }
         Review::Comment { id, body, anchor } => {
-            let answer = server.post(&format!("/submissions/{id}/threads"), json!({"anchor": anchor, "body": body}))?;
+            let answer = server.post(
+                &format!("/submissions/{id}/threads"),
+                json!({"anchor": anchor, "body": body}),
+            )?;
             paper.either(&answer, &format!("Thread {} is open.", said(&answer["comment"])))
         }
         Review::Reply { thread, body } => {
-            let answer = server.post(&format!("/threads/{thread}/replies"), json!({"body": body}))?;
+            let answer =
+                server.post(&format!("/threads/{thread}/replies"), json!({"body": body}))?;
             paper.either(&answer, &format!("Said, as {}.", said(&answer["comment"])))
         }
         Review::Resolve { thread } => {
@@ -720,12 +804,14 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
 fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
     let Client { server, paper } = client;
     if !paper.json {
-        return paper.write(&plain_lines(&server.text(&query.clone().with("as", "text").behind(path))?));
+        return paper
+            .write(&plain_lines(&server.text(&query.clone().with("as", "text").behind(path))?));
     }
     let mut whole: Comparison = server.read(&query.clone().with("as", "json").behind(path))?;
     while let Some(after) = whole.next.take() {
-        let page: Comparison =
-            server.read(&query.clone().with("as", "json").with("after", after.to_string()).behind(path))?;
+        let page: Comparison = server.read(
+            &query.clone().with("as", "json").with("after", after.to_string()).behind(path),
+        )?;
         whole.difference.deployments.extend(page.difference.deployments);
         whole.difference.nodes.extend(page.difference.nodes);
         whole.names.deployments.extend(page.names.deployments);
@@ -744,7 +830,8 @@ fn since(client: &Client, id: SubmissionId) -> Outcome {
     let path = format!("/submissions/{id}/since");
     let mut whole: SinceLook = server.read(&path)?;
     while let Some(after) = whole.next.take() {
-        let page: SinceLook = server.read(&Query::default().with("after", after.to_string()).behind(&path))?;
+        let page: SinceLook =
+            server.read(&Query::default().with("after", after.to_string()).behind(&path))?;
         whole.difference.deployments.extend(page.difference.deployments);
         whole.difference.nodes.extend(page.difference.nodes);
         whole.noderoles.extend(page.noderoles);
@@ -759,7 +846,9 @@ fn since(client: &Client, id: SubmissionId) -> Outcome {
         Some(before) if whole.same_effect => {
             format!("It does the same as review {before}, which you looked at before.")
         }
-        Some(before) => format!("Since review {before}:\n{}", outline(&answer["difference"]).trim_end()),
+        Some(before) => {
+            format!("Since review {before}:\n{}", outline(&answer["difference"]).trim_end())
+        }
     };
     paper.either(&answer, &told)
 }
@@ -767,7 +856,8 @@ fn since(client: &Client, id: SubmissionId) -> Outcome {
 /// Which changes somebody has opened, by the names that open them.
 fn opened(value: &Value, id: SubmissionId) -> String {
     let Ok(told) = serde_json::from_value::<Opened>(value.clone()) else { return outline(value) };
-    let mut text = format!("You have opened {} of {}.\n", told.opened.len(), many(told.all, "change"));
+    let mut text =
+        format!("You have opened {} of {}.\n", told.opened.len(), many(told.all, "change"));
     text += &told.opened.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
     if !told.outdated.is_empty() {
         text += "These you opened when they were others:\n";
@@ -777,13 +867,21 @@ fn opened(value: &Value, id: SubmissionId) -> String {
 }
 
 fn lines_of(value: &Value) -> Vec<String> {
-    value.as_array().map(|all| all.iter().map(|line| plain(&said(line))).collect()).unwrap_or_default()
+    value
+        .as_array()
+        .map(|all| all.iter().map(|line| plain(&said(line))).collect())
+        .unwrap_or_default()
 }
 
 fn review_page(value: &Value, paper: Paper) -> String {
     let word = |word: &str| plain(&said(&value[word]));
-    let mut text = format!("{} {}\n", paper.heading(&format!("Review {}:", word("submission"))), word("title"));
-    let node = value["node"].as_str().map(|node| format!(", node {}", plain(node))).unwrap_or_default();
+    let mut text = format!(
+        "{} {}\n",
+        paper.heading(&format!("Review {}:", word("submission"))),
+        word("title")
+    );
+    let node =
+        value["node"].as_str().map(|node| format!(", node {}", plain(node))).unwrap_or_default();
     let at = value["at"].as_i64().map(moment_of).unwrap_or_default();
     text += &format!(
         "on {}{node}, by {}, {at}\nstate: {} (proposal {} version {}, planned on target {})\n",
@@ -810,7 +908,9 @@ fn review_page(value: &Value, paper: Paper) -> String {
             Some(after) => {
                 let same = if became.same_effect { "the same effect" } else { "another effect" };
                 let mut lines = reasons(&became);
-                lines.push(format!("Planned again as review {after}, with {same}: gantry review show {after}"));
+                lines.push(format!(
+                    "Planned again as review {after}, with {same}: gantry review show {after}"
+                ));
                 part("The base moved", lines);
             }
             None => part("Sent back to its authors", reasons(&became)),
@@ -820,14 +920,21 @@ fn review_page(value: &Value, paper: Paper) -> String {
         part("The base moved", shift(&came, value));
     }
     part("What it does", lines_of(&value["summary"]));
-    let secrets = serde_json::from_value::<Vec<SecretChange>>(value["consequences"]["secrets"].clone());
-    part("Secrets", secrets.unwrap_or_default().iter().map(|secret| plain(&secret.to_string())).collect());
+    let secrets =
+        serde_json::from_value::<Vec<SecretChange>>(value["consequences"]["secrets"].clone());
+    part(
+        "Secrets",
+        secrets.unwrap_or_default().iter().map(|secret| plain(&secret.to_string())).collect(),
+    );
     let checks = value["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
     part("What is wrong with it", checks.iter().map(check_line).collect());
     let waves = value["waves"].as_array().map(Vec::as_slice).unwrap_or_default();
     part(
         "The order",
-        waves.iter().map(|wave| format!("{}. {}", said(&wave["number"]), plain(&said(&wave["items"])))).collect(),
+        waves
+            .iter()
+            .map(|wave| format!("{}. {}", said(&wave["number"]), plain(&said(&wave["items"]))))
+            .collect(),
     );
     part("What waits", lines_of(&value["waits"]));
     let gate = &value["gate"];
@@ -839,7 +946,9 @@ fn review_page(value: &Value, paper: Paper) -> String {
     if !gate["can_approve"].as_array().is_none_or(Vec::is_empty) {
         lines.push(format!("can approve: {}", plain(&said(&gate["can_approve"]))));
     }
-    for (may, what) in [("may_judge", "you may not judge it"), ("may_commit", "you may not commit it")] {
+    for (may, what) in
+        [("may_judge", "you may not judge it"), ("may_commit", "you may not commit it")]
+    {
         if let Some(why) = value[may]["Err"].as_str() {
             lines.push(format!("{what}: {}", plain(why)));
         }
@@ -855,20 +964,29 @@ fn review_page(value: &Value, paper: Paper) -> String {
             said(&verdict["reason"])
         ))
     };
-    part("Verdicts", value["verdicts"].as_array().map(|all| all.iter().map(verdict).collect()).unwrap_or_default());
+    part(
+        "Verdicts",
+        value["verdicts"]
+            .as_array()
+            .map(|all| all.iter().map(verdict).collect())
+            .unwrap_or_default(),
+    );
     text
 }
 
 /// What lint found, on a line.
 fn check_line(value: &Value) -> String {
-    let [level, at, what, remedy] = ["level", "at", "what", "remedy"].map(|word| said(&value[word]));
+    let [level, at, what, remedy] =
+        ["level", "at", "what", "remedy"].map(|word| said(&value[word]));
     plain(&format!("{level}: {at}: {what}. {remedy}"))
 }
 
 /// What a proposal would come to, and which edits can't take effect.
 fn foreseen(answer: &Value) -> String {
     let lines = |word: &str| answer[word].as_array().map(Vec::as_slice).unwrap_or_default();
-    let each = |word: &str| lines(word).iter().map(|line| format!("  {}\n", plain(&said(line)))).collect::<String>();
+    let each = |word: &str| {
+        lines(word).iter().map(|line| format!("  {}\n", plain(&said(line)))).collect::<String>()
+    };
     let come_to = match lines("lines") {
         [] => "The proposal changes nothing.\n".to_owned(),
         _ => format!("The proposal comes to:\n{}", each("lines")),
@@ -881,7 +999,9 @@ fn foreseen(answer: &Value) -> String {
 
 /// What a change leads to, line by line.
 fn consequences(value: &Value) -> String {
-    let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else { return outline(value) };
+    let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else {
+        return outline(value);
+    };
     let mut text = format!("On {}.\n", many(told.nodes, "node"));
     let mut part = |title: &str, count: usize, first: Vec<String>| {
         if count == 0 {
@@ -896,16 +1016,25 @@ fn consequences(value: &Value) -> String {
     };
     let touched = |all: &Counted<Touched>| all.first.iter().map(Touched::to_string).collect();
     let restarts = told.restarts.first.iter().map(|restart| {
-        let because = restart.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let because =
+            restart.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let in_use = if restart.in_use == Some(true) { ", ACTIVE now" } else { "" };
         format!("{}{in_use}{because}", restart.touched)
     });
     let lost = value["lost"]["first"].as_array().map(Vec::as_slice).unwrap_or_default();
     part("Runs for the first time", told.starts.count, touched(&told.starts));
     part("Runs again", told.restarts.count, restarts.collect());
-    part("Stays as it is, and takes the new with its next run", told.kept.count, touched(&told.kept));
+    part(
+        "Stays as it is, and takes the new with its next run",
+        told.kept.count,
+        touched(&told.kept),
+    );
     part("Is gone", told.lost.count, lost.iter().map(item_line).collect());
-    part("Loses data, which no later change brings back", told.irreversible.count, touched(&told.irreversible));
+    part(
+        "Loses data, which no later change brings back",
+        told.irreversible.count,
+        touched(&told.irreversible),
+    );
     part("Secrets", told.secrets.len(), told.secrets.iter().map(ToString::to_string).collect());
     if let Some(interrupted) = told.interrupted.filter(|count| *count > 0) {
         text += &format!("Interrupted, since it is ACTIVE now: {interrupted}\n");
@@ -916,7 +1045,12 @@ fn consequences(value: &Value) -> String {
     if !told.downstream.is_empty() {
         text += "Depends on what runs again or goes, and does not run itself:\n";
         for behind in &told.downstream {
-            let such = behind.noderoles.first.first().map(|first| format!(", such as {first}")).unwrap_or_default();
+            let such = behind
+                .noderoles
+                .first
+                .first()
+                .map(|first| format!(", such as {first}"))
+                .unwrap_or_default();
             text += &format!("  {} in {}{such}\n", behind.noderoles.count, behind.deployment);
         }
     }
@@ -933,13 +1067,15 @@ fn consequences(value: &Value) -> String {
             }
         };
         let groups: Vec<String> = wave.groups.iter().map(group).collect();
-        let when = if wave.number == 0 { "At once".to_owned() } else { format!("Wave {}", wave.number) };
+        let when =
+            if wave.number == 0 { "At once".to_owned() } else { format!("Wave {}", wave.number) };
         text += &format!("  {when}: {}\n", groups.join("; "));
     }
     if told.more_waves > 0 {
         text += &format!("  and {} more\n", many(told.more_waves, "wave"));
     }
-    let risks: Vec<String> = value["risks"].as_array().map(|all| all.iter().map(said).collect()).unwrap_or_default();
+    let risks: Vec<String> =
+        value["risks"].as_array().map(|all| all.iter().map(said).collect()).unwrap_or_default();
     if !risks.is_empty() {
         text += &format!("Risks: {}\n", risks.join(", "));
     }
@@ -960,18 +1096,26 @@ fn entry_line(word: &str, value: &Value) -> String {
 fn item_line(item: &Value) -> String {
     match item {
         // What is touched: a noderole, where it is, and whatever else there is to say.
-        Value::Object(entries) if entries.contains_key("noderole") && entries.contains_key("fqdn") => {
+        Value::Object(entries)
+            if entries.contains_key("noderole") && entries.contains_key("fqdn") =>
+        {
             let word = |word: &str| entries.get(word).map(item_line).unwrap_or_default();
-            let place = entries.get("deployment").map(|name| format!(" in {}", item_line(name))).unwrap_or_default();
+            let place = entries
+                .get("deployment")
+                .map(|name| format!(" in {}", item_line(name)))
+                .unwrap_or_default();
             let known = ["noderole", "fqdn", "deployment", "id", "kind"];
-            let rest = entries.iter().filter(|(word, value)| !value.is_null() && !known.contains(&word.as_str()));
-            let rest: String = rest.map(|(word, value)| format!(", {}", entry_line(word, value))).collect();
+            let rest = entries
+                .iter()
+                .filter(|(word, value)| !value.is_null() && !known.contains(&word.as_str()));
+            let rest: String =
+                rest.map(|(word, value)| format!(", {}", entry_line(word, value))).collect();
             format!("{} on {}{place}{rest}", word("noderole"), word("fqdn"))
         }
         Value::Object(entries) => {
-            let told = entries
-                .iter()
-                .filter(|(word, value)| !value.is_null() && !matches!(word.as_str(), "id" | "node_id" | "noderole_id"));
+            let told = entries.iter().filter(|(word, value)| {
+                !value.is_null() && !matches!(word.as_str(), "id" | "node_id" | "noderole_id")
+            });
             told.map(|(word, value)| entry_line(word, value)).collect::<Vec<_>>().join(", ")
         }
         Value::Array(items) => items.iter().map(item_line).collect::<Vec<_>>().join("; "),
@@ -980,7 +1124,9 @@ fn item_line(item: &Value) -> String {
 }
 
 fn discussion(value: &Value) -> String {
-    let Ok(told) = serde_json::from_value::<Discussion>(value.clone()) else { return outline(value) };
+    let Ok(told) = serde_json::from_value::<Discussion>(value.clone()) else {
+        return outline(value);
+    };
     if told.threads.is_empty() {
         return format!("Nothing was said yet: gantry review comment {} TEXT\n", told.submission);
     }
@@ -994,7 +1140,10 @@ fn discussion(value: &Value) -> String {
         text += &format!("Thread {} ({state}), about {}{gone}\n", thread.id, plain(&thread.about));
         for comment in &thread.comments {
             text += &format!("  {}, {}:\n", plain(&comment.person), moment_of(comment.at.0));
-            text += &plain_lines(&comment.body).lines().map(|line| format!("    {line}\n")).collect::<String>();
+            text += &plain_lines(&comment.body)
+                .lines()
+                .map(|line| format!("    {line}\n"))
+                .collect::<String>();
         }
     }
     text
@@ -1036,12 +1185,16 @@ pub(crate) fn target(client: &Client, command: &Target) -> Outcome {
         Target::List { deployment, much } => {
             client.list(&lists::targets(), &Query::default().with("deployment", deployment), much)
         }
-        Target::Show { number, again } => {
-            client.show(*again, || server.get(&format!("/targets/{}", TargetNo(*number))), target_page)
-        }
+        Target::Show { number, again } => client.show(
+            *again,
+            || server.get(&format!("/targets/{}", TargetNo(*number))),
+            target_page,
+        ),
         Target::Compare { from, to, deployment } => {
-            let query =
-                Query::default().with("from", from.as_str()).with("to", to.as_str()).with("deployment", deployment);
+            let query = Query::default()
+                .with("from", from.as_str())
+                .with("to", to.as_str())
+                .with("deployment", deployment);
             difference(client, "/targets/compare", &query)
         }
     }
@@ -1087,7 +1240,10 @@ fn method(text: &str) -> Result<Method, String> {
 
 pub(crate) fn api(client: &Client, api: &Api) -> Outcome {
     if !api.path.starts_with('/') {
-        return Err(Failure::Usage(format!("{} is no path: begin it with /, as in /nodes?filter=n1", api.path)));
+        return Err(Failure::Usage(format!(
+            "{} is no path: begin it with /, as in /nodes?filter=n1",
+            api.path
+        )));
     }
     let body = api.body.as_deref().map(crate::apply::json_of).transpose()?;
     let with = With { body, if_match: api.if_match.clone(), accept: None };
@@ -1121,8 +1277,10 @@ mod tests {
 
     #[test]
     fn review_lists_secrets_by_version() {
-        let text = review_page(&json!({"consequences": {"secrets": [secret_use()]}}), Paper::new(false));
-        let line = "Secrets\n  uses secret db/password version 2 (was version 1) in app of web on n1\n";
+        let text =
+            review_page(&json!({"consequences": {"secrets": [secret_use()]}}), Paper::new(false));
+        let line =
+            "Secrets\n  uses secret db/password version 2 (was version 1) in app of web on n1\n";
         assert!(text.contains(line), "{text}");
     }
 
@@ -1131,8 +1289,7 @@ mod tests {
         let told = Consequences { nodes: 3, interrupted: Some(1), ..Consequences::default() };
         let mut value = serde_json::to_value(told).unwrap();
         assert_eq!(consequences(&value), "On 3 nodes.\nInterrupted, since it is ACTIVE now: 1\n");
-        let touched =
-            json!({"deployment": "web", "fqdn": "n1.example.com", "noderole": "app", "id": uuid::Uuid::nil()});
+        let touched = json!({"deployment": "web", "fqdn": "n1.example.com", "noderole": "app", "id": uuid::Uuid::nil()});
         value["starts"] = json!({"count": 3, "first": [touched]});
         let text = consequences(&value);
         assert!(text.contains("Runs for the first time: 3\n  app on n1\n  and 2 more\n"), "{text}");
@@ -1152,7 +1309,10 @@ mod tests {
         value["waves"] = json!([wave(0), wave(1), wave(2)]);
         value["more_waves"] = json!(3);
         let text = consequences(&value);
-        assert!(text.contains("In 5 waves:\n  At once: \n  Wave 1: \n  Wave 2: \n  and 3 waves more\n"), "{text}");
+        assert!(
+            text.contains("In 5 waves:\n  At once: \n  Wave 1: \n  Wave 2: \n  and 3 waves more\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -1184,7 +1344,10 @@ mod tests {
         let nothing = json!({"refused": [], "lines": []});
         assert_eq!(foreseen(&nothing), "The proposal changes nothing.\n");
         let some = json!({"refused": ["there is no role x"], "lines": ["binds app to n1"]});
-        assert_eq!(foreseen(&some), "The proposal comes to:\n  binds app to n1\nRefused:\n  there is no role x\n");
+        assert_eq!(
+            foreseen(&some),
+            "The proposal comes to:\n  binds app to n1\nRefused:\n  there is no role x\n"
+        );
     }
 
     #[test]
@@ -1218,8 +1381,7 @@ mod tests {
         let lines = "\nSent back to its authors\n  Changed since: web (target 4).\n  web: It changed since.\n";
         assert!(text.contains("state: sent back (") && text.contains(lines), "{text}");
         let text = draft(&json!({"sent_back": back}), Paper::new(false));
-        let lines =
-            "sent back from review 5: its base moved\n  Changed since: web (target 4).\n  web: It changed since.\n";
+        let lines = "sent back from review 5: its base moved\n  Changed since: web (target 4).\n  web: It changed since.\n";
         assert!(text.contains(lines), "{text}");
     }
 
@@ -1228,9 +1390,14 @@ mod tests {
         let mut came = moved(Some(6));
         let lines = |came: &Value| review_page(&json!({"came_from": came}), Paper::new(false));
         let text = lines(&came);
-        assert!(text.contains("  Planned again from review 5.\n  Changed since: web (target 4).\n"), "{text}");
         assert!(
-            text.contains("  Verdicts that do not count here: bo (approved).\n  The same values change;"),
+            text.contains("  Planned again from review 5.\n  Changed since: web (target 4).\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "  Verdicts that do not count here: bo (approved).\n  The same values change;"
+            ),
             "{text}"
         );
         let policy = |approvals: u32| Policy { approvals, ..Policy::default() };
@@ -1250,7 +1417,12 @@ mod tests {
         let found = json!({"check": "reserved", "level": "warning", "at": "app on n1", "what": "it has no data",
             "remedy": "Set some."});
         let text = review_page(&json!({"checks": [found]}), Paper::new(false));
-        assert!(text.contains("What is wrong with it\n  warning: app on n1: it has no data. Set some.\n"), "{text}");
+        assert!(
+            text.contains(
+                "What is wrong with it\n  warning: app on n1: it has no data. Set some.\n"
+            ),
+            "{text}"
+        );
         let text = draft(
             &json!({"refused": [{"edit": 2, "code": "already_bound", "reason": "app is on n1 already"}]}),
             Paper::new(false),

@@ -176,13 +176,24 @@ impl Server {
         ))
     }
 
-    fn send(&self, method: &Method, path: &str, with: &With, key: Option<Uuid>) -> Result<Response<Body>, Sent> {
+    fn send(
+        &self,
+        method: &Method,
+        path: &str,
+        with: &With,
+        key: Option<Uuid>,
+    ) -> Result<Response<Body>, Sent> {
         let place = if path.starts_with(ROOT) { path.to_owned() } else { format!("{ROOT}{path}") };
         let mut request = Request::builder().method(method).uri(format!("{}{place}", self.address));
-        request = request.header("accept", with.accept.unwrap_or("application/json, application/problem+json"));
+        request = request
+            .header("accept", with.accept.unwrap_or("application/json, application/problem+json"));
         request = match &self.key {
-            Some(Key::Token(token)) => request.header("authorization", format!("Bearer {}", token.reveal())),
-            Some(Key::Session(cookie)) => request.header("cookie", cookie.reveal()).header("x-gantry", "1"),
+            Some(Key::Token(token)) => {
+                request.header("authorization", format!("Bearer {}", token.reveal()))
+            }
+            Some(Key::Session(cookie)) => {
+                request.header("cookie", cookie.reveal()).header("x-gantry", "1")
+            }
             None => request,
         };
         if let Some(key) = key {
@@ -198,12 +209,15 @@ impl Server {
         };
         let sent = match (&with.body, method) {
             (Some(body), _) => {
-                let request =
-                    request.header("content-type", "application/json").body(body.to_string()).map_err(wrong)?;
+                let request = request
+                    .header("content-type", "application/json")
+                    .body(body.to_string())
+                    .map_err(wrong)?;
                 self.run(request)
             }
             (None, &Method::POST | &Method::PUT | &Method::PATCH) => {
-                let request = request.header("content-type", "application/json").body("{}").map_err(wrong)?;
+                let request =
+                    request.header("content-type", "application/json").body("{}").map_err(wrong)?;
                 self.run(request)
             }
             (None, _) => self.run(request.body(()).map_err(wrong)?),
@@ -219,15 +233,26 @@ impl Server {
     }
 
     fn taken(&self, answer: Response<Body>) -> Result<Answer, Sent> {
-        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let header = |name: &str| {
+            answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
         let (status, etag, session) = (answer.status(), header("etag"), session_of(&answer));
         let kind = header("content-type").unwrap_or_default();
-        let later = header("retry-after").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-        let text = answer.into_body().with_config().limit(LARGEST).lossy_utf8(true).read_to_string().map_err(lost)?;
+        let later =
+            header("retry-after").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+        let text = answer
+            .into_body()
+            .with_config()
+            .limit(LARGEST)
+            .lossy_utf8(true)
+            .read_to_string()
+            .map_err(lost)?;
         if status.is_success() {
             return Ok(Answer { etag, session, text });
         }
-        let problem = kind.starts_with("application/problem+json").then(|| serde_json::from_str::<Problem>(&text).ok());
+        let problem = kind
+            .starts_with("application/problem+json")
+            .then(|| serde_json::from_str::<Problem>(&text).ok());
         let problem = problem.flatten();
         let later = match (status.as_u16(), problem.as_ref().map(|problem| problem.code.as_str())) {
             // It may have been done: sent again it may be there twice.
@@ -252,8 +277,10 @@ impl Server {
 
     /// Spends a one-time link, or takes a name and a password: the session that begins.
     pub(crate) fn sign_in(&self, form: &[(&str, &str)]) -> Outcome<Secret> {
-        let form: Vec<String> =
-            form.iter().map(|(name, value)| format!("{name}={}", crate::address::part(value))).collect();
+        let form: Vec<String> = form
+            .iter()
+            .map(|(name, value)| format!("{name}={}", crate::address::part(value)))
+            .collect();
         let request = Request::post(format!("{}/sign-in", self.address))
             .header("content-type", "application/x-www-form-urlencoded")
             .header("x-gantry", "1")
@@ -266,22 +293,34 @@ impl Server {
         })?;
         if answer.status().is_redirection() {
             return session_of(&answer).ok_or_else(|| {
-                Failure::SignedOut("the server began no session: ask for another link, and try it once more".into())
+                Failure::SignedOut(
+                    "the server began no session: ask for another link, and try it once more"
+                        .into(),
+                )
             });
         }
         match self.taken(answer) {
             Err(Sent::No(failure) | Sent::Later(failure, _)) => Err(failure),
             Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
-            Ok(_) => Err(Failure::Unreachable(format!("{} is no Gantry: it begins no session", self.address))),
+            Ok(_) => Err(Failure::Unreachable(format!(
+                "{} is no Gantry: it begins no session",
+                self.address
+            ))),
         }
     }
 
     /// An answer as it comes, for what may be long.
-    pub(crate) fn stream(&self, path: &str, accept: &'static str) -> Outcome<impl Read + Send + use<>> {
+    pub(crate) fn stream(
+        &self,
+        path: &str,
+        accept: &'static str,
+    ) -> Outcome<impl Read + Send + use<>> {
         let with = With { accept: Some(accept), ..With::default() };
-        let sent = self.send(&Method::GET, path, &with, None).and_then(|answer| match answer.status().is_success() {
-            true => Ok(answer),
-            false => self.taken(answer).and(Err(Sent::Lost("it answers nothing".into()))),
+        let sent = self.send(&Method::GET, path, &with, None).and_then(|answer| {
+            match answer.status().is_success() {
+                true => Ok(answer),
+                false => self.taken(answer).and(Err(Sent::Lost("it answers nothing".into()))),
+            }
         });
         match sent {
             Ok(answer) => Ok(answer.into_body().into_reader()),
@@ -321,7 +360,8 @@ fn lost(error: ureq::Error) -> Sent {
 
 /// The cookie of a session, as it has to be sent.
 fn session_of(answer: &Response<Body>) -> Option<Secret> {
-    let cookies = answer.headers().get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
+    let cookies =
+        answer.headers().get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.filter_map(|cookie| cookie.split(';').next());
     let mut sessions = pairs.filter(|pair| {
         pair.split_once('=').is_some_and(|(name, value)| {
@@ -416,8 +456,14 @@ impl News {
 }
 
 /// Hands on what a stream tells until it breaks off. None: nobody wants to know any more.
-fn listen(server: &Server, topics: &str, after: &mut String, tell: &SyncSender<Heard>) -> Option<()> {
-    let query = crate::address::Query::default().with("topics", topics).with("after", after.as_str());
+fn listen(
+    server: &Server,
+    topics: &str,
+    after: &mut String,
+    tell: &SyncSender<Heard>,
+) -> Option<()> {
+    let query =
+        crate::address::Query::default().with("topics", topics).with("after", after.as_str());
     let Ok(stream) = server.stream(&query.behind("/watch"), "text/event-stream") else {
         return tell.send(Heard::Silence).ok();
     };
@@ -426,12 +472,13 @@ fn listen(server: &Server, topics: &str, after: &mut String, tell: &SyncSender<H
         let Ok(line) = line else { break };
         match line.split_once(':').map(|(field, value)| (field, value.trim_start())) {
             Some(("id", place)) => place.clone_into(after),
-            Some(("data", data)) if serde_json::from_str::<Live>(data).is_ok() => match tell.try_send(Heard::Something)
-            {
-                Err(TrySendError::Disconnected(_)) => return None,
-                // Whoever is to be told has enough to do.
-                Ok(()) | Err(TrySendError::Full(_)) => {}
-            },
+            Some(("data", data)) if serde_json::from_str::<Live>(data).is_ok() => {
+                match tell.try_send(Heard::Something) {
+                    Err(TrySendError::Disconnected(_)) => return None,
+                    // Whoever is to be told has enough to do.
+                    Ok(()) | Err(TrySendError::Full(_)) => {}
+                }
+            }
             _ => {}
         }
     }
@@ -448,7 +495,8 @@ mod tests {
     /// A server that answers each request with the next of these, and is silent afterwards; and how many requests it got.
     fn saying(answers: Vec<String>) -> (Server, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = Address::parse(&format!("http://{}", listener.local_addr().unwrap()), false).unwrap();
+        let address =
+            Address::parse(&format!("http://{}", listener.local_addr().unwrap()), false).unwrap();
         let (tell, asked) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let mut answers = answers.into_iter();
@@ -471,7 +519,9 @@ mod tests {
         let (mut head, mut length) = (String::new(), 0);
         while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {
             let line = head.lines().last().unwrap_or_default();
-            length = line.strip_prefix("content-length: ").map_or(length, |length| length.parse().unwrap());
+            length = line
+                .strip_prefix("content-length: ")
+                .map_or(length, |length| length.parse().unwrap());
         }
         reader.take(length).read_to_string(&mut head).unwrap();
         head
@@ -491,18 +541,28 @@ mod tests {
 
     #[test]
     fn what_the_server_wants_later_is_asked_later_under_the_same_key() {
-        let busy = || answer("429 Too Many Requests", "retry-after: 0\r\n", &refusal(429, "too_many_requests"));
+        let busy = || {
+            answer(
+                "429 Too Many Requests",
+                "retry-after: 0\r\n",
+                &refusal(429, "too_many_requests"),
+            )
+        };
         let (server, asked) = saying(vec![busy(), busy(), answer("200 OK", "", "{}")]);
         server.post("/x", Value::Null).unwrap();
         let requests: Vec<String> = asked.try_iter().collect();
-        let key =
-            |request: &String| request.lines().find(|line| line.starts_with("idempotency-key")).map(str::to_owned);
+        let key = |request: &String| {
+            request.lines().find(|line| line.starts_with("idempotency-key")).map(str::to_owned)
+        };
         assert_eq!(requests.len(), 3);
-        assert!(key(&requests[0]).is_some() && requests.iter().all(|one| key(one) == key(&requests[0])));
+        assert!(
+            key(&requests[0]).is_some() && requests.iter().all(|one| key(one) == key(&requests[0]))
+        );
 
         // Not without being told when, not for longer than anybody waits, and nothing that has no key.
         let never = answer("429 Too Many Requests", "", &refusal(429, "too_many_keys"));
-        let long = answer("503 Service Unavailable", "retry-after: 3600\r\n", &refusal(503, "busy"));
+        let long =
+            answer("503 Service Unavailable", "retry-after: 3600\r\n", &refusal(503, "busy"));
         let (server, asked) = saying(vec![never, long, busy()]);
         assert_eq!(server.get("/x").unwrap_err().code(), 5);
         assert_eq!(server.get("/x").unwrap_err().code(), 3);
@@ -518,13 +578,18 @@ mod tests {
         assert_eq!(server.read::<Value>("/x").unwrap_err().code(), 2);
         assert_eq!(server.text("/x").unwrap_err().code(), 2);
         assert_eq!(server.stream("/x", "text/plain").map(drop).unwrap_err().code(), 2);
-        assert_eq!(server.post("/x", Value::Null).unwrap_err().code(), 5, "what was to be done is refused");
+        assert_eq!(
+            server.post("/x", Value::Null).unwrap_err().code(),
+            5,
+            "what was to be done is refused"
+        );
     }
 
     #[test]
     fn what_may_have_been_done_is_not_done_again() {
         let nobody_knows = refusal(503, UNKNOWN_OUTCOME);
-        let (server, asked) = saying(vec![answer("503 Service Unavailable", "retry-after: 0\r\n", &nobody_knows)]);
+        let (server, asked) =
+            saying(vec![answer("503 Service Unavailable", "retry-after: 0\r\n", &nobody_knows)]);
         assert!(
             matches!(server.post("/x", Value::Null), Err(Failure::Refused(problem)) if problem.code == UNKNOWN_OUTCOME)
         );
@@ -533,8 +598,11 @@ mod tests {
 
     #[test]
     fn nobody_is_waited_for_beyond_the_end() {
-        let (server, asked) =
-            saying(vec![answer("503 Service Unavailable", "retry-after: 30\r\n", &refusal(503, "busy"))]);
+        let (server, asked) = saying(vec![answer(
+            "503 Service Unavailable",
+            "retry-after: 30\r\n",
+            &refusal(503, "busy"),
+        )]);
         let begin = Instant::now();
         let soon = || server.until(Some(Instant::now() + Duration::from_millis(300)));
         assert_eq!(soon().get("/x").unwrap_err().code(), 3, "it would be too late then");

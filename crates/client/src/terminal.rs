@@ -99,9 +99,10 @@ pub(crate) fn json(text: &str) -> String {
         match c {
             '\n' => escaped.push(c),
             // Only within texts can such characters be: all others of JSON are ASCII.
-            c if deceives(c) => {
-                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped += &format!("\\u{unit:04x}"))
-            }
+            c if deceives(c) => c
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .for_each(|unit| escaped += &format!("\\u{unit:04x}")),
             c => escaped.push(c),
         }
     }
@@ -128,7 +129,10 @@ mod tests {
         ("\x1b\x1b[2Jx", "x"),
         ("\x1b[1\x18visible\x1b]x\x1avisible", "visiblevisible"),
         ("a\u{202e}b\u{200b}", "a<U+202E>b<U+200B>"),
-        ("\u{e4} \u{6f22} \u{1f600}\x1b\u{e4}\x1b[\u{6f22}", "\u{e4} \u{6f22} \u{1f600}\u{e4}\u{6f22}"),
+        (
+            "\u{e4} \u{6f22} \u{1f600}\x1b\u{e4}\x1b[\u{6f22}",
+            "\u{e4} \u{6f22} \u{1f600}\u{e4}\u{6f22}",
+        ),
     ];
 
     #[test]
@@ -139,7 +143,11 @@ mod tests {
             for cut in ends {
                 let mut filter = Filter::default();
                 let (first, second) = hostile.split_at(cut);
-                assert_eq!(filter.text(first) + &filter.text(second), expected, "{first:?} {second:?}");
+                assert_eq!(
+                    filter.text(first) + &filter.text(second),
+                    expected,
+                    "{first:?} {second:?}"
+                );
             }
             let mut filter = Filter::default();
             let each: String = hostile.chars().map(|c| filter.text(&c.to_string())).collect();
@@ -149,13 +157,17 @@ mod tests {
 
     #[test]
     fn printed_text_has_bold_alone() {
-        assert_eq!(printable("\x1b[1mNAME\x1b[0m\nn1\x1b[2J \x1b]0;x\x1b[0my"), "\x1b[1mNAME\x1b[0m\nn1 \x1b[0my");
+        assert_eq!(
+            printable("\x1b[1mNAME\x1b[0m\nn1\x1b[2J \x1b]0;x\x1b[0my"),
+            "\x1b[1mNAME\x1b[0m\nn1 \x1b[0my"
+        );
         assert_eq!(printable("plain\n"), "plain\n");
     }
 
     #[test]
     fn json_with_control_characters_is_the_same_json() {
-        let value = serde_json::json!({"a\u{9b}": "\u{1b}[2J\u{85}\u{202e}\u{e0041}\u{7f} \u{e4}\n"});
+        let value =
+            serde_json::json!({"a\u{9b}": "\u{1b}[2J\u{85}\u{202e}\u{e0041}\u{7f} \u{e4}\n"});
         let escaped = json(&value.to_string());
         assert!(escaped.chars().all(|c| !deceives(c)), "{escaped:?}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);

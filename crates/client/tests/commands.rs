@@ -113,7 +113,10 @@ const COMMANDS: [(&str, &[&str]); 98] = [
 /// Operations without a command, and why.
 const NO_COMMAND: [(&str, &str); 16] = [
     ("getDocument", "a description for programs: gantry api GET /openapi.json prints it"),
-    ("watch", "what is watched and waited for listens to it: --watch, wait, converge, logs --follow"),
+    (
+        "watch",
+        "what is watched and waited for listens to it: --watch, wait, converge, logs --follow",
+    ),
     ("confirmTotp", "an authenticator app is set up in a browser"),
     ("startTotp", "an authenticator app is set up in a browser"),
     ("getSecondFactor", "part of what me shows"),
@@ -131,8 +134,10 @@ const NO_COMMAND: [(&str, &str); 16] = [
 ];
 
 /// Commands that ask what other commands ask, too.
-const MADE_OF_OTHERS: [(&str, &str); 2] =
-    [("diff", "boards, catalog and nodes, held against files"), ("api", "any operation, by its method and path")];
+const MADE_OF_OTHERS: [(&str, &str); 2] = [
+    ("diff", "boards, catalog and nodes, held against files"),
+    ("api", "any operation, by its method and path"),
+];
 
 fn program() -> clap::Command {
     let audit = client::Audit::augment_subcommands(clap::Command::new("audit"));
@@ -145,20 +150,33 @@ fn leaves(command: &clap::Command) -> Vec<(String, &clap::Command)> {
     if !command.has_subcommands() {
         return vec![(name.to_owned(), command)];
     }
-    command.get_subcommands().flat_map(leaves).map(|(path, leaf)| (format!("{name} {path}"), leaf)).collect()
+    command
+        .get_subcommands()
+        .flat_map(leaves)
+        .map(|(path, leaf)| (format!("{name} {path}"), leaf))
+        .collect()
 }
 
 /// Those that ask a server.
 fn asking(program: &clap::Command) -> Vec<(String, &clap::Command)> {
-    program.get_subcommands().filter(|command| !HERE.contains(&command.get_name())).flat_map(leaves).collect()
+    program
+        .get_subcommands()
+        .filter(|command| !HERE.contains(&command.get_name()))
+        .flat_map(leaves)
+        .collect()
 }
 
 #[test]
 fn whatever_lists_or_shows_something_of_a_server_can_be_watched() {
     let program = program();
-    let shows = |path: &str| matches!(path.split(' ').next_back(), Some("list" | "show" | "graph" | "overview"));
-    let is_watched = |command: &clap::Command| command.get_arguments().any(|arg| arg.get_long() == Some("watch"));
-    let found = asking(&program).into_iter().filter(|(path, command)| shows(path) && !is_watched(command));
+    let shows = |path: &str| {
+        matches!(path.split(' ').next_back(), Some("list" | "show" | "graph" | "overview"))
+    };
+    let is_watched = |command: &clap::Command| {
+        command.get_arguments().any(|arg| arg.get_long() == Some("watch"))
+    };
+    let found =
+        asking(&program).into_iter().filter(|(path, command)| shows(path) && !is_watched(command));
     assert_eq!(found.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<String>::new());
 }
 
@@ -168,9 +186,11 @@ fn every_command_is_in_a_table_of_its_chapter() {
     let words = |row: &'static str| -> BTreeSet<&'static str> {
         row.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect()
     };
-    let rows: Vec<BTreeSet<&str>> = chapter.lines().filter(|line| line.starts_with("| `")).map(words).collect();
+    let rows: Vec<BTreeSet<&str>> =
+        chapter.lines().filter(|line| line.starts_with("| `")).map(words).collect();
     let program = program();
-    let is_named = |path: &str| rows.iter().any(|row| path.split(' ').all(|word| row.contains(word)));
+    let is_named =
+        |path: &str| rows.iter().any(|row| path.split(' ').all(|word| row.contains(word)));
     let found = asking(&program).into_iter().filter(|(path, _)| !is_named(path));
     assert_eq!(found.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<String>::new());
 }
@@ -237,21 +257,31 @@ fn what_a_page_shows_is_a_command_of_the_operation_beside_it() {
     for call in api::calls::samples().expect("names") {
         let words = std::iter::once("gantry".to_owned()).chain(call.arguments());
         let matches = program.clone().try_get_matches_from(words);
-        let command = command_of(&matches.unwrap_or_else(|error| panic!("{}: {error}", call.cli())));
+        let command =
+            command_of(&matches.unwrap_or_else(|error| panic!("{}: {error}", call.cli())));
         if command == "api" {
             continue;
         }
         let asked = format!("{} {}", call.method().word(), call.path());
         let fits = |place: &str| {
-            let (ours, theirs): (Vec<&str>, Vec<&str>) = (asked.split('/').collect(), place.split('/').collect());
+            let (ours, theirs): (Vec<&str>, Vec<&str>) =
+                (asked.split('/').collect(), place.split('/').collect());
             ours.len() == theirs.len()
-                && ours.iter().zip(theirs).all(|(our, their)| their.starts_with('{') || *our == their)
+                && ours
+                    .iter()
+                    .zip(theirs)
+                    .all(|(our, their)| their.starts_with('{') || *our == their)
         };
         // One without a place for anything is meant before one with.
         let found = operations.iter().filter(|(place, _)| fits(place));
-        let found = found.min_by_key(|(place, _)| place.matches('{').count()).map(|(_, name)| *name);
+        let found =
+            found.min_by_key(|(place, _)| place.matches('{').count()).map(|(_, name)| *name);
         let name = found.unwrap_or_else(|| panic!("{asked} is no operation"));
-        let commands = COMMANDS.iter().find(|(known, _)| *known == name).map(|(_, commands)| *commands);
-        assert!(commands.unwrap_or_default().contains(&command.as_str()), "{name} is not asked by {command}");
+        let commands =
+            COMMANDS.iter().find(|(known, _)| *known == name).map(|(_, commands)| *commands);
+        assert!(
+            commands.unwrap_or_default().contains(&command.as_str()),
+            "{name} is not asked by {command}"
+        );
     }
 }

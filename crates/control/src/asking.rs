@@ -18,7 +18,9 @@ impl Control {
             return problem;
         }
         let Ok(mut connection) = self.connection().await else { return problem };
-        let Ok(admins) = reading::admins(&mut connection, NAMED as i64 + 1).await else { return problem };
+        let Ok(admins) = reading::admins(&mut connection, NAMED as i64 + 1).await else {
+            return problem;
+        };
         Problem {
             detail: format!("{}. {}", problem.detail.trim_end_matches('.'), named(&admins)),
             admins_give: false,
@@ -46,7 +48,12 @@ mod tests {
     #[test]
     fn up_to_three_are_named() {
         let said = |count: usize| {
-            named(&["ada", "bo", "cy", "di"][..count].iter().map(|n| (*n).to_owned()).collect::<Vec<_>>())
+            named(
+                &["ada", "bo", "cy", "di"][..count]
+                    .iter()
+                    .map(|n| (*n).to_owned())
+                    .collect::<Vec<_>>(),
+            )
         };
         assert!(said(0).starts_with("Nobody is an admin yet"));
         assert_eq!(said(1), "The admin is ada.");

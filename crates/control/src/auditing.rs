@@ -5,7 +5,9 @@
 
 use api::At;
 use api::Problem;
-use api::audit::{AuditEntry, AuditPage, AuditSource, AuditWanted, CHECKED, ChainView, ChainWanted};
+use api::audit::{
+    AuditEntry, AuditPage, AuditSource, AuditWanted, CHECKED, ChainView, ChainWanted,
+};
 use api::console::PAGE_SIZE;
 use api::listing::{Cursor, Key};
 use engine::audit::export::{FORMAT, Header, Line};
@@ -40,7 +42,9 @@ impl Control {
         let (since, until) = window(wanted.since, wanted.until)?;
         let filter = AuditFilter {
             who: self.actor_named(words::asked(&wanted.who)?).await?,
-            source: Some(wanted.source).filter(|source| *source != AuditSource::All).map(AuditSource::as_str),
+            source: Some(wanted.source)
+                .filter(|source| *source != AuditSource::All)
+                .map(AuditSource::as_str),
             action: words::asked(&wanted.action)?,
             subject: words::asked(&wanted.subject)?,
             since,
@@ -49,7 +53,9 @@ impl Control {
             behind,
         };
         let mut connection = self.connection().await?;
-        let mut rows = reading::audit(&mut connection, filter, PAGE_SIZE as i64 + 1).await.map_err(from_store)?;
+        let mut rows = reading::audit(&mut connection, filter, PAGE_SIZE as i64 + 1)
+            .await
+            .map_err(from_store)?;
         let in_window = since.is_some() || until.is_some();
         if let Some(id) = behind.filter(|_| in_window && rows.is_empty())
             && !reading::is_entry(&mut connection, id).await.map_err(from_store)?
@@ -58,7 +64,10 @@ impl Control {
         }
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
-        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &[Key::from(row.id)]));
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|row| Cursor::behind(wanted.sort, &[Key::from(row.id)]));
         Ok(AuditPage { entries: rows.into_iter().map(entry).collect(), next })
     }
 
@@ -67,7 +76,8 @@ impl Control {
         if name == OWN_NAME {
             return Ok(Some(AuditActor::Gantry));
         }
-        let row = store::people::person_by_name(self.store.pool(), name).await.map_err(from_store)?;
+        let row =
+            store::people::person_by_name(self.store.pool(), name).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
             Problem::not_found(format!(
                 "who: there is nobody of the name {name:?}; {OWN_NAME} stands for Gantry itself."
@@ -77,7 +87,11 @@ impl Control {
     }
 
     /// Whether a part of the chain holds, and where the whole ends.
-    pub async fn audit_chain(&self, actor: &Actor, wanted: ChainWanted) -> Result<ChainView, Problem> {
+    pub async fn audit_chain(
+        &self,
+        actor: &Actor,
+        wanted: ChainWanted,
+    ) -> Result<ChainView, Problem> {
         may_read(actor)?;
         let after = place(wanted.after)?;
         let mut connection = self.connection().await?;
@@ -91,10 +105,15 @@ impl Control {
                 break;
             }
             seen += part.len();
-            broken = part.iter().try_for_each(|entry| chain.add(entry)).err().map(|broken| broken.to_string());
+            broken = part
+                .iter()
+                .try_for_each(|entry| chain.add(entry))
+                .err()
+                .map(|broken| broken.to_string());
         }
         let unsealed = reading::unsealed(&mut connection, UNSEALED).await.map_err(from_store)?;
-        let (end, hash) = end.map_or((0, Chain::default().hash), |(seq, hash)| (seq.unsigned_abs(), hash));
+        let (end, hash) =
+            end.map_or((0, Chain::default().hash), |(seq, hash)| (seq.unsigned_abs(), hash));
         let next = (broken.is_none() && chain.last < end && seen > 0).then_some(chain.last);
         Ok(ChainView { chain, broken, next, end, hash, unsealed })
     }
@@ -118,7 +137,8 @@ impl Control {
         let mut connection = self.connection().await?;
         let behind = place(chain.last)?;
         let part = reading::sealed(&mut connection, behind, PART).await.map_err(from_store)?;
-        let after = part.last().map_or(chain, |last| Chain { last: last.seq, hash: last.hash, ..chain });
+        let after =
+            part.last().map_or(chain, |last| Chain { last: last.seq, hash: last.hash, ..chain });
         Ok((part, after))
     }
 
@@ -130,7 +150,11 @@ impl Control {
     }
 
     /// The chain that an export goes on from, and its header. It goes up to the entry that is the last one now.
-    pub async fn audit_export(&self, actor: &Actor, wanted: ChainWanted) -> Result<(Chain, Header), Problem> {
+    pub async fn audit_export(
+        &self,
+        actor: &Actor,
+        wanted: ChainWanted,
+    ) -> Result<(Chain, Header), Problem> {
         may_read(actor)?;
         let mut connection = self.connection().await?;
         let chain = self.chain_from(&mut connection, place(wanted.after)?).await?;
@@ -194,7 +218,9 @@ mod tests {
 
     #[test]
     fn an_end_is_after_its_beginning() {
-        for (since, until) in [(None, None), (Some(At(5)), None), (None, Some(At(1))), (Some(At(1)), Some(At(2)))] {
+        for (since, until) in
+            [(None, None), (Some(At(5)), None), (None, Some(At(1))), (Some(At(1)), Some(At(2)))]
+        {
             let (from, to) = window(since, until).unwrap();
             assert_eq!((from.is_some(), to.is_some()), (since.is_some(), until.is_some()));
         }
@@ -209,9 +235,14 @@ mod tests {
         for millis in [-62_135_596_800_000, 0, 253_402_300_799_999] {
             assert!(moment("since", At(millis)).is_ok(), "{millis}");
         }
-        for millis in [i64::MIN, -210_866_803_200_001, -62_135_596_800_001, 253_402_300_800_000, i64::MAX] {
+        for millis in
+            [i64::MIN, -210_866_803_200_001, -62_135_596_800_001, 253_402_300_800_000, i64::MAX]
+        {
             let problem = moment("since", At(millis)).unwrap_err();
-            assert!(problem.status == 400 && problem.detail.contains("since: "), "{millis}: {problem}");
+            assert!(
+                problem.status == 400 && problem.detail.contains("since: "),
+                "{millis}: {problem}"
+            );
         }
     }
 }

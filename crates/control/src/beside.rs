@@ -52,8 +52,12 @@ pub struct Shares {
 
 impl Shares {
     /// As it is.
-    pub const NOW: Self =
-        Self { waiting: WAITING, patience: PATIENCE, shares: SHARES, reviews_each: (1 + WAITING) / SHARES };
+    pub const NOW: Self = Self {
+        waiting: WAITING,
+        patience: PATIENCE,
+        shares: SHARES,
+        reviews_each: (1 + WAITING) / SHARES,
+    };
 }
 
 /// The places of this process: they are its cores', whoever asks.
@@ -73,7 +77,10 @@ pub(crate) enum Beside {
 
 impl Beside {
     /// Does it on a thread of its own, when there is a place. The caller holds no connection.
-    pub async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    pub async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         match self {
             Self::In(places, who) => places.place(*who).await?.work(work).await,
             Self::Unplaced => unplaced(work).await,
@@ -82,7 +89,9 @@ impl Beside {
 }
 
 /// Does it on a thread of its own, without a place: for what has a bound of its own.
-pub(crate) async fn unplaced<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+pub(crate) async fn unplaced<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
         tracing::error!(%error, "work on a thread of its own did not end well");
         Problem::internal()
@@ -142,7 +151,10 @@ pub(crate) struct Place {
 
 impl Place {
     /// Does it on a thread of its own. The place is taken for as long as the work goes on, also when nobody waits for it any more.
-    pub async fn work<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    pub async fn work<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         let place = self;
         unplaced(move || {
             let done = work();
@@ -178,7 +190,10 @@ impl Places {
             };
             Ok::<_, AcquireError>((own, Arc::clone(&self.free).acquire_owned().await?))
         };
-        let (own, one) = tokio::time::timeout(self.patience, turn).await.map_err(|_| busy())?.map_err(|_| busy())?;
+        let (own, one) = tokio::time::timeout(self.patience, turn)
+            .await
+            .map_err(|_| busy())?
+            .map_err(|_| busy())?;
         Ok(Place { _one: one, _own: own, _asking: asking, _any: any })
     }
 
@@ -196,7 +211,9 @@ impl Places {
 }
 
 fn busy() -> Problem {
-    Problem::unavailable("This server computes as much as it can at this moment. Try again in a few seconds.")
+    Problem::unavailable(
+        "This server computes as much as it can at this moment. Try again in a few seconds.",
+    )
 }
 
 fn busy_with_theirs() -> Problem {
@@ -215,7 +232,10 @@ mod tests {
         Some(PersonId(uuid::Uuid::from_u128(n)))
     }
 
-    async fn work<T: Send + 'static>(places: &Places, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    async fn work<T: Send + 'static>(
+        places: &Places,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         places.place(None).await?.work(work).await
     }
 
@@ -240,7 +260,10 @@ mod tests {
         assert!(first.await.is_err_and(|error| error.is_cancelled()));
         assert_eq!(places.free.available_permits(), 0);
         end.send(()).expect("it still listens");
-        let done = Places { patience: Duration::from_secs(30), ..Arc::into_inner(places).expect("the only one") };
+        let done = Places {
+            patience: Duration::from_secs(30),
+            ..Arc::into_inner(places).expect("the only one")
+        };
         assert_eq!(work(&done, || 4).await, Ok(4));
     }
 
@@ -268,8 +291,13 @@ mod tests {
         }
         let refused = places.place(ada).await.map(drop).expect_err("more than a share");
         assert_eq!((refused.status, refused.again_after.is_some()), (503, true), "{refused:?}");
-        assert_eq!(places.free.available_permits(), 1, "hers wait for her own, not for the place of others");
-        let others = tokio::time::timeout(Duration::from_secs(5), places.place(bo)).await.expect("at once");
+        assert_eq!(
+            places.free.available_permits(),
+            1,
+            "hers wait for her own, not for the place of others"
+        );
+        let others =
+            tokio::time::timeout(Duration::from_secs(5), places.place(bo)).await.expect("at once");
         drop(others.expect("a place"));
         drop(first);
         for one in waiting {

@@ -9,14 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, ClashView, EditView, HoldView, JigView, PlaceChoice,
-    ProposalView, RoleChoice, StateCounts, StepState, TrayNode,
+    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, ClashView, EditView, HoldView, JigView,
+    PlaceChoice, ProposalView, RoleChoice, StateCounts, StepState, TrayNode,
 };
 use engine::Hash;
 use engine::blueprint::projection::StepChange;
 use engine::catalog::{JigClass, LaneMode, Role, in_sight};
 use engine::cluster::NoderoleKey;
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName};
+use engine::ids::{
+    BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName,
+};
 use engine::plan::clash::{Before, Signed};
 use engine::plan::effects::Bound;
 use engine::plan::lift::brought;
@@ -104,7 +106,9 @@ impl Control {
             None => Vec::new(),
         };
         let submission = match &open {
-            Some(open) => intent::submission_of(&mut connection, open.id, open.version).await.map_err(from_store)?,
+            Some(open) => intent::submission_of(&mut connection, open.id, open.version)
+                .await
+                .map_err(from_store)?,
             None => None,
         };
         let sent_back = match &open {
@@ -125,13 +129,19 @@ impl Control {
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
         let mut groups = scene.groups()?;
-        let chips = groups.iter_mut().flat_map(|group| &mut group.roles).flat_map(|role| &mut role.chips);
+        let chips =
+            groups.iter_mut().flat_map(|group| &mut group.roles).flat_map(|role| &mut role.chips);
         tell_states(&mut connection, chips.collect()).await?;
         let beyond = beyond(&mut connection, id, &groups).await?;
         let row = present.row(id).ok_or_else(Problem::internal)?;
         let found = present.skeleton.deployments.get(&id).ok_or_else(Problem::internal)?;
         let (tray, tray_more) = scene.tray()?;
-        let above = present.skeleton.chain(id).into_iter().skip(1).filter_map(|d| present.skeleton.deployments.get(&d));
+        let above = present
+            .skeleton
+            .chain(id)
+            .into_iter()
+            .skip(1)
+            .filter_map(|d| present.skeleton.deployments.get(&d));
         let above: Vec<DeploymentName> = above.map(|d| d.name.clone()).collect();
         let proposal = open.as_ref().zip(planned.as_ref()).map(|(open, planned)| ProposalView {
             submission,
@@ -165,11 +175,15 @@ impl Control {
             places: scene.places()?,
             jigs: scene.jigs()?,
             policy: match &planned {
-                Some(Planned { effects: Effects { policy: Some(set), .. }, .. }) => Some(set.policy.clone()),
+                Some(Planned { effects: Effects { policy: Some(set), .. }, .. }) => {
+                    Some(set.policy.clone())
+                }
                 Some(_) => Some(self.policy(&mut connection, &present).await?),
                 None => None,
             },
-            may_propose: actor.require_in(Permission::Operator, id).map_err(|problem| problem.detail),
+            may_propose: actor
+                .require_in(Permission::Operator, id)
+                .map_err(|problem| problem.detail),
             cursor,
         })
     }
@@ -181,7 +195,8 @@ async fn tell_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result
     chips.retain(|chip| chip.state != StepState::Proposed);
     let ids: Vec<NoderoleId> = chips.iter().map(|chip| chip.noderole).collect();
     let steps = reading::steps_by_noderole(on, &ids).await.map_err(from_store)?;
-    let steps: BTreeMap<NoderoleId, _> = steps.into_iter().map(|row| (row.noderole(), row)).collect();
+    let steps: BTreeMap<NoderoleId, _> =
+        steps.into_iter().map(|row| (row.noderole(), row)).collect();
     for chip in chips {
         let Some(step) = steps.get(&chip.noderole) else { continue };
         chip.state = StepState::from_word(&step.state).unwrap_or(StepState::Blocked);
@@ -192,19 +207,26 @@ async fn tell_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result
 
 /// How the steps stand of a deployment's own noderoles that have no chip on its board. They are counted as those that are not shown, and
 /// not as all less the chips: whatever happens between two questions, no step counts twice. Where all have chips, nothing is asked.
-async fn beyond(on: &mut PgConnection, id: DeploymentId, groups: &[BoardGroup]) -> Result<StateCounts, Problem> {
-    let own = || groups.iter().filter(|group| group.of_ancestor.is_none()).flat_map(|group| &group.roles);
+async fn beyond(
+    on: &mut PgConnection,
+    id: DeploymentId,
+    groups: &[BoardGroup],
+) -> Result<StateCounts, Problem> {
+    let own =
+        || groups.iter().filter(|group| group.of_ancestor.is_none()).flat_map(|group| &group.roles);
     if own().all(|role| role.more == 0) {
         return Ok(StateCounts::default());
     }
-    let shown: Vec<NoderoleId> = own().flat_map(|role| &role.chips).map(|chip| chip.noderole).collect();
+    let shown: Vec<NoderoleId> =
+        own().flat_map(|role| &role.chips).map(|chip| chip.noderole).collect();
     reading::steps_beyond(on, id, &shown).await.map_err(from_store)
 }
 
 /// The nearest hold, from the deployment upward.
 fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem> {
     let rows = present.skeleton.chain(id).into_iter().filter_map(|id| present.row(id));
-    let Some((row, (by, reason))) = rows.filter_map(|row| Some((row, row.held.clone()?))).next() else {
+    let Some((row, (by, reason))) = rows.filter_map(|row| Some((row, row.held.clone()?))).next()
+    else {
         return Ok(None);
     };
     let deployment = DeploymentName::parse(&row.name).map_err(|_| Problem::internal())?;
@@ -222,10 +244,16 @@ pub(crate) fn proposal_view(
 ) -> ProposalView {
     let text = |row: &EditRow| names.edit(&row.edit.edit);
     let last = rows.iter().rev().find(|r| !r.undone);
-    let first_undone = rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
+    let first_undone =
+        rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
     let shaped = rows.iter().flat_map(|r| r.touched_names.iter().chain([&r.actor_name]));
     let authors: BTreeSet<&str> = shaped.map(String::as_str).collect();
-    let reruns = planned.projection.steps.iter().filter(|s| matches!(s.change, StepChange::Rerun(_))).count();
+    let reruns = planned
+        .projection
+        .steps
+        .iter()
+        .filter(|s| matches!(s.change, StepChange::Rerun(_)))
+        .count();
     let view = |row: &EditRow| EditView {
         seq: row.edit.seq,
         text: text(row),
@@ -272,10 +300,17 @@ impl Before for Meant<'_> {
     }
 }
 
-pub(crate) fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow], planned: &Planned) -> Vec<ClashView> {
+pub(crate) fn clash_views(
+    present: &Present,
+    names: &Names<'_>,
+    rows: &[EditRow],
+    planned: &Planned,
+) -> Vec<ClashView> {
     let counting = rows.iter().filter(|row| !row.undone);
-    let signed: Vec<Signed<'_>> = counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
-    let people: BTreeMap<u32, &str> = rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
+    let signed: Vec<Signed<'_>> =
+        counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
+    let people: BTreeMap<u32, &str> =
+        rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
     let by = |seq: u32| people.get(&seq).copied().unwrap_or_default().to_owned();
     let view = |clash: Clash| ClashView {
         earlier: clash.earlier,
@@ -312,9 +347,13 @@ impl<'a> Scene<'a> {
     /// until that is committed.
     fn roles(&self) -> BTreeMap<RoleName, (Hash, bool)> {
         let known = self.present.skeleton.deployments.get(&self.deployment);
-        let known = known.into_iter().flat_map(|d| d.roles.iter().map(|(name, hash)| (name.clone(), (*hash, false))));
+        let known = known
+            .into_iter()
+            .flat_map(|d| d.roles.iter().map(|(name, hash)| (name.clone(), (*hash, false))));
         let new = self.planned.into_iter().flat_map(|p| &p.effects.roles);
-        let new = new.filter(|r| r.deployment == self.deployment).map(|r| (r.role.clone(), (r.content, true)));
+        let new = new
+            .filter(|r| r.deployment == self.deployment)
+            .map(|r| (r.role.clone(), (r.content, true)));
         known.chain(new).collect()
     }
 
@@ -341,7 +380,9 @@ impl<'a> Scene<'a> {
 
     /// Noderoles of an ancestor that nodes of this deployment carry.
     fn ancestors(&self, ancestor: DeploymentId) -> Result<Vec<BoardGroup>, Problem> {
-        let Some(found) = self.present.skeleton.deployments.get(&ancestor) else { return Ok(Vec::new()) };
+        let Some(found) = self.present.skeleton.deployments.get(&ancestor) else {
+            return Ok(Vec::new());
+        };
         let mut groups: BTreeMap<BarclampName, Vec<BoardRole>> = BTreeMap::new();
         for (name, content) in &found.roles {
             let shown = self.shown(ancestor, name, true);
@@ -363,10 +404,17 @@ impl<'a> Scene<'a> {
     fn shown(&self, deployment: DeploymentId, role: &RoleName, only_own_nodes: bool) -> Vec<Shown> {
         let skeleton = &self.present.skeleton;
         let here = |node: NodeId| {
-            !only_own_nodes || skeleton.nodes.get(&node).is_some_and(|n| n.deployment == self.deployment)
+            !only_own_nodes
+                || skeleton.nodes.get(&node).is_some_and(|n| n.deployment == self.deployment)
         };
-        let known = skeleton.answering(deployment, role).filter(|a| a.key.role == *role && here(a.node));
-        let known = known.map(|a| Shown { node: a.node, fqdn: a.fqdn.to_string(), key: a.key.clone(), proposed: None });
+        let known =
+            skeleton.answering(deployment, role).filter(|a| a.key.role == *role && here(a.node));
+        let known = known.map(|a| Shown {
+            node: a.node,
+            fqdn: a.fqdn.to_string(),
+            key: a.key.clone(),
+            proposed: None,
+        });
         let new = self.drawn.bound.get(&(deployment, role)).into_iter().flatten();
         let new = new.filter(|b| here(b.node)).map(|b| Shown {
             node: b.node,
@@ -386,13 +434,18 @@ impl<'a> Scene<'a> {
         let chip = |shown: Shown| {
             let id = shown.key.id(shown.node);
             let short = self.names.node(shown.node);
-            let machine = self.present.skeleton.nodes.get(&shown.node).is_some_and(|node| !node.phantom);
+            let machine =
+                self.present.skeleton.nodes.get(&shown.node).is_some_and(|node| !node.phantom);
             Chip {
                 noderole: id,
                 node: shown.node,
                 fqdn: if machine { shown.fqdn } else { short.clone() },
                 short,
-                state: if shown.proposed.is_some() { StepState::Proposed } else { StepState::Blocked },
+                state: if shown.proposed.is_some() {
+                    StepState::Proposed
+                } else {
+                    StepState::Blocked
+                },
                 brought_by: shown.proposed.flatten(),
                 touched: self.drawn.touched.contains(&id),
                 going: self.drawn.going.contains(&id),
@@ -406,16 +459,30 @@ impl<'a> Scene<'a> {
     fn role_data(&self, role: &RoleName) -> Value {
         let mut drafts = self.planned.into_iter().flat_map(|p| &p.effects.role_data);
         let draft = drafts.rfind(|d| d.deployment == self.deployment && d.role == *role);
-        let known = self.present.blueprint.deployments.get(&self.deployment).and_then(|d| d.doc.roles.get(role));
+        let known = self
+            .present
+            .blueprint
+            .deployments
+            .get(&self.deployment)
+            .and_then(|d| d.doc.roles.get(role));
         draft.map(|d| &d.data).or(known.map(|k| &k.data)).cloned().unwrap_or_else(|| json!({}))
     }
 
-    fn row(&self, role: &Role, proposed: bool, own: bool, data: Value, (chips, more): (Vec<Chip>, usize)) -> BoardRole {
+    fn row(
+        &self,
+        role: &Role,
+        proposed: bool,
+        own: bool,
+        data: Value,
+        (chips, more): (Vec<Chip>, usize),
+    ) -> BoardRole {
         BoardRole {
             role: role.name.clone(),
             description: role.description.clone(),
             traits: traits(role),
-            bindable: own && !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_)),
+            bindable: own
+                && !role.flags.is_abstract
+                && !matches!(role.jig_class, JigClass::Other(_)),
             proposed,
             data,
             below: engine::data::mask(&role.template),
@@ -428,8 +495,12 @@ impl<'a> Scene<'a> {
     /// Nodes that could be bound here: the deployment's own and those of its ancestors, the draft's moves included.
     fn tray(&self) -> Result<(Vec<TrayNode>, usize), Problem> {
         let chain = self.present.skeleton.chain(self.deployment);
-        let moved: BTreeMap<NodeId, DeploymentId> =
-            self.planned.into_iter().flat_map(|p| &p.effects.moved).map(|m| (m.node, m.to)).collect();
+        let moved: BTreeMap<NodeId, DeploymentId> = self
+            .planned
+            .into_iter()
+            .flat_map(|p| &p.effects.moved)
+            .map(|m| (m.node, m.to))
+            .collect();
         let mut coming: BTreeMap<NodeId, usize> = BTreeMap::new();
         for bound in self.planned.into_iter().flat_map(|p| &p.effects.bound) {
             *coming.entry(bound.node).or_default() += 1;
@@ -438,8 +509,12 @@ impl<'a> Scene<'a> {
         for gone in self.planned.into_iter().flat_map(|p| &p.effects.unbound) {
             *leaving.entry(gone.node).or_default() += 1;
         }
-        let expunged: BTreeSet<NodeId> =
-            self.planned.into_iter().flat_map(|p| &p.effects.expunged).map(|gone| gone.node).collect();
+        let expunged: BTreeSet<NodeId> = self
+            .planned
+            .into_iter()
+            .flat_map(|p| &p.effects.expunged)
+            .map(|gone| gone.node)
+            .collect();
         let mut tray = Vec::new();
         for (id, node) in &self.present.skeleton.nodes {
             let deployment = moved.get(id).copied().unwrap_or(node.deployment);
@@ -470,15 +545,24 @@ impl<'a> Scene<'a> {
     fn places(&self) -> Result<Vec<PlaceChoice>, Problem> {
         let Some(planned) = self.planned else { return Ok(Vec::new()) };
         let skeleton = &self.present.skeleton;
-        let gone: BTreeSet<DeploymentId> = planned.effects.removed_deployments.iter().map(|gone| gone.id).collect();
-        let here = |id: &DeploymentId| !gone.contains(id) && skeleton.chain(*id).contains(&self.deployment);
+        let gone: BTreeSet<DeploymentId> =
+            planned.effects.removed_deployments.iter().map(|gone| gone.id).collect();
+        let here = |id: &DeploymentId| {
+            !gone.contains(id) && skeleton.chain(*id).contains(&self.deployment)
+        };
         let known = skeleton.deployments.iter().filter(|(id, _)| here(id));
-        let known = known.map(|(id, found)| PlaceChoice { id: *id, name: found.name.clone(), proposed: false });
+        let known = known.map(|(id, found)| PlaceChoice {
+            id: *id,
+            name: found.name.clone(),
+            proposed: false,
+        });
         // A proposal makes deployments below its own alone.
         let new = planned.effects.deployments.iter();
         let new = new.map(|new| PlaceChoice { id: new.id, name: new.name.clone(), proposed: true });
         let mut places: Vec<PlaceChoice> = known.chain(new).collect();
-        places.sort_by(|a, b| (a.id != self.deployment, &a.name).cmp(&(b.id != self.deployment, &b.name)));
+        places.sort_by(|a, b| {
+            (a.id != self.deployment, &a.name).cmp(&(b.id != self.deployment, &b.name))
+        });
         Ok(places)
     }
 
@@ -486,7 +570,8 @@ impl<'a> Scene<'a> {
     fn jigs(&self) -> Result<Vec<JigView>, Problem> {
         let Some(planned) = self.planned else { return Ok(Vec::new()) };
         let skeleton = &self.present.skeleton;
-        let pins = skeleton.deployments.values().flat_map(|deployment| deployment.barclamps.values());
+        let pins =
+            skeleton.deployments.values().flat_map(|deployment| deployment.barclamps.values());
         let pins: BTreeSet<Hash> =
             pins.copied().chain(planned.effects.barclamps.iter().map(|pin| pin.version)).collect();
         let mut jigs: BTreeMap<JigName, usize> = BTreeMap::new();
@@ -498,8 +583,11 @@ impl<'a> Scene<'a> {
                 *jigs.entry(self.role(*content)?.jig.clone()).or_default() += 1;
             }
         }
-        let mut off: BTreeSet<JigName> =
-            skeleton.deployments.values().flat_map(|deployment| deployment.inactive_jigs.iter().cloned()).collect();
+        let mut off: BTreeSet<JigName> = skeleton
+            .deployments
+            .values()
+            .flat_map(|deployment| deployment.inactive_jigs.iter().cloned())
+            .collect();
         for switch in &planned.effects.jigs {
             match switch.active {
                 true => off.remove(&switch.jig),
@@ -509,7 +597,10 @@ impl<'a> Scene<'a> {
         for jig in &off {
             jigs.entry(jig.clone()).or_default();
         }
-        Ok(jigs.into_iter().map(|(jig, roles)| JigView { active: !off.contains(&jig), jig, roles }).collect())
+        Ok(jigs
+            .into_iter()
+            .map(|(jig, roles)| JigView { active: !off.contains(&jig), jig, roles })
+            .collect())
     }
 
     /// Roles that the deployment would see with the proposal and would not have.
@@ -523,7 +614,8 @@ impl<'a> Scene<'a> {
             }
         }
         let skeleton = &self.present.skeleton;
-        let own = |id| cataloguing::own(self.present, id, self.planned.map(|planned| &planned.effects));
+        let own =
+            |id| cataloguing::own(self.present, id, self.planned.map(|planned| &planned.effects));
         let chain: Vec<_> = skeleton.chain(self.deployment).into_iter().map(own).collect();
         let (mut named, mut choices) = (BTreeSet::new(), BTreeMap::new());
         // Nearest first, as binding looks for them.
@@ -531,7 +623,8 @@ impl<'a> Scene<'a> {
             let Ok(barclamp) = self.present.catalog.barclamp(pin.version) else { continue };
             for (name, content) in barclamp.roles.iter().filter(|(name, _)| named.insert(*name)) {
                 let role = self.role(*content)?;
-                let bindable = !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_));
+                let bindable =
+                    !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_));
                 if have.contains_key(name) || !bindable {
                     continue;
                 }
@@ -554,7 +647,11 @@ impl<'a> Scene<'a> {
 fn order(roles: &mut [BoardRole]) {
     let is = |role: &BoardRole, word: &str| role.traits.iter().any(|t| t == word);
     roles.sort_by(|a, b| {
-        (!is(a, "milestone"), is(a, "implicit"), &a.role).cmp(&(!is(b, "milestone"), is(b, "implicit"), &b.role))
+        (!is(a, "milestone"), is(a, "implicit"), &a.role).cmp(&(
+            !is(b, "milestone"),
+            is(b, "implicit"),
+            &b.role,
+        ))
     });
 }
 

@@ -30,7 +30,10 @@ const OFFERED: usize = 10;
 const PAGE: usize = 100;
 
 fn not_a_version(hash: &str) -> Problem {
-    Problem::invalid(format!("No version has the content {}: begin again without after.", words::quoted(hash)))
+    Problem::invalid(format!(
+        "No version has the content {}: begin again without after.",
+        words::quoted(hash)
+    ))
 }
 
 pub(crate) fn missing(error: engine::catalog::CatalogError) -> Problem {
@@ -40,30 +43,38 @@ pub(crate) fn missing(error: engine::catalog::CatalogError) -> Problem {
 
 /// What a version lacks that another has, one line each; nothing when they are the same.
 fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem> {
-    let (old, new) = (catalog.barclamp(old).map_err(missing)?, catalog.barclamp(new).map_err(missing)?);
+    let (old, new) =
+        (catalog.barclamp(old).map_err(missing)?, catalog.barclamp(new).map_err(missing)?);
     Ok(compare(old, new, catalog).map_err(missing)?.disappeared())
 }
 
 impl Control {
     /// A page of the imported versions: by barclamp, each barclamp's newest first, if nothing else is asked for.
-    pub async fn find_barclamps(&self, actor: &Actor, wanted: &BarclampsWanted) -> Result<CatalogPage, Problem> {
+    pub async fn find_barclamps(
+        &self,
+        actor: &Actor,
+        wanted: &BarclampsWanted,
+    ) -> Result<CatalogPage, Problem> {
         actor.require(Permission::Viewer)?;
         let name = words::asked(&wanted.filter)?.unwrap_or_default();
         let mut connection = self.connection().await?;
         let mut rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
         drop(connection);
         rows.sort_by(|a, b| {
-            let newest_first = || order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version));
+            let newest_first =
+                || order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version));
             a.name.cmp(&b.name).then_with(newest_first)
         });
         // What is imported stays, so what is there now has all of them.
         let present = self.present().await?;
         // Of each the version before it, which stands behind it in the order of versions.
-        let before = |place: usize| rows.get(place + 1).filter(|older| older.name == rows[place].name);
+        let before =
+            |place: usize| rows.get(place + 1).filter(|older| older.name == rows[place].name);
         let mut places: Vec<usize> =
             (0..rows.len()).filter(|place| rows[*place].name.as_str().contains(name)).collect();
-        let roles =
-            |place: &usize| present.catalog.barclamp(rows[*place].hash).map_or(0, |barclamp| barclamp.roles.len());
+        let roles = |place: &usize| {
+            present.catalog.barclamp(rows[*place].hash).map_or(0, |barclamp| barclamp.roles.len())
+        };
         // Those that are alike stand as they do without being sorted.
         match wanted.sort.by {
             BarclampSort::Name => {}
@@ -88,11 +99,19 @@ impl Control {
             .map(|place| present.catalog.barclamp(rows[*place].hash).map(|barclamp| &**barclamp))
             .collect::<Result<_, _>>()
             .map_err(missing)?;
-        let deceiving = self.kept.deceiving.of_versions(self, &self.beside(actor), &page, &present.catalog).await?;
+        let deceiving = self
+            .kept
+            .deceiving
+            .of_versions(self, &self.beside(actor), &page, &present.catalog)
+            .await?;
         let mut versions = Vec::new();
         for ((place, barclamp), deceiving) in places.into_iter().zip(page).zip(deceiving) {
             let (row, before) = (&rows[place], before(place));
-            let using = present.skeleton.deployments.values().filter(|d| d.barclamps.get(&row.name) == Some(&row.hash));
+            let using = present
+                .skeleton
+                .deployments
+                .values()
+                .filter(|d| d.barclamps.get(&row.name) == Some(&row.hash));
             versions.push(BarclampVersion {
                 barclamp: row.name.clone(),
                 version: row.version.clone(),
@@ -111,13 +130,19 @@ impl Control {
             });
         }
         let next = versions.last().filter(|_| more);
-        let next = next.map(|version| Cursor::behind(wanted.sort, &[Key::from(version.hash.as_str())]));
+        let next =
+            next.map(|version| Cursor::behind(wanted.sort, &[Key::from(version.hash.as_str())]));
         Ok(CatalogPage { versions, next })
     }
 
     /// What a proposal would come to with further edits, which are not made by this. It costs what making them costs, so it takes
     /// the same permission.
-    pub async fn foresee(&self, actor: &Actor, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem> {
+    pub async fn foresee(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        edits: Vec<Edit>,
+    ) -> Result<Foreseen, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         if edits.is_empty() || edits.len() > crate::proposing::MAX_EDITS_PER_CALL {
             return Err(Problem::invalid("Ask for what 1 to 1000 edits would come to."));
@@ -130,7 +155,8 @@ impl Control {
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         if row.state != "open" {
             // Who asks looks at a page from before that. It is an answer like any other: the edits would be refused.
-            let closed = format!("this proposal was {}, so nothing is added to it any more", row.state);
+            let closed =
+                format!("this proposal was {}, so nothing is added to it any more", row.state);
             return Ok(Foreseen { refused: vec![closed], lines: Vec::new() });
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
@@ -166,19 +192,27 @@ pub(crate) fn choices(
     let offered = versions.into_iter().flat_map(|(barclamp, mut all)| {
         all.sort_by(|a, b| order(&b.0, &a.0).then(a.1.cmp(&b.1)));
         let used = seen.get(&barclamp).copied();
-        let shown = all.into_iter().enumerate().filter(move |(n, (_, hash))| *n < OFFERED || used == Some(*hash));
+        let shown = all
+            .into_iter()
+            .enumerate()
+            .filter(move |(n, (_, hash))| *n < OFFERED || used == Some(*hash));
         shown.map(move |(_, (version, hash))| (barclamp.clone(), version, hash))
     });
     let choice = |(barclamp, version, hash): (BarclampName, String, Hash)| {
         let used = seen.get(&barclamp).copied();
-        let lacks = used.map(|used| lacks(&present.catalog, used, hash)).transpose()?.unwrap_or_default();
+        let lacks =
+            used.map(|used| lacks(&present.catalog, used, hash)).transpose()?.unwrap_or_default();
         Ok(VersionChoice { using: used == Some(hash), barclamp, version, hash, lacks })
     };
     offered.map(choice).collect()
 }
 
 /// What a deployment pins of its own, as the draft would leave it.
-pub(crate) fn own(present: &Present, id: DeploymentId, effects: Option<&Effects>) -> BTreeMap<BarclampName, Hash> {
+pub(crate) fn own(
+    present: &Present,
+    id: DeploymentId,
+    effects: Option<&Effects>,
+) -> BTreeMap<BarclampName, Hash> {
     let known = present.skeleton.deployments.get(&id).map(|found| found.barclamps.clone());
     let mut pins = known.unwrap_or_default();
     let Some(effects) = effects else { return pins };
@@ -197,7 +231,9 @@ pub(crate) fn own_versions(
     effects: &Effects,
 ) -> Result<Vec<OwnVersion>, Problem> {
     let catalog = &present.catalog;
-    let called = |hash: Hash| catalog.barclamp(hash).map_or_else(|_| hash.short(), |found| found.version.clone());
+    let called = |hash: Hash| {
+        catalog.barclamp(hash).map_or_else(|_| hash.short(), |found| found.version.clone())
+    };
     let above = |barclamp: &BarclampName| {
         present.skeleton.chain(deployment).into_iter().skip(1).find_map(|id| {
             let version = *own(present, id, Some(effects)).get(barclamp)?;

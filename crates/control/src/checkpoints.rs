@@ -22,7 +22,8 @@ use crate::Control;
 use crate::problems::from_store;
 
 /// The bytes before the key in a `PUBLIC KEY` for Ed25519 (RFC 8410).
-const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+const PUBLIC_PREFIX: [u8; 12] =
+    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// Why a key is none.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -54,7 +55,9 @@ impl SigningKey {
     /// [`KeyError`].
     pub fn read(pem: &str) -> Result<Self, KeyError> {
         let bytes = from_pem(pem, "PRIVATE KEY")?;
-        Ed25519KeyPair::from_pkcs8_maybe_unchecked(&bytes).map(Self).map_err(|_| KeyError::NotEd25519)
+        Ed25519KeyPair::from_pkcs8_maybe_unchecked(&bytes)
+            .map(Self)
+            .map_err(|_| KeyError::NotEd25519)
     }
 
     /// A new key: the text of its file.
@@ -62,7 +65,8 @@ impl SigningKey {
     /// # Errors
     /// When the system has no random bytes.
     pub fn generate() -> Result<String, KeyError> {
-        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandom)?;
+        let document =
+            Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandom)?;
         Ok(to_pem(document.as_ref(), "PRIVATE KEY"))
     }
 
@@ -97,13 +101,18 @@ impl VerifyingKey {
     /// [`KeyError`].
     pub fn read(pem: &str) -> Result<Self, KeyError> {
         let bytes = from_pem(pem, "PUBLIC KEY")?;
-        let key = bytes.strip_prefix(&PUBLIC_PREFIX[..]).filter(|key| key.len() == 32).ok_or(KeyError::NotEd25519)?;
+        let key = bytes
+            .strip_prefix(&PUBLIC_PREFIX[..])
+            .filter(|key| key.len() == 32)
+            .ok_or(KeyError::NotEd25519)?;
         Ok(Self(key.to_vec()))
     }
 
     /// Whether this key signed a checkpoint.
     pub fn signed(&self, checkpoint: &Checkpoint) -> bool {
-        let (Ok(message), Ok(signature)) = (checkpoint.link.message(), STANDARD.decode(&checkpoint.signature)) else {
+        let (Ok(message), Ok(signature)) =
+            (checkpoint.link.message(), STANDARD.decode(&checkpoint.signature))
+        else {
             return false;
         };
         UnparsedPublicKey::new(&ED25519, &self.0).verify(&message, &signature).is_ok()
@@ -112,7 +121,8 @@ impl VerifyingKey {
 
 fn to_pem(bytes: &[u8], label: &str) -> String {
     let text = STANDARD.encode(bytes);
-    let lines: Vec<&str> = (0..text.len()).step_by(64).map(|from| &text[from..text.len().min(from + 64)]).collect();
+    let lines: Vec<&str> =
+        (0..text.len()).step_by(64).map(|from| &text[from..text.len().min(from + 64)]).collect();
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
@@ -129,7 +139,11 @@ impl Control {
     ///
     /// # Errors
     /// When another key signed the last one, when the chain does not have it, and when the database does not answer.
-    pub async fn checkpoint(&self, key: &SigningKey, last: Option<&Checkpoint>) -> Result<Option<Checkpoint>, Problem> {
+    pub async fn checkpoint(
+        &self,
+        key: &SigningKey,
+        last: Option<&Checkpoint>,
+    ) -> Result<Option<Checkpoint>, Problem> {
         if last.is_some_and(|last| !key.verifying().signed(last)) {
             return Err(Problem::conflict(
                 "checkpoint_not_signed",
@@ -144,7 +158,10 @@ impl Control {
         let first = reading::seal_at(&mut connection, 1).await.map_err(from_store)?;
         if let Some(Checkpoint { link, .. }) = last {
             let seq = i64::try_from(link.seq).unwrap_or(i64::MAX);
-            let found = reading::seal_at(&mut connection, seq).await.map_err(from_store)?.map(|(_, hash)| hash);
+            let found = reading::seal_at(&mut connection, seq)
+                .await
+                .map_err(from_store)?
+                .map(|(_, hash)| hash);
             if found != Some(link.hash) {
                 let ends = end.map_or(0, |(seq, _)| seq.unsigned_abs());
                 let broken = match found {

@@ -48,13 +48,19 @@ impl From<SubmissionId> for ToCommit {
 
 impl Control {
     /// Makes a submission the next target.
-    pub async fn commit(&self, actor: &Actor, what: impl Into<ToCommit>) -> Result<TargetNo, Problem> {
+    pub async fn commit(
+        &self,
+        actor: &Actor,
+        what: impl Into<ToCommit>,
+    ) -> Result<TargetNo, Problem> {
         let what = what.into();
         let id = what.submission;
         let committed = self.commit_in_turn(actor, &what).await;
         match &committed {
             Ok(_) => self.replan_at_once().await,
-            Err(no) if no.status < 500 => self.note_refusal(actor, "submission.commit.refused", id, &no.code).await?,
+            Err(no) if no.status < 500 => {
+                self.note_refusal(actor, "submission.commit.refused", id, &no.code).await?
+            }
             Err(_) => {}
         }
         committed
@@ -74,7 +80,11 @@ impl Control {
     }
 
     /// None: another target came first; plan anew.
-    async fn try_commit(&self, actor: &Actor, what: &ToCommit) -> Result<Option<TargetNo>, Problem> {
+    async fn try_commit(
+        &self,
+        actor: &Actor,
+        what: &ToCommit,
+    ) -> Result<Option<TargetNo>, Problem> {
         let id = what.submission;
         let present = self.present().await?;
         let planned = self.plan_of(actor, &present, id).await?;
@@ -83,7 +93,10 @@ impl Control {
         if head.number != present.head.number {
             return Ok(None);
         }
-        let row = intent::submission(&mut transaction, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let row = intent::submission(&mut transaction, id)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
         intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
         let actor = &actor.still(&mut transaction).await?;
         let places = places(&mut transaction, actor, id).await?;
@@ -102,7 +115,8 @@ impl Control {
             return Err(problem);
         }
         let name = name_to_type(&present, &case)?;
-        check_name(&risks_of(&case.row), &name, what.typed.as_deref()).map_err(|no| not_typed(&no))?;
+        check_name(&risks_of(&case.row), &name, what.typed.as_deref())
+            .map_err(|no| not_typed(&no))?;
         let planned = planned.ok_or_else(Problem::internal)?;
         let new = NewTarget {
             head,
@@ -111,9 +125,18 @@ impl Control {
             by: Some(actor.person),
             old: &present.blueprint,
             new: &planned.materialised.blueprint,
-            root: planned.materialised.objects.last().map(|o| o.hash).ok_or_else(Problem::internal)?,
+            root: planned
+                .materialised
+                .objects
+                .last()
+                .map(|o| o.hash)
+                .ok_or_else(Problem::internal)?,
             changes: &planned.materialised.changes,
-            written: &written(&present.blueprint, &planned.materialised.blueprint, &planned.materialised.changes),
+            written: &written(
+                &present.blueprint,
+                &planned.materialised.blueprint,
+                &planned.materialised.changes,
+            ),
             projection: &planned.projection,
         };
         intent::put_objects(&mut transaction, &planned.objects()).await.map_err(from_store)?;
@@ -121,22 +144,36 @@ impl Control {
         intent::close_committed(&mut transaction, id).await.map_err(from_store)?;
         let mut detail = json!({"target": number, "root": new.root, "change": case.row.change});
         if what.cancel {
-            let ended = running::end_superseded(&mut transaction, number).await.map_err(from_store)?;
+            let ended =
+                running::end_superseded(&mut transaction, number).await.map_err(from_store)?;
             detail["cancelled_runs"] = json!(ended);
         }
         let disregarded = disregarded(&case.facts);
         if !disregarded.is_empty() {
             detail["disregarded"] = json!(disregarded);
         }
-        intent::append_audit(&mut transaction, Some(actor.person), "submission.commit", &id.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "submission.commit",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         self.close_with_what_goes(&mut transaction, actor, &case, new.changes).await?;
         let written = new.written.iter().map(|d| Topic::Deployment(*d));
         let topics: Vec<Topic> = written
-            .chain([Topic::Targets, Topic::Reviews, Topic::Submission(id), Topic::Proposal(case.row.proposal)])
+            .chain([
+                Topic::Targets,
+                Topic::Reviews,
+                Topic::Submission(id),
+                Topic::Proposal(case.row.proposal),
+            ])
             .collect();
-        intent::append_live(&mut transaction, &topics, &Live::Target { target: number }).await.map_err(from_store)?;
+        intent::append_live(&mut transaction, &topics, &Live::Target { target: number })
+            .await
+            .map_err(from_store)?;
         done(transaction).await?;
         tracing::info!(target = %number, submission = %id, by = %actor.name, "committed");
         Ok(Some(number))
@@ -162,13 +199,20 @@ impl Control {
         if removed.is_empty() && nodes.is_empty() {
             return Ok(());
         }
-        let closed =
-            intent::discard_proposals_on(on, &removed, &nodes, Some(case.row.proposal)).await.map_err(from_store)?;
+        let closed = intent::discard_proposals_on(on, &removed, &nodes, Some(case.row.proposal))
+            .await
+            .map_err(from_store)?;
         for proposal in closed {
             let detail = json!({"removed_with": case.row.id});
-            intent::append_audit(on, Some(actor.person), "proposal.discard", &proposal.id.to_string(), &detail)
-                .await
-                .map_err(from_store)?;
+            intent::append_audit(
+                on,
+                Some(actor.person),
+                "proposal.discard",
+                &proposal.id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(from_store)?;
             let told = Live::Proposal { proposal: proposal.id, version: proposal.version };
             intent::append_live(on, &[Topic::Proposal(proposal.id), Topic::Reviews], &told)
                 .await
@@ -178,7 +222,12 @@ impl Control {
     }
 
     /// The submission's edits worked out on what is meant now. None: they can't be any more; the gate says why.
-    async fn plan_of(&self, actor: &Actor, present: &Present, id: SubmissionId) -> Result<Option<Planned>, Problem> {
+    async fn plan_of(
+        &self,
+        actor: &Actor,
+        present: &Present,
+        id: SubmissionId,
+    ) -> Result<Option<Planned>, Problem> {
         let mut connection = self.connection().await?;
         let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
@@ -190,20 +239,28 @@ impl Control {
 }
 
 fn not_typed(no: &NameNotTyped) -> Problem {
-    let detail = format!("{}. Programs send it as {{\"name\": {:?}}}.", capital(&no.to_string()), no.name);
+    let detail =
+        format!("{}. Programs send it as {{\"name\": {:?}}}.", capital(&no.to_string()), no.name);
     let mut problem = Problem::new(422, "name_not_typed", "The name was not typed", detail);
     problem.errors.push(Finding { at: "name".into(), detail: format!("Type {}.", no.name) });
     problem
 }
 
 /// What makes the plan another one than the approved; None: it is the same, by hash.
-pub(crate) fn unlike(row: &SubmissionRow, documents: &[DocumentChange], planned: Option<&Planned>) -> Option<String> {
+pub(crate) fn unlike(
+    row: &SubmissionRow,
+    documents: &[DocumentChange],
+    planned: Option<&Planned>,
+) -> Option<String> {
     let again = || {
         Some("What is there now would give another change than the one that was reviewed: submit it again".to_owned())
     };
     let Some(planned) = planned else { return again() };
     if let Some(refused) = planned.effects.refused.first() {
-        return Some(format!("Edit {} can’t take effect any more: {}", refused.edit, refused.reason));
+        return Some(format!(
+            "Edit {} can’t take effect any more: {}",
+            refused.edit, refused.reason
+        ));
     }
     if planned.effects.is_empty() {
         return Some("It changes nothing".to_owned());

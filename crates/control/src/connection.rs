@@ -42,13 +42,19 @@ pub(crate) fn columns(connection: &Connection) -> (Value, Vec<String>) {
 
 /// The connection that a record has. None: the record lacks something, so no worker reaches the node either. Older records may name an
 /// address twice; each is there once.
-pub(crate) fn of_record(transport: &str, address: &Value, connection: &Value) -> Option<Connection> {
+pub(crate) fn of_record(
+    transport: &str,
+    address: &Value,
+    connection: &Value,
+) -> Option<Connection> {
     let mut tagged = connection.clone();
     let fields = tagged.as_object_mut()?;
     fields.insert("transport".into(), transport.into());
     fields.insert("addresses".into(), address.clone());
     match serde_json::from_value(tagged).ok()? {
-        Connection::Ssh(ssh) => Some(Connection::Ssh(Ssh { addresses: distinct(ssh.addresses), ..ssh })),
+        Connection::Ssh(ssh) => {
+            Some(Connection::Ssh(Ssh { addresses: distinct(ssh.addresses), ..ssh }))
+        }
         local => Some(local),
     }
 }
@@ -114,12 +120,19 @@ mod tests {
             (SshWish { user: "a b".into(), ..wish() }, "", "user"),
             (SshWish { key: "../etc/passwd".into(), ..wish() }, "", "key"),
             (SshWish { key_version: 0, ..wish() }, "", "key"),
-            (SshWish { host_key: "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQ".into(), ..wish() }, "", "host_key"),
+            (
+                SshWish { host_key: "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQ".into(), ..wish() },
+                "",
+                "host_key",
+            ),
             (wish(), "srv/n1", "root"),
         ];
         for (wish, root, field) in cases {
             let refused = by_ssh(&wish, root).unwrap_err();
-            assert!(refused.status == 400 && refused.detail.starts_with(&format!("{field}: ")), "{refused:?}");
+            assert!(
+                refused.status == 400 && refused.detail.starts_with(&format!("{field}: ")),
+                "{refused:?}"
+            );
         }
     }
 }

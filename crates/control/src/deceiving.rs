@@ -56,9 +56,15 @@ impl Known {
             let mut connection = control.connection().await?;
             let scripts = intent::bodies(&mut connection, some).await.map_err(from_store)?;
             drop(connection);
-            let looked = move || scripts.into_iter().map(|(hash, body)| (hash, Deceit::within(&body).map(Arc::new)));
+            let looked = move || {
+                scripts.into_iter().map(|(hash, body)| (hash, Deceit::within(&body).map(Arc::new)))
+            };
             let looked: Vec<_> = by.work(move || looked().collect()).await?;
-            found.extend(looked.iter().filter_map(|(hash, deceit)| Some((*hash, Arc::clone(deceit.as_ref()?)))));
+            found.extend(
+                looked
+                    .iter()
+                    .filter_map(|(hash, deceit)| Some((*hash, Arc::clone(deceit.as_ref()?)))),
+            );
             if let Ok(mut known) = self.0.write() {
                 known.extend(looked);
             }
@@ -78,7 +84,9 @@ impl Known {
         let places: BTreeSet<Place<'_>> = begun(difference, pins, catalog)
             .into_iter()
             .filter_map(|sides| Some((catalog.role(sides.new?).ok()?, sides.old)))
-            .flat_map(|(is, old)| places(is, old.and_then(|old| catalog.role(old).ok()).map(|was| &**was)))
+            .flat_map(|(is, old)| {
+                places(is, old.and_then(|old| catalog.role(old).ok()).map(|was| &**was))
+            })
             .collect();
         let found = self.among(control, by, hashes(&places)).await?;
         Ok(told(places, &found))
@@ -117,11 +125,15 @@ struct Place<'r> {
 
 /// The scripts of a role that it did not have before.
 fn places<'r>(is: &'r Role, was: Option<&'r Role>) -> impl Iterator<Item = Place<'r>> {
-    let new = is
-        .scripts
-        .iter()
-        .filter(move |script| !was.is_some_and(|was| was.scripts.iter().any(|s| s.hash == script.hash)));
-    new.map(|script| Place { barclamp: &is.barclamp, role: &is.name, file: &script.name, hash: script.hash })
+    let new = is.scripts.iter().filter(move |script| {
+        !was.is_some_and(|was| was.scripts.iter().any(|s| s.hash == script.hash))
+    });
+    new.map(|script| Place {
+        barclamp: &is.barclamp,
+        role: &is.name,
+        file: &script.name,
+        hash: script.hash,
+    })
 }
 
 fn hashes(places: &BTreeSet<Place<'_>>) -> BTreeSet<Hash> {
@@ -148,17 +160,32 @@ fn told(places: BTreeSet<Place<'_>>, found: &BTreeMap<Hash, Arc<Deceit>>) -> Dec
 
 /// The contents of roles that come, each with the one in whose place. A node that gets a role which its deployment has had already
 /// begins nothing new.
-fn begun(difference: &Difference, pins: &[PinChange], catalog: &Catalog) -> Vec<Sides<Option<Hash>>> {
-    let roles = difference.deployments.iter().flat_map(|deployment| &deployment.roles).filter_map(|role| role.contents);
-    let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles).filter_map(|noderole| noderole.contents);
+fn begun(
+    difference: &Difference,
+    pins: &[PinChange],
+    catalog: &Catalog,
+) -> Vec<Sides<Option<Hash>>> {
+    let roles = difference
+        .deployments
+        .iter()
+        .flat_map(|deployment| &deployment.roles)
+        .filter_map(|role| role.contents);
+    let noderoles = difference
+        .nodes
+        .iter()
+        .flat_map(|node| &node.noderoles)
+        .filter_map(|noderole| noderole.contents);
     let noderoles = noderoles.filter(|sides| sides.old.is_some());
     let pinned = pins.iter().flat_map(|pin| &pin.roles).map(|role| role.contents);
     // Where no version was seen, all of the first one is new.
     let first = pins.iter().filter(|pin| pin.old.is_none()).filter_map(|pin| {
         let new = pin.new.as_ref()?;
-        let is_it = |barclamp: &Barclamp| barclamp.name == pin.barclamp && barclamp.version == new.version;
+        let is_it =
+            |barclamp: &Barclamp| barclamp.name == pin.barclamp && barclamp.version == new.version;
         catalog.barclamps().map(|(_, barclamp)| barclamp).find(|barclamp| is_it(barclamp))
     });
-    let first = first.flat_map(|barclamp| barclamp.roles.values().map(|role| Sides { old: None, new: Some(*role) }));
+    let first = first.flat_map(|barclamp| {
+        barclamp.roles.values().map(|role| Sides { old: None, new: Some(*role) })
+    });
     roles.chain(noderoles).chain(pinned).chain(first).collect()
 }

@@ -37,7 +37,8 @@ impl Control {
         drop(connection);
         let difference = changed(self, &self.beside(actor), &case.row, &case.documents).await?;
         let mut connection = self.connection().await?;
-        let rows = intent::comments(&mut connection, case.row.proposal).await.map_err(from_store)?;
+        let rows =
+            intent::comments(&mut connection, case.row.proposal).await.map_err(from_store)?;
         let (voice, open) = (voice(actor, &case), case.proposal.state == "open");
         let mut answers: BTreeMap<CommentId, Vec<CommentView>> = BTreeMap::new();
         for row in &rows {
@@ -56,7 +57,8 @@ impl Control {
                 may_resolve: may_resolve(voice, row.person, open).map_err(|no| no.to_string()),
             }
         };
-        let threads: Vec<ThreadView> = rows.iter().filter(|row| row.thread.is_none()).map(thread).collect();
+        let threads: Vec<ThreadView> =
+            rows.iter().filter(|row| row.thread.is_none()).map(thread).collect();
         Ok(Discussion {
             submission: id,
             open: threads.iter().filter(|t| t.resolved.is_none()).count(),
@@ -85,31 +87,54 @@ impl Control {
                 "Review {id} has no change {anchor}: leave it out to speak of the whole."
             )));
         }
-        let new = NewComment { submission: id, thread: None, anchor: &anchor.to_string(), person: actor.person, body };
+        let new = NewComment {
+            submission: id,
+            thread: None,
+            anchor: &anchor.to_string(),
+            person: actor.person,
+            body,
+        };
         let thread = self.say(&mut transaction, &case, &new, "thread.open").await?;
         done(transaction).await?;
         Ok(thread)
     }
 
     /// Answers in a thread.
-    pub async fn reply(&self, actor: &Actor, thread: CommentId, body: String) -> Result<CommentId, Problem> {
+    pub async fn reply(
+        &self,
+        actor: &Actor,
+        thread: CommentId,
+        body: String,
+    ) -> Result<CommentId, Problem> {
         let body = text(&body)?;
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
-        let (row, actor, case) = self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
+        let (row, actor, case) =
+            self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
         may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
-        let new =
-            NewComment { submission: row.submission, thread: Some(thread), anchor: "", person: actor.person, body };
+        let new = NewComment {
+            submission: row.submission,
+            thread: Some(thread),
+            anchor: "",
+            person: actor.person,
+            body,
+        };
         let id = self.say(&mut transaction, &case, &new, "thread.reply").await?;
         done(transaction).await?;
         Ok(id)
     }
 
     /// Resolves a thread, or opens it again.
-    pub async fn resolve_thread(&self, actor: &Actor, thread: CommentId, resolved: bool) -> Result<(), Problem> {
+    pub async fn resolve_thread(
+        &self,
+        actor: &Actor,
+        thread: CommentId,
+        resolved: bool,
+    ) -> Result<(), Problem> {
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
-        let (row, actor, case) = self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
+        let (row, actor, case) =
+            self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
         let (voice, open) = (voice(&actor, &case), case.proposal.state == "open");
         let (may, action) = if resolved {
             (may_resolve(voice, row.person, open), "thread.resolve")
@@ -122,9 +147,15 @@ impl Control {
             return Ok(());
         }
         let detail = json!({"submission": row.submission, "proposal": case.row.proposal});
-        intent::append_audit(&mut transaction, Some(actor.person), action, &thread.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &thread.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, &case).await?;
         done(transaction).await
     }
@@ -140,18 +171,28 @@ impl Control {
         if said >= usize::try_from(MAX_COMMENTS).unwrap_or(usize::MAX) {
             return Err(Problem::conflict(
                 "too_many_comments",
-                format!("This discussion has {MAX_COMMENTS} comments: discard the proposal and begin another."),
+                format!(
+                    "This discussion has {MAX_COMMENTS} comments: discard the proposal and begin another."
+                ),
             ));
         }
         let id = intent::append_comment(on, new).await.map_err(from_store)?;
-        let detail = json!({"submission": new.submission, "thread": new.thread, "anchor": new.anchor});
-        intent::append_audit(on, Some(new.person), action, &id.to_string(), &detail).await.map_err(from_store)?;
+        let detail =
+            json!({"submission": new.submission, "thread": new.thread, "anchor": new.anchor});
+        intent::append_audit(on, Some(new.person), action, &id.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
         tell(on, case).await?;
         Ok(id)
     }
 
     /// Whether a submission has the change that somebody speaks of.
-    async fn stands(&self, actor: &Actor, id: SubmissionId, anchor: &Anchor) -> Result<bool, Problem> {
+    async fn stands(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+        anchor: &Anchor,
+    ) -> Result<bool, Problem> {
         if *anchor == Anchor::Whole {
             return Ok(true);
         }
@@ -187,7 +228,8 @@ impl Control {
         thread: CommentId,
     ) -> Result<(CommentRow, Actor, Case), Problem> {
         let found = intent::thread(on, thread).await.map_err(from_store)?;
-        let (row, _) = found.ok_or_else(|| Problem::not_found(format!("There is no thread {thread}.")))?;
+        let (row, _) =
+            found.ok_or_else(|| Problem::not_found(format!("There is no thread {thread}.")))?;
         let (actor, case) = self.case_to_discuss(on, present, actor, row.submission).await?;
         Ok((row, actor, case))
     }
@@ -197,8 +239,12 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let row = found(&mut connection, id).await?;
-        let look = intent::look(&mut connection, actor.person, row.proposal).await.map_err(from_store)?;
-        let before = look.and_then(|look| if look.submission < id { Some(look.submission) } else { look.before });
+        let look =
+            intent::look(&mut connection, actor.person, row.proposal).await.map_err(from_store)?;
+        let before =
+            look.and_then(
+                |look| if look.submission < id { Some(look.submission) } else { look.before },
+            );
         let Some(before) = before.filter(|before| *before < id) else {
             return Ok(SinceLook {
                 submission: id,
@@ -220,8 +266,12 @@ impl Control {
         let difference = Difference { policy, ..shown(self, &by, &changed).await? };
         let mut connection = self.connection().await?;
         // What stands above, as each of them would leave it.
-        let was = load_deployments(&mut connection, old.root, &present.blueprint).await.map_err(from_store)?;
-        let is = load_deployments(&mut connection, row.root, &present.blueprint).await.map_err(from_store)?;
+        let was = load_deployments(&mut connection, old.root, &present.blueprint)
+            .await
+            .map_err(from_store)?;
+        let is = load_deployments(&mut connection, row.root, &present.blueprint)
+            .await
+            .map_err(from_store)?;
         drop(connection);
         let others = (Arc::new(was), Arc::new(is));
         let (difference, pins) = pins_of(self, &by, difference, &changed, others, &present).await?;
@@ -246,7 +296,9 @@ impl Control {
         let mut transaction = self.begin().await?;
         let row = found(&mut transaction, id).await?;
         actor.still(&mut transaction).await?.require(Permission::Viewer)?;
-        intent::ensure_looked(&mut transaction, actor.person, row.proposal, id).await.map_err(from_store)?;
+        intent::ensure_looked(&mut transaction, actor.person, row.proposal, id)
+            .await
+            .map_err(from_store)?;
         done(transaction).await
     }
 }
@@ -288,7 +340,10 @@ async fn policy_between(
     Ok(Sides::differing(left.as_ref(), right.as_ref()))
 }
 
-async fn left_in_force(on: &mut PgConnection, row: &SubmissionRow) -> Result<Option<Policy>, Problem> {
+async fn left_in_force(
+    on: &mut PgConnection,
+    row: &SubmissionRow,
+) -> Result<Option<Policy>, Problem> {
     match policies(on, row).await? {
         Some(sides) => Ok(Some(sides.new)),
         None => intent::policy(on, row.policy).await.map_err(from_store),
@@ -305,17 +360,22 @@ fn document(change: &DocumentChange) -> Anchor {
 fn voice(actor: &Actor, case: &Case) -> Voice {
     Voice {
         person: actor.person,
-        writes: [Permission::Operator, Permission::Reviewer].iter().any(|p| actor.may_in(*p, case.proposal.deployment)),
+        writes: [Permission::Operator, Permission::Reviewer]
+            .iter()
+            .any(|p| actor.may_in(*p, case.proposal.deployment)),
         // A replaced submission's threads are resolved by the same people, so only who they are counts here.
         reviews: no_token(actor).is_ok()
-            && may_judge(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person).is_ok(),
+            && may_judge(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person)
+                .is_ok(),
     }
 }
 
 fn refused(no: NoVoice) -> Problem {
     match no {
         NoVoice::Viewer => Problem::permission_missing(no.to_string()),
-        NoVoice::NotYours => Problem { code: "not_yours".into(), ..Problem::forbidden(no.to_string()) },
+        NoVoice::NotYours => {
+            Problem { code: "not_yours".into(), ..Problem::forbidden(no.to_string()) }
+        }
         NoVoice::Closed => Problem::conflict("closed", no.to_string()),
     }
 }
@@ -353,11 +413,19 @@ fn about(present: &Present, anchor: &Anchor) -> String {
 }
 
 async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
-    let newest = intent::submission_of(on, case.row.proposal, case.proposal.version).await.map_err(from_store)?;
+    let newest = intent::submission_of(on, case.row.proposal, case.proposal.version)
+        .await
+        .map_err(from_store)?;
     let newest = newest.unwrap_or(case.row.id);
-    let topics =
-        [Topic::Reviews, Topic::Submission(case.row.id), Topic::Submission(newest), Topic::Proposal(case.row.proposal)];
+    let topics = [
+        Topic::Reviews,
+        Topic::Submission(case.row.id),
+        Topic::Submission(newest),
+        Topic::Proposal(case.row.proposal),
+    ];
     let topics: BTreeSet<Topic> = topics.into();
     let topics: Vec<Topic> = topics.into_iter().collect();
-    intent::append_live(on, &topics, &Live::Submission { submission: newest }).await.map_err(from_store)
+    intent::append_live(on, &topics, &Live::Submission { submission: newest })
+        .await
+        .map_err(from_store)
 }

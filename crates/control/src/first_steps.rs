@@ -16,7 +16,11 @@ use crate::showing::{corrupt, tree};
 
 impl Control {
     /// How far the actor has come; None: they are no person, or propose nowhere. The caller has no connection.
-    pub(crate) async fn first_steps(&self, actor: &Actor, present: &Present) -> Result<Option<FirstSteps>, Problem> {
+    pub(crate) async fn first_steps(
+        &self,
+        actor: &Actor,
+        present: &Present,
+    ) -> Result<Option<FirstSteps>, Problem> {
         if actor.kind != PersonKind::Human || !actor.may_somewhere(Permission::Operator) {
             return Ok(None);
         }
@@ -43,7 +47,11 @@ impl Control {
 }
 
 /// Where somebody may begin: the first deployment below *system* that they may change and that nobody is changing.
-fn beginning(actor: &Actor, present: &Present, is_proposed: impl Fn(&DeploymentId) -> bool) -> Option<DeploymentName> {
+fn beginning(
+    actor: &Actor,
+    present: &Present,
+    is_proposed: impl Fn(&DeploymentId) -> bool,
+) -> Option<DeploymentName> {
     let may = |id| actor.may_in(Permission::Operator, id) && !is_proposed(&id);
     let found = tree(present).into_iter().find(|placed| placed.depth > 0 && may(placed.id))?;
     present.skeleton.deployments.get(&found.id).map(|deployment| deployment.name.clone())

@@ -30,16 +30,25 @@ impl Control {
         rows: &[EditRow],
         edits: &[Edit],
     ) -> Result<(), Problem> {
-        if !edits.iter().any(|edit| matches!(edit, Edit::SetRoleData { .. } | Edit::SetNoderoleData { .. })) {
+        if !edits
+            .iter()
+            .any(|edit| matches!(edit, Edit::SetRoleData { .. } | Edit::SetNoderoleData { .. }))
+        {
             return Ok(());
         }
         let first = rows.last().map_or(1, |row| row.edit.seq + 1);
         let mut all = counting(rows);
-        all.extend((first..).zip(edits.iter().cloned()).map(|(seq, edit)| NumberedEdit { seq, edit }));
+        all.extend(
+            (first..).zip(edits.iter().cloned()).map(|(seq, edit)| NumberedEdit { seq, edit }),
+        );
         let planned = plan_aside(by, present, all).await?;
         let meant = Meant { present, effects: &planned.effects };
-        let found: Vec<Finding> =
-            edits.iter().enumerate().flat_map(|(n, edit)| meant.misfits(n, edit)).take(NAMED).collect();
+        let found: Vec<Finding> = edits
+            .iter()
+            .enumerate()
+            .flat_map(|(n, edit)| meant.misfits(n, edit))
+            .take(NAMED)
+            .collect();
         let Some(worst) = found.first() else { return Ok(()) };
         let detail = format!(
             "{} {}. Write it as the role wants it; GET /api/v1/barclamps has the roles.",
@@ -61,15 +70,20 @@ impl Meant<'_> {
     /// With JSON pointers into what was sent.
     fn misfits(&self, n: usize, edit: &Edit) -> Vec<Finding> {
         let found = match edit {
-            Edit::SetRoleData { deployment, role, data } => {
-                self.role_in(*deployment, role).map(|role| misfits(data, &role.template, role, false))
+            Edit::SetRoleData { deployment, role, data } => self
+                .role_in(*deployment, role)
+                .map(|role| misfits(data, &role.template, role, false)),
+            Edit::SetNoderoleData { node, noderole, data } => {
+                self.noderole(*node, noderole).map(|(role, deployment)| {
+                    misfits(data, &self.below(*node, noderole, role, deployment), role, true)
+                })
             }
-            Edit::SetNoderoleData { node, noderole, data } => self
-                .noderole(*node, noderole)
-                .map(|(role, deployment)| misfits(data, &self.below(*node, noderole, role, deployment), role, true)),
             _ => None,
         };
-        let finding = |(path, what): (String, String)| Finding { at: format!("/edits/{n}/data{path}"), detail: what };
+        let finding = |(path, what): (String, String)| Finding {
+            at: format!("/edits/{n}/data{path}"),
+            detail: what,
+        };
         found.unwrap_or_default().into_iter().map(finding).collect()
     }
 
@@ -79,22 +93,51 @@ impl Meant<'_> {
     }
 
     fn role_in(&self, deployment: DeploymentId, role: &RoleName) -> Option<&Role> {
-        let added = self.effects.roles.iter().rfind(|new| new.deployment == deployment && new.role == *role);
-        let known = self.present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(role));
+        let added = self
+            .effects
+            .roles
+            .iter()
+            .rfind(|new| new.deployment == deployment && new.role == *role);
+        let known =
+            self.present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(role));
         self.role(added.map(|new| new.content).or(known.map(|known| known.role))?)
     }
 
     fn noderole(&self, node: NodeId, noderole: &NoderoleKey) -> Option<(&Role, DeploymentId)> {
-        let bound = self.effects.bound.iter().find(|bound| bound.node == node && bound.noderole == *noderole);
-        let known = self.present.blueprint.noderole(node, noderole).map(|(_, known)| (known.role, known.deployment));
+        let bound = self
+            .effects
+            .bound
+            .iter()
+            .find(|bound| bound.node == node && bound.noderole == *noderole);
+        let known = self
+            .present
+            .blueprint
+            .noderole(node, noderole)
+            .map(|(_, known)| (known.role, known.deployment));
         let (content, deployment) = bound.map(|bound| (bound.role, bound.deployment)).or(known)?;
         Some((self.role(content)?, deployment))
     }
 
-    fn below(&self, node: NodeId, noderole: &NoderoleKey, role: &Role, deployment: DeploymentId) -> Value {
-        let set = self.effects.role_data.iter().rfind(|set| set.deployment == deployment && set.role == noderole.role);
-        let known = self.present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(&noderole.role));
-        let of_role = set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
+    fn below(
+        &self,
+        node: NodeId,
+        noderole: &NoderoleKey,
+        role: &Role,
+        deployment: DeploymentId,
+    ) -> Value {
+        let set = self
+            .effects
+            .role_data
+            .iter()
+            .rfind(|set| set.deployment == deployment && set.role == noderole.role);
+        let known = self
+            .present
+            .blueprint
+            .deployments
+            .get(&deployment)
+            .and_then(|d| d.doc.roles.get(&noderole.role));
+        let of_role =
+            set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
         let below = OwnData { template: &role.template, deployment_role: of_role, ..OwnData::NONE };
         let step = StepId::of(noderole.id(node), &ActionName::run());
         layers(step, below, None).map(|layered| layered.value).unwrap_or_default()
@@ -106,7 +149,11 @@ fn misfits(data: &Value, below: &Value, role: &Role, is_last: bool) -> Vec<(Stri
         .attribs
         .iter()
         .filter_map(|attrib| {
-            Some((crate::showing::pointer(&attrib.map), attrib.name.as_str(), attrib.schema.as_ref()?))
+            Some((
+                crate::showing::pointer(&attrib.map),
+                attrib.name.as_str(),
+                attrib.schema.as_ref()?,
+            ))
         })
         .collect();
     let expected = attribs.iter().map(|(path, name, schema)| Expected { name, path, schema });

@@ -74,17 +74,20 @@ impl Control {
             return Ok(false);
         }
         let catalog = self.kept.catalog(&mut transaction).await.map_err(from_store)?;
-        let pins = newest(&catalog).into_iter().map(|(name, (hash, _))| (name.clone(), hash)).collect();
+        let pins =
+            newest(&catalog).into_iter().map(|(name, (hash, _))| (name.clone(), hash)).collect();
         check_names(&catalog, &pins)?;
         let (blueprint, mut objects) = first_blueprint(&catalog, pins, demo)?;
-        let system = blueprint.deployments.values().find(|d| d.doc.parent.is_none()).map(|d| d.doc.id);
+        let system =
+            blueprint.deployments.values().find(|d| d.doc.parent.is_none()).map(|d| d.doc.id);
         let system = system.ok_or_else(Problem::internal)?;
         let root = blueprint.root_object().map_err(|e| Problem::invalid(e.to_string()))?;
         let changes = changes(&RootDoc::default(), &blueprint.root());
         let projection = project(&Blueprint::default(), &blueprint, &changes, &catalog)
             .map_err(|error| Problem::invalid(error.to_string()))?;
         let written: BTreeSet<DeploymentId> = blueprint.deployments.keys().copied().collect();
-        let policy_object = Object::of(ObjectKind::Policy, policy).map_err(|e| Problem::invalid(e.to_string()))?;
+        let policy_object =
+            Object::of(ObjectKind::Policy, policy).map_err(|e| Problem::invalid(e.to_string()))?;
         let new = NewTarget {
             head,
             submission: None,
@@ -135,7 +138,8 @@ impl Control {
         let deployment = present.named(deployment)?;
         let edits = binds.iter().map(|(role, fqdn)| {
             let node = present.skeleton.nodes.iter().find(|(_, node)| node.fqdn == *fqdn);
-            let (node, _) = node.ok_or_else(|| Problem::not_found(format!("There is no node {fqdn}.")))?;
+            let (node, _) =
+                node.ok_or_else(|| Problem::not_found(format!("There is no node {fqdn}.")))?;
             Ok(Edit::Bind { deployment, node: *node, role: role.clone() })
         });
         let edits = edits.collect::<Result<Vec<_>, Problem>>()?;
@@ -143,9 +147,15 @@ impl Control {
         let version = self.edit(actor, proposal, 0, edits).await?;
         let submission = self.submit(actor, proposal, version, title.to_owned()).await?;
         let mut connection = self.connection().await?;
-        intent::append_audit(&mut connection, None, DEMO_CHANGE, &submission.to_string(), &json!({"by": actor.name}))
-            .await
-            .map_err(from_store)
+        intent::append_audit(
+            &mut connection,
+            None,
+            DEMO_CHANGE,
+            &submission.to_string(),
+            &json!({"by": actor.name}),
+        )
+        .await
+        .map_err(from_store)
     }
 }
 
@@ -174,8 +184,10 @@ fn first_blueprint(
     let mut objects = Vec::new();
     let broken = |error: engine::cluster::BlueprintError| Problem::invalid(error.to_string());
     let mut add = |name: DeploymentName, parent, barclamps, roles| {
-        let (id, phantom) =
-            (DeploymentId(demo.id("deployment", name.as_str())), NodeId(demo.id("phantom", name.as_str())));
+        let (id, phantom) = (
+            DeploymentId(demo.id("deployment", name.as_str())),
+            NodeId(demo.id("phantom", name.as_str())),
+        );
         let node = NodeDoc {
             id: phantom,
             fqdn: phantom_fqdn(id),
@@ -186,7 +198,15 @@ fn first_blueprint(
             noderoles: BTreeMap::new(),
         };
         objects.push(blueprint.put_node(node).map_err(broken)?);
-        let doc = DeploymentDoc { id, name, parent, phantom, barclamps, roles, inactive_jigs: BTreeSet::new() };
+        let doc = DeploymentDoc {
+            id,
+            name,
+            parent,
+            phantom,
+            barclamps,
+            roles,
+            inactive_jigs: BTreeSet::new(),
+        };
         objects.push(blueprint.put_deployment(doc).map_err(broken)?);
         Ok::<_, Problem>(id)
     };
@@ -194,11 +214,15 @@ fn first_blueprint(
     let system = add(system, None, pins.clone(), BTreeMap::new())?;
     for deployment in &demo.deployments {
         let role = |name: &RoleName| {
-            let found = pins.values().find_map(|pin| catalog.barclamp(*pin).ok()?.roles.get(name).copied());
-            let role = found.ok_or_else(|| Problem::invalid(format!("No shipped barclamp has a role {name}.")))?;
+            let found =
+                pins.values().find_map(|pin| catalog.barclamp(*pin).ok()?.roles.get(name).copied());
+            let role = found.ok_or_else(|| {
+                Problem::invalid(format!("No shipped barclamp has a role {name}."))
+            })?;
             Ok((name.clone(), DeploymentRoleDoc { role, data: json!({}) }))
         };
-        let roles = deployment.roles.iter().map(role).collect::<Result<BTreeMap<_, _>, Problem>>()?;
+        let roles =
+            deployment.roles.iter().map(role).collect::<Result<BTreeMap<_, _>, Problem>>()?;
         add(deployment.name.clone(), Some(system), BTreeMap::new(), roles)?;
     }
     Ok((blueprint, objects))

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    GraphEdge, GraphNoderole, GraphTrail, GraphVertex, GraphView, GraphWay, GraphWaypoint, GraphWish, Length, Look,
-    Point, StepState, TrailWish, WAY_TOLD,
+    GraphEdge, GraphNoderole, GraphTrail, GraphVertex, GraphView, GraphWay, GraphWaypoint,
+    GraphWish, Length, Look, Point, StepState, TrailWish, WAY_TOLD,
 };
 use engine::blueprint::Difference;
 use engine::blueprint::consequences::{below, running};
@@ -91,7 +91,11 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let once = Once::named(&mut connection, &present, deployment).await;
-        let last = once.as_ref().ok().and_then(|once| once.removed_in).map(|removed| TargetNo(removed.0 - 1));
+        let last = once
+            .as_ref()
+            .ok()
+            .and_then(|once| once.removed_in)
+            .map(|removed| TargetNo(removed.0 - 1));
         if let Some(target) = wish.target.or(last) {
             drop(connection);
             let (id, scene) = Scene::then(self, actor, &present, deployment, once, target).await?;
@@ -106,7 +110,8 @@ impl Control {
         let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
         let mut looks: BTreeMap<NoderoleId, Look> =
             steps.iter().filter_map(|row| Some((row.noderole(), look(&row.state)?))).collect();
-        let beyond: Vec<NoderoleId> = items.iter().map(|i| i.id).filter(|id| !looks.contains_key(id)).collect();
+        let beyond: Vec<NoderoleId> =
+            items.iter().map(|i| i.id).filter(|id| !looks.contains_key(id)).collect();
         for (id, state) in reading::states_of(&mut connection, &beyond).await.map_err(from_store)? {
             looks.extend(look(&state).map(|look| (id, look)));
         }
@@ -146,10 +151,15 @@ impl Control {
         let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gone = summary.deployments.into_iter().filter(|(id, _)| !scene.names.contains_key(id));
         scene.names.extend(gone.collect::<Vec<_>>());
-        let own = DeploymentName::parse(&case.proposal.deployment_name).map_err(|_| Problem::internal())?;
+        let own = DeploymentName::parse(&case.proposal.deployment_name)
+            .map_err(|_| Problem::internal())?;
         scene.names.entry(case.proposal.deployment).or_insert(own);
-        scene.names.extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
-        scene.names.extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
+        scene
+            .names
+            .extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
+        scene
+            .names
+            .extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         scene.has(wish, lost)?;
         let took = scene.durations(&mut connection, wish).await?;
         scene.view(case.proposal.deployment, wish, &took, 0)
@@ -166,7 +176,10 @@ fn again(weighed: Option<&Weighed>) -> Vec<NoderoleId> {
 /// The blast radius: as a plan on the present has it, else as far as the submission named it.
 fn downstream(present: &Present, case: &Case, weighed: Option<&Weighed>) -> Vec<NoderoleId> {
     if let Some(planned) = weighed.and_then(|weighed| weighed.planned.as_ref()) {
-        return below(&planned.from(present)).into_iter().map(|(node, key, _)| key.id(node)).collect();
+        return below(&planned.from(present))
+            .into_iter()
+            .map(|(node, key, _)| key.id(node))
+            .collect();
     }
     let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
     let named = summary.consequences.downstream.iter().flat_map(|group| &group.noderoles.first);
@@ -262,8 +275,13 @@ impl Rewired {
         }
         let mut edges: BTreeMap<(usize, usize), GraphEdge> =
             folded.edges.iter().map(|e| ((e.from, e.to), edge(e))).collect();
-        let members = folded.vertices.iter().enumerate().flat_map(|(at, v)| v.members.iter().map(move |m| (*m, at)));
-        let vertices: BTreeMap<NoderoleId, usize> = members.map(|(member, at)| (items[member].id, at)).collect();
+        let members = folded
+            .vertices
+            .iter()
+            .enumerate()
+            .flat_map(|(at, v)| v.members.iter().map(move |m| (*m, at)));
+        let vertices: BTreeMap<NoderoleId, usize> =
+            members.map(|(member, at)| (items[member].id, at)).collect();
         let ends = |(from, to): &(NoderoleId, NoderoleId)| {
             let (from, to) = (*vertices.get(from)?, *vertices.get(to)?);
             (from != to).then_some((from, to))
@@ -319,10 +337,14 @@ impl Scene {
         let known = once.as_ref().ok().copied();
         let Some(id) = of_then(&blueprint, name, known) else {
             let fate = once?.fate();
-            return Err(Problem::not_found(format!("Target {target} does not have the deployment {name}.{fate}")));
+            return Err(Problem::not_found(format!(
+                "Target {target} does not have the deployment {name}.{fate}"
+            )));
         };
         let fate = known.filter(|once| once.id == id).map(Once::fate).unwrap_or_default();
-        let said = format!("This is {name} as it was meant at target {target}, without the states of its steps.{fate}");
+        let said = format!(
+            "This is {name} as it was meant at target {target}, without the states of its steps.{fate}"
+        );
         let present = present.clone();
         let scene = by.work(move || {
             let skeleton = Skeleton::of(&blueprint, [], &present.catalog).map_err(|error| {
@@ -330,12 +352,17 @@ impl Scene {
                 Problem::internal()
             })?;
             let items = skeleton.graph_of(id);
-            let gone = items.iter().map(|item| item.id).filter(|id| present.skeleton.place(*id).is_none());
+            let gone =
+                items.iter().map(|item| item.id).filter(|id| present.skeleton.place(*id).is_none());
             Ok(Self {
                 new: gone.collect(),
                 items,
                 looks: BTreeMap::new(),
-                names: skeleton.deployments.iter().map(|(id, found)| (*id, found.name.clone())).collect(),
+                names: skeleton
+                    .deployments
+                    .iter()
+                    .map(|(id, found)| (*id, found.name.clone()))
+                    .collect(),
                 rewired: Rewired::default(),
                 then: Some((target, said)),
             })
@@ -379,7 +406,11 @@ impl Scene {
     }
 
     /// How long noderoles took, if that is asked for.
-    async fn durations(&self, connection: &mut PgConnection, wish: &GraphWish) -> Result<Took, Problem> {
+    async fn durations(
+        &self,
+        connection: &mut PgConnection,
+        wish: &GraphWish,
+    ) -> Result<Took, Problem> {
         if wish.trail != Some(TrailWish::Longest(Length::Time)) {
             return Ok(Took::new());
         }
@@ -396,17 +427,25 @@ impl Scene {
     ) -> Result<GraphView, Problem> {
         let known: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
         let wires = |items: &[Item]| -> usize {
-            items.iter().map(|item| item.parents.iter().filter(|(p, _)| known.contains(p)).count()).sum()
+            items
+                .iter()
+                .map(|item| item.parents.iter().filter(|(p, _)| known.contains(p)).count())
+                .sum()
         };
         let (noderoles, wires) = (self.items.len(), wires(&self.items));
         let waves = trail::waves(&self.items);
-        let waves: BTreeMap<NoderoleId, u32> =
-            self.items.iter().zip(waves).filter_map(|(item, wave)| Some((item.id, wave?))).collect();
+        let waves: BTreeMap<NoderoleId, u32> = self
+            .items
+            .iter()
+            .zip(waves)
+            .filter_map(|(item, wave)| Some((item.id, wave?)))
+            .collect();
         let (trail, told) = self.trail(wish, took);
         let (unfold, gone) = self.narrow(wish, &trail);
         let (folded, cut) = self.fold(&unfold, &trail);
         let (target, then) = self.then.take().unzip();
-        let said: Vec<String> = then.into_iter().chain(gone.map(str::to_owned)).chain(cut).collect();
+        let said: Vec<String> =
+            then.into_iter().chain(gone.map(str::to_owned)).chain(cut).collect();
         let cut = (!said.is_empty()).then(|| said.join(" "));
 
         let vertex = |vertex| self.vertex(vertex, &waves, &trail);
@@ -440,8 +479,7 @@ impl Scene {
         let Some(key) = &wish.focus else { return (unfold, None) };
         let focused = self.keyed(key);
         if focused.is_empty() {
-            let gone =
-                "What this address looks at is not in the graph any more, or never was: this is the whole graph.";
+            let gone = "What this address looks at is not in the graph any more, or never was: this is the whole graph.";
             return (unfold, Some(gone));
         }
         let way = match wish.way {
@@ -449,7 +487,12 @@ impl Scene {
             GraphWay::Up => Way::Up,
             GraphWay::Down => Way::Down,
         };
-        let reached = reach(&self.items, &focused, way, wish.steps.map_or(usize::MAX, |steps| steps as usize));
+        let reached = reach(
+            &self.items,
+            &focused,
+            way,
+            wish.steps.map_or(usize::MAX, |steps| steps as usize),
+        );
         self.items.retain(|item| reached.contains(&item.id));
         // One noderole is looked at one by one; a role stays a role.
         if key.parse::<NoderoleId>().is_ok() {
@@ -477,7 +520,12 @@ impl Scene {
         }
         // Fewer boxes have fewer edges, but how many nobody knows: a box may have one to each of the others.
         let room = DRAWN.min(WIRED.isqrt());
-        (folded.first(room), Some(format!("{too_much}: only the first {room} roles are shown. Look at one of them.")))
+        (
+            folded.first(room),
+            Some(format!(
+                "{too_much}: only the first {room} roles are shown. Look at one of them."
+            )),
+        )
     }
 
     /// What is to be marked, and how that is told.
@@ -494,8 +542,13 @@ impl Scene {
                     Length::Count => trail::longest(&self.items, |_| 1),
                     // Of ways that take the same time the one with more noderoles: what never ran yet belongs to it too.
                     Length::Time => {
-                        let one =
-                            |id| took.get(&id).copied().unwrap_or(0).saturating_mul(MOST_NODEROLES).saturating_add(1);
+                        let one = |id| {
+                            took.get(&id)
+                                .copied()
+                                .unwrap_or(0)
+                                .saturating_mul(MOST_NODEROLES)
+                                .saturating_add(1)
+                        };
                         trail::longest(&self.items, one)
                     }
                 };
@@ -509,11 +562,15 @@ impl Scene {
     fn between(&self, from: &str, to: &str) -> (Trail, String) {
         let (a, b) = (self.keyed(from), self.keyed(to));
         if a.is_empty() || b.is_empty() {
-            return (Trail::default(), "One end of the path is not in the graph any more, or never was.".into());
+            return (
+                Trail::default(),
+                "One end of the path is not in the graph any more, or never was.".into(),
+            );
         }
         let (from, to) = (self.called(from), self.called(to));
-        let said =
-            |n: usize, from: &str, to: &str| format!("{to} waits for {from}: {} on the way", many(n, "noderole"));
+        let said = |n: usize, from: &str, to: &str| {
+            format!("{to} waits for {from}: {} on the way", many(n, "noderole"))
+        };
         let there = trail::between(&self.items, &a, &b);
         if !there.is_empty() {
             let said = said(there.noderoles.len(), &from, &to);
@@ -524,18 +581,24 @@ impl Scene {
             let said = said(back.noderoles.len(), &to, &from);
             return (back, said + ". The other way round there is no path.");
         }
-        (Trail::default(), format!("There is no path between {from} and {to}: neither waits for the other."))
+        (
+            Trail::default(),
+            format!("There is no path between {from} and {to}: neither waits for the other."),
+        )
     }
 
     fn told(&self, way: &[NoderoleId], length: Length, took: &Took) -> GraphTrail {
-        let known: BTreeMap<NoderoleId, &Item> = self.items.iter().map(|item| (item.id, item)).collect();
+        let known: BTreeMap<NoderoleId, &Item> =
+            self.items.iter().map(|item| (item.id, item)).collect();
         let waypoint = |id: &NoderoleId| {
             let item = known.get(id)?;
             let name = format!("{} on {}", item.noderole.role, self.node(item));
             Some(GraphWaypoint { id: *id, name, took: took.get(id).copied() })
         };
         let said = match length {
-            Length::Count => format!("The longest way: {} one after the other.", many(way.len(), "noderole")),
+            Length::Count => {
+                format!("The longest way: {} one after the other.", many(way.len(), "noderole"))
+            }
             Length::Time => {
                 let all: u64 = way.iter().filter_map(|id| took.get(id)).sum();
                 let seconds = all.div_ceil(1_000);
@@ -550,7 +613,11 @@ impl Scene {
                 )
             }
         };
-        GraphTrail { said, noderoles: way.len(), way: way.iter().filter_map(waypoint).take(WAY_TOLD).collect() }
+        GraphTrail {
+            said,
+            noderoles: way.len(),
+            way: way.iter().filter_map(waypoint).take(WAY_TOLD).collect(),
+        }
     }
 
     /// The noderoles that a key names.
@@ -561,7 +628,10 @@ impl Scene {
             (Some(id), _) => item.id == id,
             (None, Some((deployment, role))) => {
                 item.noderole.role.as_str() == role
-                    && self.names.get(&item.deployment).is_some_and(|name| name.as_str() == deployment)
+                    && self
+                        .names
+                        .get(&item.deployment)
+                        .is_some_and(|name| name.as_str() == deployment)
             }
             (None, None) => false,
         };
@@ -584,7 +654,8 @@ impl Scene {
 
     fn unfold(&self, wish: &GraphWish) -> Unfold {
         let names: BTreeSet<&str> = wish.nodes.iter().map(String::as_str).collect();
-        let is_wanted = |item: &&Item| names.contains(item.fqdn.as_str()) || names.contains(item.fqdn.short());
+        let is_wanted =
+            |item: &&Item| names.contains(item.fqdn.as_str()) || names.contains(item.fqdn.short());
         Unfold {
             roles: wish.roles.iter().cloned().collect(),
             nodes: self.items.iter().filter(is_wanted).map(|item| item.node).collect(),

@@ -47,11 +47,13 @@ const KEPT: usize = 500;
 impl Imported {
     /// What is kept of it.
     fn kept(&self) -> api::catalog::Findings {
-        let brought = |(name, version, hash, new): &(BarclampName, String, Hash, bool)| api::catalog::BroughtVersion {
-            name: name.clone(),
-            version: version.clone(),
-            hash: *hash,
-            new: *new,
+        let brought = |(name, version, hash, new): &(BarclampName, String, Hash, bool)| {
+            api::catalog::BroughtVersion {
+                name: name.clone(),
+                version: version.clone(),
+                hash: *hash,
+                new: *new,
+            }
         };
         let first = |lines: &[String]| lines.iter().take(KEPT).cloned().collect::<Vec<_>>();
         let beyond = |lines: &[String]| lines.len().saturating_sub(KEPT);
@@ -69,7 +71,10 @@ impl Imported {
             let how = if *new { "is new" } else { "was there already, with the same content" };
             format!("{name} {version} ({}) {how}.", hash.short())
         });
-        versions.chain(self.disappeared.iter().cloned()).chain(self.findings.iter().cloned()).collect()
+        versions
+            .chain(self.disappeared.iter().cloned())
+            .chain(self.findings.iter().cloned())
+            .collect()
     }
 }
 
@@ -95,16 +100,24 @@ pub fn find_and_read<'f>(
             413,
             "too_large",
             "This is too large",
-            format!("The files have {size} bytes together; at most {MAX_IMPORT} are taken at a time."),
+            format!(
+                "The files have {size} bytes together; at most {MAX_IMPORT} are taken at a time."
+            ),
         ));
     }
-    let yaml: Vec<(&String, &Vec<u8>)> = files.iter().filter(|(path, _)| is_barclamp(path)).collect();
+    let yaml: Vec<(&String, &Vec<u8>)> =
+        files.iter().filter(|(path, _)| is_barclamp(path)).collect();
     if yaml.is_empty() {
         return Err(Problem::invalid(
             "There is no barclamp file among these: one ends in .yml or .yaml and does not lie in a folder of scripts.",
         ));
     }
-    let source = |(path, bytes): &(&'f String, &'f Vec<u8>)| Source { path, bytes, folder: folder_of(path), files };
+    let source = |(path, bytes): &(&'f String, &'f Vec<u8>)| Source {
+        path,
+        bytes,
+        folder: folder_of(path),
+        files,
+    };
     let sources: Vec<Source<'_>> = yaml.iter().map(source).collect();
     Ok(import(&sources, base))
 }
@@ -122,12 +135,17 @@ fn folder_of(path: &str) -> &str {
 /// What forbids the import comes first, and then what was found beside it. The detail says what is wrong, each finding where: a place is
 /// said once.
 fn refused(findings: &Findings) -> Problem {
-    let ordered = [Severity::Error, Severity::Warning, Severity::Note].map(|severity| findings.of(severity));
+    let ordered =
+        [Severity::Error, Severity::Warning, Severity::Note].map(|severity| findings.of(severity));
     let errors = ordered.into_iter().flatten().map(|finding| problem::Finding {
         at: finding.place(),
         detail: format!("{}: {}", finding.severity, finding.said()),
     });
-    let first = findings.of(Severity::Error).next().map(engine::catalog::read::Finding::said).unwrap_or_default();
+    let first = findings
+        .of(Severity::Error)
+        .next()
+        .map(engine::catalog::read::Finding::said)
+        .unwrap_or_default();
     let more = match findings.of(Severity::Error).count() {
         0 | 1 => String::new(),
         n => format!(" It is the first of {n} errors."),
@@ -159,7 +177,12 @@ fn lacking<'c>(
         let Some(old) = before(&new.barclamp) else { continue };
         let found = compare(old, &new.barclamp, &both).map_err(incomplete)?;
         let (name, version) = (&new.barclamp.name, &new.barclamp.version);
-        lines.extend(found.disappeared().into_iter().map(|line| format!("{name} {version} has no longer: {line}")));
+        lines.extend(
+            found
+                .disappeared()
+                .into_iter()
+                .map(|line| format!("{name} {version} has no longer: {line}")),
+        );
     }
     Ok(lines)
 }
@@ -206,11 +229,17 @@ fn there(all: &Catalog, both: &Catalog, new: &ImportedBarclamp) -> Result<There,
         other.name == new.barclamp.name && version::is_same(&other.version, &new.barclamp.version)
     });
     // Catalogs from before versions were compared this way may have several spellings of one.
-    let Some((hash, stored)) = alike.max_by_key(|(_, other)| other.version == new.barclamp.version) else {
+    let Some((hash, stored)) = alike.max_by_key(|(_, other)| other.version == new.barclamp.version)
+    else {
         return Ok(There::New);
     };
-    let same = hash == new.hash || same_but_for_jigs(stored, &new.barclamp, both).map_err(incomplete)?;
-    Ok(if same { There::Same(hash) } else { There::Other { hash, version: stored.version.clone() } })
+    let same =
+        hash == new.hash || same_but_for_jigs(stored, &new.barclamp, both).map_err(incomplete)?;
+    Ok(if same {
+        There::Same(hash)
+    } else {
+        There::Other { hash, version: stored.version.clone() }
+    })
 }
 
 /// What files bring to a catalog.
@@ -246,11 +275,15 @@ fn brought(all: &Catalog, files: &Files) -> Result<Brought, Problem> {
         return Err(other_content(clashes));
     }
     // A version that is there has its objects, and never gets a second content beside the first.
-    let fresh = |object: &&Object| object.kind != ObjectKind::Barclamp || new.iter().any(|n| n.hash == object.hash);
+    let fresh = |object: &&Object| {
+        object.kind != ObjectKind::Barclamp || new.iter().any(|n| n.hash == object.hash)
+    };
     let objects: Vec<Object> = read.objects.iter().filter(fresh).cloned().collect();
     let disappeared = lacking(all, &read, |barclamp| {
         let is_new = new.iter().any(|new| new.barclamp.name == barclamp.name);
-        before(all, &barclamp.name, &barclamp.version).filter(|_| is_new).map(|barclamp| &**barclamp)
+        before(all, &barclamp.name, &barclamp.version)
+            .filter(|_| is_new)
+            .map(|barclamp| &**barclamp)
     })?;
     let findings: Vec<String> = read.findings.0.iter().map(ToString::to_string).collect();
     Ok(Brought { imported: Imported { barclamps, disappeared, findings }, new, objects })
@@ -261,7 +294,11 @@ impl Control {
     ///
     /// # Errors
     /// Findings with file, line and column; a version that is there with other content.
-    pub async fn import_barclamps(&self, actor: Option<&Actor>, files: &Files) -> Result<Imported, Problem> {
+    pub async fn import_barclamps(
+        &self,
+        actor: Option<&Actor>,
+        files: &Files,
+    ) -> Result<Imported, Problem> {
         if let Some(actor) = actor {
             actor.require(Permission::Operator)?;
         }
@@ -279,7 +316,11 @@ impl Control {
 
     /// Reads the files beside the requests and outside of any transaction, and imports what they bring; None: what they build on has
     /// changed meanwhile.
-    async fn try_import(&self, actor: Option<&Actor>, files: &Arc<Files>) -> Result<Option<Imported>, Problem> {
+    async fn try_import(
+        &self,
+        actor: Option<&Actor>,
+        files: &Arc<Files>,
+    ) -> Result<Option<Imported>, Problem> {
         let mut connection = self.connection().await?;
         let all = self.kept.catalog(&mut connection).await.map_err(from_store)?;
         drop(connection);
@@ -300,12 +341,19 @@ impl Control {
             intent::put_objects(&mut transaction, &objects).await.map_err(from_store)?;
         }
         for ImportedBarclamp { barclamp, hash, .. } in &new {
-            let outcome = intent::import_barclamp(&mut transaction, barclamp, *hash, by).await.map_err(from_store)?;
+            let outcome = intent::import_barclamp(&mut transaction, barclamp, *hash, by)
+                .await
+                .map_err(from_store)?;
             match outcome {
                 ImportOutcome::Added | ImportOutcome::Known => {}
                 // Somebody imported it meanwhile.
                 ImportOutcome::OtherContent(known) => {
-                    return Err(other_content(vec![clash(barclamp, &barclamp.version, known, *hash)]));
+                    return Err(other_content(vec![clash(
+                        barclamp,
+                        &barclamp.version,
+                        known,
+                        *hash,
+                    )]));
                 }
                 ImportOutcome::Full => return Err(full()),
             }
@@ -314,11 +362,17 @@ impl Control {
             actor.still(&mut transaction).await?.require(Permission::Operator)?;
         }
         let detail = json!({"barclamps": imported.barclamps});
-        intent::append_audit(&mut transaction, by, "catalog.import", "", &detail).await.map_err(from_store)?;
+        intent::append_audit(&mut transaction, by, "catalog.import", "", &detail)
+            .await
+            .map_err(from_store)?;
         // What Gantry ships is looked at with every start.
         if by.is_some() || !new.is_empty() {
-            intent::keep_import(&mut transaction, by, &imported.kept()).await.map_err(from_store)?;
-            intent::append_live(&mut transaction, &[Topic::Targets], &Live::Catalog).await.map_err(from_store)?;
+            intent::keep_import(&mut transaction, by, &imported.kept())
+                .await
+                .map_err(from_store)?;
+            intent::append_live(&mut transaction, &[Topic::Targets], &Live::Catalog)
+                .await
+                .map_err(from_store)?;
         }
         done(transaction).await?;
         Ok(Some(imported))
@@ -350,7 +404,11 @@ fn clash(barclamp: &Barclamp, stored: &str, known: Hash, new: Hash) -> problem::
     };
     problem::Finding {
         at: format!("{} {}", barclamp.name, barclamp.version),
-        detail: format!("there {spelled}with content {}, and this is {}", known.short(), new.short()),
+        detail: format!(
+            "there {spelled}with content {}, and this is {}",
+            known.short(),
+            new.short()
+        ),
     }
 }
 
@@ -405,9 +463,13 @@ mod tests {
     fn errors_come_before_warnings_and_a_place_is_said_once() {
         let text = "barclamp: {name: demo, version: '1', odd: 1}\nroles:\n  - {name: app, jig: noop, flags: [odd]}\n  - {name: a, jig: noop, retries: x}\n  - {name: b}\n";
         let problem = read_files(&files(&[("demo.yml", text)]), &Catalog::default()).unwrap_err();
-        let severities: Vec<&str> = problem.errors.iter().filter_map(|e| e.detail.split(':').next()).collect();
+        let severities: Vec<&str> =
+            problem.errors.iter().filter_map(|e| e.detail.split(':').next()).collect();
         assert_eq!(severities, ["error", "error", "warning", "warning"], "{problem:?}");
-        assert!(problem.errors[0].at.starts_with("demo.yml:4:"), "before what stands above it: {problem:?}");
+        assert!(
+            problem.errors[0].at.starts_with("demo.yml:4:"),
+            "before what stands above it: {problem:?}"
+        );
         let all = format!("{} {:?}", problem.detail, problem.errors);
         for error in &problem.errors {
             assert_eq!(all.matches(error.at.as_str()).count(), 1, "{all}");
@@ -428,8 +490,10 @@ mod tests {
     /// A copy for each file would take 16 GB.
     #[test]
     fn files_beside_each_other_share_what_lies_there() {
-        let text = |n: usize| format!("barclamp: {{name: b{n}, version: '1'}}\nroles: []\n").into_bytes();
-        let mut files: BTreeMap<String, Vec<u8>> = (0..MAX_FILES).map(|n| (format!("set/b{n}.yml"), text(n))).collect();
+        let text =
+            |n: usize| format!("barclamp: {{name: b{n}, version: '1'}}\nroles: []\n").into_bytes();
+        let mut files: BTreeMap<String, Vec<u8>> =
+            (0..MAX_FILES).map(|n| (format!("set/b{n}.yml"), text(n))).collect();
         files.insert("set/image".to_owned(), vec![1; MAX_IMPORT / 2]);
         assert_eq!(read_files(&files, &Catalog::default()).unwrap().barclamps.len(), MAX_FILES);
     }
@@ -448,6 +512,11 @@ mod tests {
     #[test]
     fn without_a_barclamp_file_it_says_so() {
         let files = files(&[("demo/scripts/app/10-x.yml", "")]);
-        assert!(read_files(&files, &Catalog::default()).unwrap_err().detail.contains("no barclamp file"));
+        assert!(
+            read_files(&files, &Catalog::default())
+                .unwrap_err()
+                .detail
+                .contains("no barclamp file")
+        );
     }
 }

@@ -62,7 +62,11 @@ impl Control {
             }
         }
         if !faults.is_empty() {
-            return Err(refused(|detail| Problem::conflict("nodes_refused", detail), faults, fits.len()));
+            return Err(refused(
+                |detail| Problem::conflict("nodes_refused", detail),
+                faults,
+                fits.len(),
+            ));
         }
         for (node, fit) in &added {
             fit.note(&mut transaction, *node, by).await?;
@@ -78,7 +82,9 @@ impl Control {
         let (mut fits, mut faults) = (Vec::with_capacity(count), Vec::new());
         let mut first_lines: BTreeMap<String, usize> = BTreeMap::new();
         for Line { number, wish } in lines {
-            let fit = match wish.and_then(|wish| self.fit(&wish).map_err(|problem| by_its_word(problem.detail))) {
+            let fit = match wish
+                .and_then(|wish| self.fit(&wish).map_err(|problem| by_its_word(problem.detail)))
+            {
                 Ok(fit) => fit,
                 Err(detail) => {
                     faults.push(fault(number, detail));
@@ -127,7 +133,9 @@ async fn insert_alone(
 
 /// What is wrong with a record, by the field's word in a line.
 fn by_its_word(detail: String) -> String {
-    let renamed = CALLED.iter().find_map(|(field, word)| Some(format!("{word}{}", detail.strip_prefix(field)?)));
+    let renamed = CALLED
+        .iter()
+        .find_map(|(field, word)| Some(format!("{word}{}", detail.strip_prefix(field)?)));
     renamed.unwrap_or(detail)
 }
 
@@ -141,7 +149,11 @@ fn refused(problem: impl FnOnce(String) -> Problem, faults: Vec<Finding>, nodes:
         1 => "One line".to_owned(),
         count => format!("{count} lines"),
     };
-    let named = if faults.len() > FAULTS { format!(" The first {FAULTS} of them are named.") } else { String::new() };
+    let named = if faults.len() > FAULTS {
+        format!(" The first {FAULTS} of them are named.")
+    } else {
+        String::new()
+    };
     let detail = format!(
         "{wrong} of {nodes} can't be taken, so no node was added: mend what is named, then send the whole text again.{named}"
     );
@@ -273,7 +285,10 @@ impl Said {
             }
             let values = said.entry(field).or_default();
             if !values.is_empty() && !SEVERAL.contains(&field) {
-                return Err(format!("{field} stands there twice. Only {} may.", SEVERAL.join(" and ")));
+                return Err(format!(
+                    "{field} stands there twice. Only {} may.",
+                    SEVERAL.join(" and ")
+                ));
             }
             values.push(value.to_owned());
         }
@@ -307,13 +322,21 @@ mod tests {
     fn a_line_is_a_name_and_fields_or_fields_alone() {
         let named = |name: &str, root: &str| NodeWish::named(name, root);
         assert_eq!(said("n1.a.example"), Ok(named("n1.a.example", "")));
-        assert_eq!(said("\tn1.a.example  root=/srv/n1 # by the door"), Ok(named("n1.a.example", "/srv/n1")));
-        assert_eq!(said("n1.a.example \"root=/srv/my nodes/1\""), Ok(named("n1.a.example", "/srv/my nodes/1")));
+        assert_eq!(
+            said("\tn1.a.example  root=/srv/n1 # by the door"),
+            Ok(named("n1.a.example", "/srv/n1"))
+        );
+        assert_eq!(
+            said("n1.a.example \"root=/srv/my nodes/1\""),
+            Ok(named("n1.a.example", "/srv/my nodes/1"))
+        );
         assert_eq!(
             said("n1.a.example root=\"/srv/my nodes/#1\" serial="),
             Ok(named("n1.a.example", "/srv/my nodes/#1"))
         );
-        let derived = said("mac=00:25:90:aa:00:01 mac=00:25:90:aa:00:02 serial=CN-0F8S7 domain=a.example").unwrap();
+        let derived =
+            said("mac=00:25:90:aa:00:01 mac=00:25:90:aa:00:02 serial=CN-0F8S7 domain=a.example")
+                .unwrap();
         assert_eq!(
             (derived.fqdn.as_str(), derived.serial.as_str(), derived.domain.as_str()),
             ("", "CN-0F8S7", "a.example")
@@ -323,17 +346,23 @@ mod tests {
 
     #[test]
     fn a_machine_is_reached_as_one_that_is_added_alone() {
-        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+        let key =
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
         let usual = SshWish {
             addresses: vec!["10.0.3.7".into(), "n1.mgmt.a.example".into()],
             key: "deploy/ssh".into(),
             host_key: key.into(),
             ..SshWish::usual()
         };
-        let line = format!("n1.a.example ssh=10.0.3.7 ssh=n1.mgmt.a.example key=deploy/ssh host_key=\"{key}\"");
+        let line = format!(
+            "n1.a.example ssh=10.0.3.7 ssh=n1.mgmt.a.example key=deploy/ssh host_key=\"{key}\""
+        );
         assert_eq!(said(&line).unwrap().ssh, Some(usual.clone()));
         let other = SshWish { port: 2222, user: "gantry".into(), key_version: 3, ..usual };
-        assert_eq!(said(&format!("{line} port=2222 user=gantry key_version=3")).unwrap().ssh, Some(other));
+        assert_eq!(
+            said(&format!("{line} port=2222 user=gantry key_version=3")).unwrap().ssh,
+            Some(other)
+        );
         // Half a way is one: what is missing is said where all ways are looked at.
         assert_eq!(said("n1.a.example user=root").unwrap().ssh, Some(SshWish::usual()));
     }
@@ -371,7 +400,10 @@ mod tests {
         let numbers: Vec<usize> = read(text).unwrap().iter().map(|line| line.number).collect();
         assert_eq!(numbers, [3, 5]);
         for nothing in ["", " \n\t\n", "# n1.a.example"] {
-            assert!(read(nothing).unwrap_err().detail.contains("there is no node in it"), "{nothing:?}");
+            assert!(
+                read(nothing).unwrap_err().detail.contains("there is no node in it"),
+                "{nothing:?}"
+            );
         }
     }
 
@@ -380,19 +412,37 @@ mod tests {
         let many = |count: usize| "n.a.example\n".repeat(count);
         assert_eq!(read(&many(INVENTORY)).unwrap().len(), INVENTORY);
         let refused = read(&many(INVENTORY + 1)).unwrap_err();
-        assert_eq!((refused.status, refused.detail.contains("more than 500 nodes")), (400, true), "{refused:?}");
-        assert!(read(&"#".repeat(INVENTORY_BYTES)).unwrap_err().detail.contains("no node"), "so long it may be");
-        assert!(read(&"#".repeat(INVENTORY_BYTES + 1)).unwrap_err().detail.contains("at most 256 KiB"));
+        assert_eq!(
+            (refused.status, refused.detail.contains("more than 500 nodes")),
+            (400, true),
+            "{refused:?}"
+        );
+        assert!(
+            read(&"#".repeat(INVENTORY_BYTES)).unwrap_err().detail.contains("no node"),
+            "so long it may be"
+        );
+        assert!(
+            read(&"#".repeat(INVENTORY_BYTES + 1)).unwrap_err().detail.contains("at most 256 KiB")
+        );
     }
 
     #[test]
     fn a_refusal_names_no_more_lines_than_it_may_and_says_how_many_there_are() {
         let faults = |count: usize| (1..=count).map(|n| fault(n, "no".into())).collect::<Vec<_>>();
         let one = refused(Problem::invalid, faults(1), 12);
-        assert!(one.detail.starts_with("One line of 12 can't be taken, so no node was added"), "{one:?}");
-        assert_eq!((one.errors[0].at.as_str(), one.detail.contains("The first")), ("line 1", false));
+        assert!(
+            one.detail.starts_with("One line of 12 can't be taken, so no node was added"),
+            "{one:?}"
+        );
+        assert_eq!(
+            (one.errors[0].at.as_str(), one.detail.contains("The first")),
+            ("line 1", false)
+        );
         let many = refused(Problem::invalid, faults(FAULTS + 1), 500);
-        assert!(many.detail.starts_with("21 lines of 500") && many.detail.ends_with("The first 20 of them are named."));
+        assert!(
+            many.detail.starts_with("21 lines of 500")
+                && many.detail.ends_with("The first 20 of them are named.")
+        );
         assert_eq!(many.errors.len(), FAULTS);
     }
 }

@@ -13,7 +13,9 @@ use std::time::Duration;
 use api::Problem;
 use api::console::{PAGE_SIZE, ProposalSummary, ReviewState, ReviewSummary};
 use api::listing::Cursor;
-use api::reviews::{Fate, LONGEST_TEXT, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting, Whose};
+use api::reviews::{
+    Fate, LONGEST_TEXT, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting, Whose,
+};
 use engine::gate::access::Access;
 use engine::gate::standing::{Turn, turn};
 use engine::gate::who::Helpers;
@@ -56,11 +58,19 @@ impl Reader<'_> {
     /// The facts without what only a plan tells. Of people only those are in it who matter to where it stands: a list does not say who
     /// else could act.
     fn facts(&self, ground: &Ground, row: &FactsRow) -> Facts {
-        let judges: BTreeSet<PersonId> = row.verdicts.iter().map(|verdict| verdict.person).collect();
-        let matters = |person: &&JudgeRow| person.id == self.actor.person || judges.contains(&person.id);
+        let judges: BTreeSet<PersonId> =
+            row.verdicts.iter().map(|verdict| verdict.person).collect();
+        let matters =
+            |person: &&JudgeRow| person.id == self.actor.person || judges.contains(&person.id);
         let places = self.places(row.id);
-        let covers = |p: &JudgeRow| !p.inside.is_empty() && !places.is_empty() && places.is_subset(&p.inside);
-        let reviewer = |p: &JudgeRow| Reviewer { id: p.id, name: p.name.clone(), eligible: p.everywhere || covers(p) };
+        let covers = |p: &JudgeRow| {
+            !p.inside.is_empty() && !places.is_empty() && places.is_subset(&p.inside)
+        };
+        let reviewer = |p: &JudgeRow| Reviewer {
+            id: p.id,
+            name: p.name.clone(),
+            eligible: p.everywhere || covers(p),
+        };
         let asked = ground.policy.approvals_for(&risks_by_word(&row.risks));
         Facts {
             submission: row.id,
@@ -112,8 +122,10 @@ impl Control {
         let access = store::access::access_of(on, &people).await.map_err(from_store)?;
         let able = store::passkeys::able(on, &people).await.map_err(from_store)?;
         let people = intent::judges(on, &people).await.map_err(from_store)?;
-        let asks_where = !actor.is_everywhere() || people.iter().any(|person| !person.inside.is_empty());
-        let ids: Vec<SubmissionId> = if asks_where { rows.iter().map(|row| row.id).collect() } else { Vec::new() };
+        let asks_where =
+            !actor.is_everywhere() || people.iter().any(|person| !person.inside.is_empty());
+        let ids: Vec<SubmissionId> =
+            if asks_where { rows.iter().map(|row| row.id).collect() } else { Vec::new() };
         let places = match ids.is_empty() {
             true => BTreeMap::new(),
             false => intent::touched_each(on, &ids).await.map_err(from_store)?,
@@ -122,9 +134,14 @@ impl Control {
     }
 
     /// How many submissions this person could judge or commit now. The caller has no connection.
-    pub(crate) async fn waiting_for(&self, actor: &Actor, present: &Present) -> Result<Waiting, Problem> {
+    pub(crate) async fn waiting_for(
+        &self,
+        actor: &Actor,
+        present: &Present,
+    ) -> Result<Waiting, Problem> {
         let mut connection = self.connection().await?;
-        let mut rows = intent::open_facts(&mut connection, LOOKED as i64 + 1).await.map_err(from_store)?;
+        let mut rows =
+            intent::open_facts(&mut connection, LOOKED as i64 + 1).await.map_err(from_store)?;
         if rows.is_empty() {
             return Ok(Waiting::default());
         }
@@ -164,7 +181,11 @@ impl Control {
     }
 
     /// A page of the list of reviews.
-    pub async fn reviews(&self, actor: &Actor, wanted: &ReviewsWanted) -> Result<ReviewPage, Problem> {
+    pub async fn reviews(
+        &self,
+        actor: &Actor,
+        wanted: &ReviewsWanted,
+    ) -> Result<ReviewPage, Problem> {
         actor.require(Permission::Viewer)?;
         let text = words::plain(&wanted.text)?;
         if text.chars().count() > LONGEST_TEXT {
@@ -188,15 +209,19 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let most = if wanted.whose == Whose::ForMe { LOOKED } else { PAGE_SIZE };
-        let Found { hits, next } = intent::find_submissions(&mut connection, &find, most).await.map_err(from_store)?;
+        let Found { hits, next } =
+            intent::find_submissions(&mut connection, &find, most).await.map_err(from_store)?;
         let ids: Vec<SubmissionId> = hits.iter().map(|hit| SubmissionId(hit.id)).collect();
         let rows = intent::facts_of(&mut connection, &ids).await.map_err(from_store)?;
         let ground = self.ground(&mut connection, &present).await?;
         let reader = self.reader(&mut connection, actor, &rows).await?;
         drop(connection);
-        let rows: BTreeMap<SubmissionId, FactsRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+        let rows: BTreeMap<SubmissionId, FactsRow> =
+            rows.into_iter().map(|row| (row.id, row)).collect();
         let (mut stands, mut next, mut last) = (Vec::new(), next, None::<&Hit>);
-        for (hit, row) in hits.iter().filter_map(|hit| Some((hit, rows.get(&SubmissionId(hit.id))?))) {
+        for (hit, row) in
+            hits.iter().filter_map(|hit| Some((hit, rows.get(&SubmissionId(hit.id))?)))
+        {
             let mut facts = reader.facts(&ground, row);
             if wanted.whose == Whose::ForMe && reader.turn(&facts).is_none() {
                 continue;
@@ -212,23 +237,34 @@ impl Control {
                 break;
             }
             let gate = evaluate(&facts);
-            stands.push((row.id, state_of(row.target.is_some(), row.discarded, &gate), (gate.approvals, gate.needed)));
+            stands.push((
+                row.id,
+                state_of(row.target.is_some(), row.discarded, &gate),
+                (gate.approvals, gate.needed),
+            ));
             last = Some(hit);
         }
         let ids: Vec<SubmissionId> = stands.iter().map(|(id, ..)| *id).collect();
         let mut connection = self.connection().await?;
         let lines = intent::lines_of(&mut connection, &ids).await.map_err(from_store)?;
-        let mut lines: BTreeMap<SubmissionId, LineRow> = lines.into_iter().map(|line| (line.id, line)).collect();
-        let stood =
-            stands.into_iter().filter_map(|(id, state, approvals)| Some((lines.remove(&id)?, state, approvals)));
-        let reviews =
-            stood.map(|(line, state, approvals)| summary(line, state, approvals)).collect::<Result<_, _>>()?;
+        let mut lines: BTreeMap<SubmissionId, LineRow> =
+            lines.into_iter().map(|line| (line.id, line)).collect();
+        let stood = stands
+            .into_iter()
+            .filter_map(|(id, state, approvals)| Some((lines.remove(&id)?, state, approvals)));
+        let reviews = stood
+            .map(|(line, state, approvals)| summary(line, state, approvals))
+            .collect::<Result<_, _>>()?;
         let next = next.map(|hit: Hit| Cursor::behind(wanted.sort, &hit.keys(wanted.sort.by)));
         Ok(ReviewPage { reviews, next })
     }
 
     /// A page of the list of open proposals.
-    pub async fn proposals(&self, actor: &Actor, wanted: &ProposalsWanted) -> Result<ProposalPage, Problem> {
+    pub async fn proposals(
+        &self,
+        actor: &Actor,
+        wanted: &ProposalsWanted,
+    ) -> Result<ProposalPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
@@ -254,12 +290,22 @@ impl Control {
                 submission: row.submission,
             })
         };
-        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
-        Ok(ProposalPage { proposals: rows.into_iter().map(summary).collect::<Result<_, Problem>>()?, next })
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
+        Ok(ProposalPage {
+            proposals: rows.into_iter().map(summary).collect::<Result<_, Problem>>()?,
+            next,
+        })
     }
 }
 
-fn summary(line: LineRow, state: ReviewState, approvals: (u32, u32)) -> Result<ReviewSummary, Problem> {
+fn summary(
+    line: LineRow,
+    state: ReviewState,
+    approvals: (u32, u32),
+) -> Result<ReviewSummary, Problem> {
     let replaced = state == ReviewState::Replaced;
     Ok(ReviewSummary {
         submission: line.id,

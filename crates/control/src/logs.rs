@@ -56,7 +56,9 @@ impl Control {
         let from = if offset < 0 { length.saturating_add(offset).max(0) } else { offset };
         let until = from.saturating_add(LOG_PART as i64);
         let span = (from.unsigned_abs(), until.unsigned_abs());
-        let read = running::read_log_span(self.store.pool(), id, span.0, span.1, ROWS).await.map_err(from_store)?;
+        let read = running::read_log_span(self.store.pool(), id, span.0, span.1, ROWS)
+            .await
+            .map_err(from_store)?;
         let ended = row.run.ended_at.is_some();
         let mut cut = Cut::at(from, offset < 0);
         for piece in &read {
@@ -91,7 +93,9 @@ impl Control {
         let until = end.min(begin.offset.saturating_add(SEARCHED));
         while read < until && !search.is_full() {
             let span = until.min(read + SPAN);
-            let pieces = running::read_log_span(self.store.pool(), id, read, span, ROWS).await.map_err(from_store)?;
+            let pieces = running::read_log_span(self.store.pool(), id, read, span, ROWS)
+                .await
+                .map_err(from_store)?;
             if pieces.is_empty() {
                 break;
             }
@@ -106,7 +110,8 @@ impl Control {
             search.finish();
         }
         let more = !done || search.is_full();
-        let searched = if more { i64::try_from(search.place.offset).unwrap_or(i64::MAX) } else { length };
+        let searched =
+            if more { i64::try_from(search.place.offset).unwrap_or(i64::MAX) } else { length };
         Ok(LogFound { next: search.place.to_string(), hits: search.hits, searched, length, more })
     }
 }
@@ -175,10 +180,17 @@ impl Cut {
         let bytes = bytes as i64;
         let no_text = text.len() as i64 != bytes || text == "\u{fffd}";
         match self.pieces.last_mut() {
-            Some(last) if no_text && last.text == "\u{fffd}" && last.offset + last.bytes == self.next => {
+            Some(last)
+                if no_text && last.text == "\u{fffd}" && last.offset + last.bytes == self.next =>
+            {
                 last.bytes += bytes;
             }
-            _ => self.pieces.push(LogPiece { offset: self.next, bytes, at: at(when), text: text.to_owned() }),
+            _ => self.pieces.push(LogPiece {
+                offset: self.next,
+                bytes,
+                at: at(when),
+                text: text.to_owned(),
+            }),
         }
         self.next += bytes;
     }
@@ -204,7 +216,9 @@ fn unfinished(bytes: &[u8]) -> usize {
         _ => return 0,
     };
     let has = tail.len() - lead;
-    if has < wants && std::str::from_utf8(&tail[lead..]).is_err_and(|error| error.error_len().is_none()) {
+    if has < wants
+        && std::str::from_utf8(&tail[lead..]).is_err_and(|error| error.error_len().is_none())
+    {
         has
     } else {
         0
@@ -214,7 +228,9 @@ fn unfinished(bytes: &[u8]) -> usize {
 fn wanted(text: &str, any_case: bool) -> Result<Regex, Problem> {
     let length = text.chars().count();
     if length == 0 || length > LOG_SEARCH {
-        return Err(Problem::invalid(format!("`text`: give 1 to {LOG_SEARCH} characters to look for.")));
+        return Err(Problem::invalid(format!(
+            "`text`: give 1 to {LOG_SEARCH} characters to look for."
+        )));
     }
     if text.contains('\n') {
         return Err(Problem::invalid(
@@ -243,7 +259,9 @@ impl Place {
             let place = Self { offset: offset.parse().ok()?, lines: lines.parse().ok()? };
             (place.offset <= i64::MAX as u64 && place.lines <= place.offset).then_some(place)
         });
-        parts.ok_or_else(|| Problem::invalid("`after`: give the `next` of an earlier answer, or nothing."))
+        parts.ok_or_else(|| {
+            Problem::invalid("`after`: give the `next` of an earlier answer, or nothing.")
+        })
     }
 }
 
@@ -298,8 +316,13 @@ impl Search {
         let mut from = 0;
         let mut lines = self.place.lines;
         let mut counted = 0;
-        while let Some(found) = self.wanted.find_at(&self.rest, from).filter(|found| found.start() < end) {
-            let begin = self.rest[..found.start()].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        while let Some(found) =
+            self.wanted.find_at(&self.rest, from).filter(|found| found.start() < end)
+        {
+            let begin = self.rest[..found.start()]
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1);
             let behind = self.rest[found.start()..].iter().position(|byte| *byte == b'\n');
             let over = behind.map_or(self.rest.len(), |at| found.start() + at);
             lines += newlines(&self.rest[counted..begin]);
@@ -329,7 +352,8 @@ fn newlines(bytes: &[u8]) -> u64 {
 fn around(line: &[u8], hit: usize) -> String {
     let near = line.get(hit.saturating_sub(SHOWN.1 * 4)..).unwrap_or_default();
     let near = &near[..near.len().min(SHOWN.0 * 8)];
-    let before = String::from_utf8_lossy(&near[..hit.min(SHOWN.1 * 4).min(near.len())]).into_owned();
+    let before =
+        String::from_utf8_lossy(&near[..hit.min(SHOWN.1 * 4).min(near.len())]).into_owned();
     let skip = before.chars().count().saturating_sub(SHOWN.1);
     let text = String::from_utf8_lossy(near);
     text.chars().skip(skip).filter(|c| !c.is_control() || *c == '\t').take(SHOWN.0).collect()
@@ -345,8 +369,11 @@ mod tests {
 
     /// Reads a log by parts of this many bytes; gives its text and checks that no place is left out.
     fn read(log: &[u8], stored_in: usize, part: i64) -> String {
-        let rows: Vec<Stored> =
-            log.chunks(stored_in).enumerate().map(|(n, body)| stored((n * stored_in) as i64, body)).collect();
+        let rows: Vec<Stored> = log
+            .chunks(stored_in)
+            .enumerate()
+            .map(|(n, body)| stored((n * stored_in) as i64, body))
+            .collect();
         let (mut text, mut next) = (String::new(), 0);
         while next < log.len() as i64 {
             let mut cut = Cut::at(next, false);
@@ -407,7 +434,10 @@ mod tests {
     fn lines_are_found_wherever_they_are_cut() {
         let log = "one\nTwo two\nthree\n\nÄrger und ärger\ntwo at the end".as_bytes();
         for piece in [1, 2, 3, 5, 7, 100] {
-            assert_eq!(find(log, "two", false, piece), [(4, 2, "Two two".into()), (37, 6, "two at the end".into())]);
+            assert_eq!(
+                find(log, "two", false, piece),
+                [(4, 2, "Two two".into()), (37, 6, "two at the end".into())]
+            );
             assert_eq!(find(log, "ÄRGER", true, piece), [(19, 5, "Ärger und ärger".into())]);
             assert!(find(log, "ÄRGER", false, piece).is_empty());
             assert!(find(log, "o.e", true, piece).is_empty(), "a text, not a pattern");
@@ -419,7 +449,10 @@ mod tests {
         let log = "x\n-\n".repeat(HITS + 3).into_bytes();
         let mut search = Search::new(wanted("x", false).expect("a text"), Place::default());
         search.push(&log);
-        assert_eq!((search.hits.len(), search.hits.last().map(|hit| hit.line)), (HITS, Some(HITS as i64 * 2 - 1)));
+        assert_eq!(
+            (search.hits.len(), search.hits.last().map(|hit| hit.line)),
+            (HITS, Some(HITS as i64 * 2 - 1))
+        );
         let place = Place::parse(&search.place.to_string()).expect("its own words");
         let mut rest = Search::new(wanted("x", false).expect("a text"), place);
         rest.push(&log[place.offset as usize..]);

@@ -12,8 +12,8 @@ use api::limits;
 use api::listing::{Cursor, Key};
 use api::live::{Live, Topic};
 use api::nodes::{
-    Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted, NodeChange, NodeToken,
-    NodeView, OutOfService, ReportView, SshView, Way, WayChange,
+    Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted,
+    NodeChange, NodeToken, NodeView, OutOfService, ReportView, SshView, Way, WayChange,
 };
 use engine::alive::Belief;
 use engine::cluster::Connection;
@@ -25,7 +25,9 @@ use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use store::intent::{self, MachineRow};
 use store::node_tokens::{NodeTokenRow, node_tokens};
-use store::reading::{self, CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, ReportRow};
+use store::reading::{
+    self, CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, ReportRow,
+};
 use store::running;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -54,21 +56,25 @@ impl Control {
         let mut connection = self.connection().await?;
         let row = machine_of(&mut connection, name).await?;
         let id = NodeId(row.id);
-        let looks =
-            reading::looks(&mut connection, id, LookFilter::default(), LOOKS as i64).await.map_err(from_store)?;
-        let mut carried = reading::noderoles_on(&mut connection, id, CarriedFilter::default(), MAX_CARRIED + 1)
+        let looks = reading::looks(&mut connection, id, LookFilter::default(), LOOKS as i64)
             .await
             .map_err(from_store)?;
+        let mut carried =
+            reading::noderoles_on(&mut connection, id, CarriedFilter::default(), MAX_CARRIED + 1)
+                .await
+                .map_err(from_store)?;
         let more_noderoles = carried.len() as i64 > MAX_CARRIED;
         carried.truncate(usize::try_from(MAX_CARRIED).unwrap_or(usize::MAX));
         let facts = reading::facts(&mut connection, id).await.map_err(from_store)?;
-        let reports = reading::reports(&mut connection, id, SHOWN.cast_signed()).await.map_err(from_store)?;
+        let reports =
+            reading::reports(&mut connection, id, SHOWN.cast_signed()).await.map_err(from_store)?;
         let tokens = node_tokens(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
         let runs = reading::runs_of_node(&self.store, id, SHOWN).await.map_err(from_store)?;
         let deployment = DeploymentId(row.deployment_id);
         let record = !present.blueprint.nodes.contains_key(&id);
-        let may_change = actor.require_in(Permission::Operator, deployment).map_err(|problem| problem.detail);
+        let may_change =
+            actor.require_in(Permission::Operator, deployment).map_err(|problem| problem.detail);
         Ok(NodeView {
             id,
             version: row.version,
@@ -79,7 +85,10 @@ impl Control {
             way: way(&row.transport, &row.address, &row.connection),
             added: at(row.created_at),
             looks: looks.into_iter().map(look).collect(),
-            noderoles: carried.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?,
+            noderoles: carried
+                .into_iter()
+                .map(|row| carries(&present, row))
+                .collect::<Result<_, _>>()?,
             more_noderoles,
             runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
             facts: facts.into_iter().map(facts_of).collect(),
@@ -107,7 +116,12 @@ impl Control {
     }
 
     /// A page of what came of the last looks at a machine.
-    pub async fn node_looks(&self, actor: &Actor, name: &str, wanted: &LooksWanted) -> Result<LookPage, Problem> {
+    pub async fn node_looks(
+        &self,
+        actor: &Actor,
+        name: &str,
+        wanted: &LooksWanted,
+    ) -> Result<LookPage, Problem> {
         actor.require(Permission::Viewer)?;
         let filter = LookFilter {
             reached: wanted.reached,
@@ -118,10 +132,14 @@ impl Control {
         let mut connection = self.connection().await?;
         let node = NodeId(machine_of(&mut connection, name).await?.id);
         let limit = LOOKS as i64 + 1;
-        let mut looks = reading::looks(&mut connection, node, filter, limit).await.map_err(from_store)?;
+        let mut looks =
+            reading::looks(&mut connection, node, filter, limit).await.map_err(from_store)?;
         let more = looks.len() > LOOKS;
         looks.truncate(LOOKS);
-        let next = looks.last().filter(|_| more).map(|last| Cursor::behind(wanted.sort, &[look_key(last.at)]));
+        let next = looks
+            .last()
+            .filter(|_| more)
+            .map(|last| Cursor::behind(wanted.sort, &[look_key(last.at)]));
         Ok(LookPage { looks: looks.into_iter().map(look).collect(), next })
     }
 
@@ -142,13 +160,19 @@ impl Control {
         let mut connection = self.connection().await?;
         let node = NodeId(machine_of(&mut connection, name).await?.id);
         let limit = PAGE_SIZE as i64 + 1;
-        let mut rows = reading::noderoles_on(&mut connection, node, filter, limit).await.map_err(from_store)?;
+        let mut rows = reading::noderoles_on(&mut connection, node, filter, limit)
+            .await
+            .map_err(from_store)?;
         drop(connection);
         let present = self.present().await?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
-        let next = rows.last().filter(|_| more).map(|last| Cursor::behind(wanted.sort, &carried_keys(last)));
-        let noderoles = rows.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?;
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|last| Cursor::behind(wanted.sort, &carried_keys(last)));
+        let noderoles =
+            rows.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?;
         Ok(CarriedPage { noderoles, next })
     }
 
@@ -197,7 +221,9 @@ impl Control {
             let description = words::plain(description)?;
             if description.chars().count() > limits::DESCRIPTION {
                 let most = limits::DESCRIPTION;
-                return Err(Problem::invalid(format!("description: it may have at most {most} characters.")));
+                return Err(Problem::invalid(format!(
+                    "description: it may have at most {most} characters."
+                )));
             }
             after.description = description.to_owned();
         }
@@ -217,7 +243,11 @@ impl Control {
         Ok(after)
     }
 
-    fn other_way(&self, before: &MachineRow, wanted: &WayChange) -> Result<(Value, Value), Problem> {
+    fn other_way(
+        &self,
+        before: &MachineRow,
+        wanted: &WayChange,
+    ) -> Result<(Value, Value), Problem> {
         let now = connection::of_record(&before.transport, &before.address, &before.connection);
         let changes_address = wanted.addresses.is_some() || wanted.port.is_some();
         let wanted = wanted.apply(now.as_ref()).map_err(connection::refused)?;
@@ -258,11 +288,13 @@ impl Control {
         let gone = || Problem::not_found("There is no such node any more.");
         // What is said of a machine is changed without APPLY: only the lock of its record keeps the version that is looked at here.
         intent::lock_machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
-        let row = reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
+        let row =
+            reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
         actor.require_in(Permission::Operator, DeploymentId(row.deployment_id))?;
         still(version, row.version, &row.fqdn)?;
         let held = (!available).then_some((actor.person, reason));
-        let news = running::set_node_available(&mut transaction, node, held).await.map_err(from_change)?;
+        let news =
+            running::set_node_available(&mut transaction, node, held).await.map_err(from_change)?;
         if !news.ok_or_else(gone)? {
             let why = row.unavailable_reason.map(|why| format!(": {why}")).unwrap_or_default();
             let by = row.unavailable_by.map(|by| format!(" by {by}")).unwrap_or_default();
@@ -274,9 +306,15 @@ impl Control {
         }
         let action = if available { "node.available" } else { "node.unavailable" };
         let detail = json!({"fqdn": row.fqdn, "reason": reason});
-        intent::append_audit(&mut transaction, Some(actor.person), action, &node.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &node.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, row.fqdn).await?;
         done(transaction).await
     }
@@ -331,7 +369,9 @@ pub(crate) async fn write_changed(
     }
     detail.insert("fqdn".into(), before.fqdn.clone().into());
     let version = intent::write_machine(on, node, after, other_way).await.map_err(from_store)?;
-    intent::append_audit(on, by, "node.change", &node.to_string(), &detail.into()).await.map_err(from_store)?;
+    intent::append_audit(on, by, "node.change", &node.to_string(), &detail.into())
+        .await
+        .map_err(from_store)?;
     tell(on, before.fqdn.clone()).await?;
     Ok(version)
 }
@@ -354,12 +394,19 @@ pub(crate) async fn tell(on: &mut PgConnection, fqdn: String) -> Result<(), Prob
 }
 
 /// An object that somebody wrote, small enough, and without a reference to a secret: it is shown to whoever may look.
-pub(crate) fn checked_object<'v>(what: &str, value: &'v Value, most: usize) -> Result<&'v Map<String, Value>, Problem> {
-    let object = value
-        .as_object()
-        .ok_or_else(|| Problem::invalid(format!("{what}: give a JSON object, {{\"key\": \"value\"}}.")))?;
+pub(crate) fn checked_object<'v>(
+    what: &str,
+    value: &'v Value,
+    most: usize,
+) -> Result<&'v Map<String, Value>, Problem> {
+    let object = value.as_object().ok_or_else(|| {
+        Problem::invalid(format!("{what}: give a JSON object, {{\"key\": \"value\"}}."))
+    })?;
     if serde_json::to_vec(value).map_or(usize::MAX, |bytes| bytes.len()) > most {
-        return Err(Problem::invalid(format!("{what}: they may have at most {} KiB as JSON.", most / 1024)));
+        return Err(Problem::invalid(format!(
+            "{what}: they may have at most {} KiB as JSON.",
+            most / 1024
+        )));
     }
     check_written(value).map_err(|error| Problem::invalid(format!("{what}: {error}.")))?;
     if secret::holds_reference(value) {
@@ -383,7 +430,10 @@ pub(crate) fn in_blueprint(fqdn: &str, change: &NodeChange) -> Problem {
 
 /// Where a machine belongs now: whoever acts on it needs the permission there. The caller keeps it there, by its record's lock or by that
 /// of commits.
-pub(crate) async fn place_of_node(on: &mut PgConnection, node: NodeId) -> Result<DeploymentId, Problem> {
+pub(crate) async fn place_of_node(
+    on: &mut PgConnection,
+    node: NodeId,
+) -> Result<DeploymentId, Problem> {
     let row = reading::machine(on, node).await.map_err(from_store)?;
     let row = row.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
     Ok(DeploymentId(row.deployment_id))
@@ -426,13 +476,24 @@ fn life(row: &reading::MachineRow) -> Life {
 
 /// A record's way, as far as it can be read: what is missing is empty, and then no worker gets there either.
 fn way(transport: &str, address: &Value, connection: &Value) -> Way {
-    let text = |key: &str| connection.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text =
+        |key: &str| connection.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let ssh = || {
         let key = connection.get("key").and_then(secret::reference);
         let host_key = text("host_key");
         SshView {
-            addresses: address.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
-            port: connection.get("port").and_then(Value::as_u64).and_then(|port| port.try_into().ok()).unwrap_or(22),
+            addresses: address
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            port: connection
+                .get("port")
+                .and_then(Value::as_u64)
+                .and_then(|port| port.try_into().ok())
+                .unwrap_or(22),
             user: text("user"),
             key: key.as_ref().map(|key| key.name.clone()).unwrap_or_default(),
             key_version: key.map_or(1, |key| key.version),
@@ -466,7 +527,9 @@ fn look_key(at: OffsetDateTime) -> Key {
 fn behind_look(wanted: &LooksWanted) -> Result<Option<OffsetDateTime>, Problem> {
     let Some(keys) = paging::behind(wanted.sort, wanted.before.as_ref())? else { return Ok(None) };
     let moment = match keys.as_slice() {
-        [Key::Number(micros)] => OffsetDateTime::from_unix_timestamp_nanos(i128::from(*micros) * 1_000).ok(),
+        [Key::Number(micros)] => {
+            OffsetDateTime::from_unix_timestamp_nanos(i128::from(*micros) * 1_000).ok()
+        }
         _ => None,
     };
     // The database knows no moment before 4714 BC.
@@ -519,7 +582,13 @@ fn facts_of(row: FactRow) -> FactsOf {
 }
 
 fn report(row: ReportRow) -> ReportView {
-    ReportView { at: at(row.at), kind: row.kind, said: row.said, token: row.token, address: row.address }
+    ReportView {
+        at: at(row.at),
+        kind: row.kind,
+        said: row.said,
+        token: row.token,
+        address: row.address,
+    }
 }
 
 fn token(row: NodeTokenRow) -> NodeToken {

@@ -29,9 +29,14 @@ const MAX_MACS: usize = 64;
 
 impl Control {
     /// A page of nodes.
-    pub async fn find_nodes(&self, actor: &Actor, wanted: &NodesWanted) -> Result<NodePage, Problem> {
+    pub async fn find_nodes(
+        &self,
+        actor: &Actor,
+        wanted: &NodesWanted,
+    ) -> Result<NodePage, Problem> {
         actor.require(Permission::Viewer)?;
-        let name: String = words::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
+        let name: String =
+            words::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
         let behind = paging::behind(wanted.sort, wanted.after.as_ref())?;
         // Whatever the order, the last key is the node's name.
         if let Some(Key::Text(name)) = behind.as_ref().and_then(|keys| keys.last())
@@ -44,12 +49,20 @@ impl Control {
             None => None,
             Some(name) => Some(self.present().await?.named(name)?),
         };
-        let filter =
-            NodeFilter { name: &name, state: wanted.state, deployment, order: wanted.sort, behind: behind.as_deref() };
+        let filter = NodeFilter {
+            name: &name,
+            state: wanted.state,
+            deployment,
+            order: wanted.sort,
+            behind: behind.as_deref(),
+        };
         let mut rows = reading::nodes(&self.store, filter).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
-        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
         let ids: Vec<NodeId> = rows.iter().map(|r| NodeId(r.node.id)).collect();
         let mut connection = self.connection().await?;
         let counts = reading::node_counts(&mut connection, &ids).await.map_err(from_store)?;
@@ -59,7 +72,8 @@ impl Control {
         let summary = |row: reading::NodeRow| {
             let id = NodeId(row.node.id);
             let steps = counts.iter().find(|(node, _)| *node == id).map(|(_, counts)| *counts);
-            let deployment = DeploymentName::parse(&row.deployment).map_err(|_| Problem::internal())?;
+            let deployment =
+                DeploymentName::parse(&row.deployment).map_err(|_| Problem::internal())?;
             Ok(NodeSummary {
                 id,
                 fqdn: row.node.fqdn,
@@ -67,7 +81,10 @@ impl Control {
                 alive: row.node.alive,
                 available: row.node.available,
                 transport: row.node.transport,
-                unreached: unreached.iter().find(|(node, _)| *node == id).map(|(_, said)| said.clone()),
+                unreached: unreached
+                    .iter()
+                    .find(|(node, _)| *node == id)
+                    .map(|(_, said)| said.clone()),
                 steps: steps.unwrap_or_default(),
                 record: !present.blueprint.nodes.contains_key(&id),
             })
@@ -100,10 +117,19 @@ impl Control {
         let (transport, connection, addresses) = self.way_of(wish)?;
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
-        let gone = || Problem::conflict("state", format!("The node {fqdn} was taken out this moment: try again."));
-        let known = reading::machine_named(&mut transaction, fqdn.as_str()).await.map_err(from_store)?;
+        let gone = || {
+            Problem::conflict(
+                "state",
+                format!("The node {fqdn} was taken out this moment: try again."),
+            )
+        };
+        let known =
+            reading::machine_named(&mut transaction, fqdn.as_str()).await.map_err(from_store)?;
         let node = NodeId(known.ok_or_else(gone)?.id);
-        let before = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
+        let before = intent::lock_machine(&mut transaction, node)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(gone)?;
         if before.transport != transport {
             return Err(Problem::conflict(
                 "node_exists",
@@ -120,7 +146,8 @@ impl Control {
         }
         if before.meant {
             let wanted = connection::of_record(transport, &after.address, &after.connection);
-            let change = NodeChange { way: wanted.as_ref().map(WayChange::from), ..NodeChange::default() };
+            let change =
+                NodeChange { way: wanted.as_ref().map(WayChange::from), ..NodeChange::default() };
             return Err(in_blueprint(&before.fqdn, &change));
         }
         let reason = "whoever has the machine itself says so";
@@ -133,7 +160,8 @@ impl Control {
     fn way_of(&self, wish: &NodeWish) -> Result<(&'static str, Value, Vec<String>), Problem> {
         Ok(match &wish.ssh {
             Some(ssh) => {
-                let (connection, addresses) = connection::columns(&connection::by_ssh(ssh, &wish.root)?);
+                let (connection, addresses) =
+                    connection::columns(&connection::by_ssh(ssh, &wish.root)?);
                 reach::check(&self.reach, &addresses, ssh.port)?;
                 ("ssh", connection, addresses)
             }
@@ -146,7 +174,9 @@ impl Control {
         let (fqdn, is_derived) = name_of(wish)?;
         let (macs, serial) = (checked_macs(&wish.macs)?, checked_serial(&wish.serial)?);
         if phantom::is_reserved(&fqdn) {
-            return Err(Problem::invalid("Names below phantom.gantry.internal stand for deployments: choose another."));
+            return Err(Problem::invalid(
+                "Names below phantom.gantry.internal stand for deployments: choose another.",
+            ));
         }
         let (transport, connection, addresses) = self.way_of(wish)?;
         Ok(Fit { fqdn, is_derived, macs, serial, transport, connection, addresses })
@@ -182,11 +212,18 @@ impl Control {
 
     /// Takes the record of a node out that nothing was ever bound to. No document changes with it, so there is nothing to review; one
     /// that a target speaks of is given up by a proposal. With a `version`, only if the record is still of that one.
-    pub async fn take_out_node(&self, actor: &Actor, node: NodeId, version: Option<i32>) -> Result<(), Problem> {
+    pub async fn take_out_node(
+        &self,
+        actor: &Actor,
+        node: NodeId,
+        version: Option<i32>,
+    ) -> Result<(), Problem> {
         actor.require(Permission::Operator)?;
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Operator)?;
-        let Some(fqdn) = intent::take_out_record(&mut transaction, node, version).await.map_err(from_store)? else {
+        let Some(fqdn) =
+            intent::take_out_record(&mut transaction, node, version).await.map_err(from_store)?
+        else {
             drop(transaction);
             return Err(self.not_taken_out(node).await?);
         };
@@ -200,7 +237,10 @@ impl Control {
         .await
         .map_err(from_store)?;
         // What was proposed on it alone has nothing to be about any more.
-        for closed in intent::discard_proposals_on(&mut transaction, &[], &[node], None).await.map_err(from_store)? {
+        for closed in intent::discard_proposals_on(&mut transaction, &[], &[node], None)
+            .await
+            .map_err(from_store)?
+        {
             let detail = json!({"taken_out": fqdn});
             intent::append_audit(
                 &mut transaction,
@@ -212,11 +252,17 @@ impl Control {
             .await
             .map_err(from_store)?;
             let told = Live::Proposal { proposal: closed.id, version: closed.version };
-            intent::append_live(&mut transaction, &[Topic::Proposal(closed.id), Topic::Reviews], &told)
-                .await
-                .map_err(from_store)?;
+            intent::append_live(
+                &mut transaction,
+                &[Topic::Proposal(closed.id), Topic::Reviews],
+                &told,
+            )
+            .await
+            .map_err(from_store)?;
         }
-        intent::append_live(&mut transaction, &[Topic::Nodes], &Live::Node { fqdn }).await.map_err(from_store)?;
+        intent::append_live(&mut transaction, &[Topic::Nodes], &Live::Node { fqdn })
+            .await
+            .map_err(from_store)?;
         done(transaction).await
     }
 
@@ -281,17 +327,27 @@ impl Fit {
                 }
                 false => "Names are unique: choose another, or look for it in the list",
             };
-            return Err(Problem::conflict("node_exists", format!("A node {} is there already. {what}.", new.fqdn)));
+            return Err(Problem::conflict(
+                "node_exists",
+                format!("A node {} is there already. {what}.", new.fqdn),
+            ));
         }
         intent::set_hardware(on, new.id, &self.macs, &self.serial).await.map_err(from_store)?;
         Ok(new.id)
     }
 
     /// Puts into the audit that the record was made, and tells whoever looks at the list.
-    pub(crate) async fn note(&self, on: &mut PgConnection, node: NodeId, by: Option<PersonId>) -> Result<(), Problem> {
+    pub(crate) async fn note(
+        &self,
+        on: &mut PgConnection,
+        node: NodeId,
+        by: Option<PersonId>,
+    ) -> Result<(), Problem> {
         let detail = json!({"fqdn": self.fqdn, "transport": self.transport, "addresses": self.addresses, "port": self.connection["port"],
             "macs": self.macs, "serial": self.serial});
-        intent::append_audit(on, by, "node.add", &node.to_string(), &detail).await.map_err(from_store)?;
+        intent::append_audit(on, by, "node.add", &node.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
         tell(on, self.fqdn.to_string()).await
     }
 }
@@ -353,7 +409,8 @@ fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
         return Ok((Fqdn::parse(wish.fqdn.trim()).map_err(|error| invalid(&error))?, false));
     }
     let macs: Vec<&str> = macs.iter().map(String::as_str).collect();
-    let hardware = Hardware { macs: &macs, serial: Some(serial.as_str()).filter(|serial| !serial.is_empty()) };
+    let hardware =
+        Hardware { macs: &macs, serial: Some(serial.as_str()).filter(|serial| !serial.is_empty()) };
     let domain = Some(wish.domain.trim()).filter(|domain| !domain.is_empty()).unwrap_or(UNNAMED);
     Ok((derived_name(&hardware, domain).map_err(|error| invalid(&error))?, true))
 }
@@ -420,10 +477,17 @@ mod tests {
             serial: serial.into(),
             ..NodeWish::named(fqdn, "/srv/n")
         };
-        let name = |wish: &NodeWish| name_of(wish).map(|(name, derived)| (name.to_string(), derived));
+        let name =
+            |wish: &NodeWish| name_of(wish).map(|(name, derived)| (name.to_string(), derived));
         let of = |text: &str, derived| Ok((text.to_owned(), derived));
-        assert_eq!(name(&wish(" n1.a.example ", "00:25:90:aa:00:01", "")), of("n1.a.example", false));
-        assert_eq!(name(&wish("", "00:25:90:AA:00:01", "")), of("d00-25-90-aa-00-01.nodes.gantry.internal", true));
+        assert_eq!(
+            name(&wish(" n1.a.example ", "00:25:90:aa:00:01", "")),
+            of("n1.a.example", false)
+        );
+        assert_eq!(
+            name(&wish("", "00:25:90:AA:00:01", "")),
+            of("d00-25-90-aa-00-01.nodes.gantry.internal", true)
+        );
         assert_eq!(name(&wish(" ", "", "CN-0F8S7")), of("scn0f8s7.nodes.gantry.internal", true));
         let near = NodeWish { domain: "lab.example.com".into(), ..wish("", "", "CN-0F8S7") };
         assert_eq!(name(&near), of("scn0f8s7.lab.example.com", true));
@@ -449,7 +513,10 @@ mod tests {
             "/srv/nodes/we\u{200b}b",
             "/srv/nodes/a\0",
         ] {
-            assert!(check_root(hidden).is_err_and(|refused| refused.detail.contains("can't be seen")), "{hidden:?}");
+            assert!(
+                check_root(hidden).is_err_and(|refused| refused.detail.contains("can't be seen")),
+                "{hidden:?}"
+            );
         }
         assert!(check_root("/srv/nodes/web-1").is_ok());
         assert_eq!(plain_path("/srv//nodes/web-1/"), "/srv/nodes/web-1");
@@ -458,15 +525,21 @@ mod tests {
     #[test]
     fn no_node_gets_gantrys_own_folder() {
         let data = Path::new("/var/nowhere/gantry");
-        for bad in ["/var/nowhere/gantry", "/var/nowhere", "/var/nowhere/gantry/postgres", "/var/nowhere/gantry/nodes"]
-        {
+        for bad in [
+            "/var/nowhere/gantry",
+            "/var/nowhere",
+            "/var/nowhere/gantry/postgres",
+            "/var/nowhere/gantry/nodes",
+        ] {
             let problem = check_apart(bad, data).unwrap_err();
             assert!(
-                problem.detail.contains("elsewhere") && problem.detail.contains("/var/nowhere/gantry/nodes"),
+                problem.detail.contains("elsewhere")
+                    && problem.detail.contains("/var/nowhere/gantry/nodes"),
                 "{bad}"
             );
         }
-        for good in ["/var/nowhere/gantry/nodes/web-9", "/var/nowhere/gantry-2", "/srv/nodes/web-1"] {
+        for good in ["/var/nowhere/gantry/nodes/web-9", "/var/nowhere/gantry-2", "/srv/nodes/web-1"]
+        {
             assert_eq!(check_apart(good, data), Ok(()), "{good}");
         }
         let folder = std::env::temp_dir().join(format!("gantry-roots-{}", std::process::id()));

@@ -26,7 +26,12 @@ impl Control {
     }
 
     /// Notes that this person opened the changes of these documents in a submission. Saying it twice is saying it once.
-    pub async fn open_changes(&self, actor: &Actor, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
+    pub async fn open_changes(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+        anchors: Vec<Anchor>,
+    ) -> Result<Opened, Problem> {
         actor.require(Permission::Viewer)?;
         // What a person had before their eyes no token had.
         actor.require_in_person()?;
@@ -45,7 +50,9 @@ impl Control {
         let marks: Vec<(Anchor, Hash)> = anchors.into_iter().map(mark).collect::<Result<_, _>>()?;
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Viewer)?;
-        intent::ensure_opened(&mut transaction, actor.person, changes.proposal, &marks).await.map_err(from_store)?;
+        intent::ensure_opened(&mut transaction, actor.person, changes.proposal, &marks)
+            .await
+            .map_err(from_store)?;
         let opened = opened(&mut transaction, actor, &changes).await?;
         done(transaction).await?;
         Ok(opened)
@@ -58,7 +65,11 @@ struct Changes {
     contents: BTreeMap<Anchor, Hash>,
 }
 
-async fn opened(on: &mut PgConnection, actor: &Actor, changes: &Changes) -> Result<Opened, Problem> {
+async fn opened(
+    on: &mut PgConnection,
+    actor: &Actor,
+    changes: &Changes,
+) -> Result<Opened, Problem> {
     let marks = intent::opened(on, actor.person, changes.proposal).await.map_err(from_store)?;
     let mut found = Opened { all: changes.contents.len(), ..Opened::default() };
     for (anchor, content) in marks {

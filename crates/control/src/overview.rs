@@ -8,8 +8,8 @@ use api::Problem;
 use api::console::StateCounts;
 use api::listing::{Sort, TargetSort};
 use api::overview::{
-    COMMITS, DeploymentTally, DeploymentWay, Hour, NodeTally, Overview, PolicyView, QueueTally, TargetView, Way,
-    WorkerTally,
+    COMMITS, DeploymentTally, DeploymentWay, Hour, NodeTally, Overview, PolicyView, QueueTally,
+    TargetView, Way, WorkerTally,
 };
 use api::waiting::WaitingWanted;
 use engine::ids::TargetNo;
@@ -45,20 +45,31 @@ impl Control {
         let first_steps = self.first_steps(actor, &present).await?;
         let mut connection = self.connection().await?;
         let hours = reading::hours(&mut connection, RUNS_COUNTED).await.map_err(from_store)?;
-        let hour = |row: reading::HourRow| Hour { from: at(row.hour), runs: row.runs, failed: row.failed };
-        let rows = reading::targets(&mut connection, None, TargetSort::USUAL, None).await.map_err(from_store)?;
+        let hour =
+            |row: reading::HourRow| Hour { from: at(row.hour), runs: row.runs, failed: row.failed };
+        let rows = reading::targets(&mut connection, None, TargetSort::USUAL, None)
+            .await
+            .map_err(from_store)?;
         let commits = rows.into_iter().take(COMMITS).map(to_target).collect::<Result<_, _>>()?;
         Ok(Overview {
             target: present.head.number,
             enabled: present.head.enabled,
-            deployments: DeploymentTally { all: tally.deployments, held: tally.held, proposed: tally.proposed },
+            deployments: DeploymentTally {
+                all: tally.deployments,
+                held: tally.held,
+                proposed: tally.proposed,
+            },
             nodes: NodeTally { all: tally.nodes, dead: tally.dead, unavailable: tally.unavailable },
             steps,
             stuck,
             reviews,
             open_reviews: tally.open_reviews,
             commits,
-            queue: QueueTally { queued: tally.queued, running: tally.running, oldest: tally.oldest.map(at) },
+            queue: QueueTally {
+                queued: tally.queued,
+                running: tally.running,
+                oldest: tally.oldest.map(at),
+            },
             workers: WorkerTally { alive: tally.workers, capacity: tally.capacity },
             hours: hours.into_iter().map(hour).collect(),
             first_steps,
@@ -95,18 +106,31 @@ impl Control {
             .await
             .map_err(|e| from_store(e.into()))?;
         let row = reading::target(&mut view, number).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no target {number} yet.")))?;
-        let (steps, applied) = reading::steps_of_target(&mut view, number).await.map_err(from_store)?;
+        let row =
+            row.ok_or_else(|| Problem::not_found(format!("There is no target {number} yet.")))?;
+        let (steps, applied) =
+            reading::steps_of_target(&mut view, number).await.map_err(from_store)?;
         let in_the_way = match applied == all(&steps) {
             true => InTheWay::default(),
-            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Target(number)).await.map_err(from_store)?,
+            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Target(number))
+                .await
+                .map_err(from_store)?,
         };
         done(view).await?;
-        Ok(TargetView { way: way(&steps, applied, in_the_way), steps, applied, target: to_target(row)? })
+        Ok(TargetView {
+            way: way(&steps, applied, in_the_way),
+            steps,
+            applied,
+            target: to_target(row)?,
+        })
     }
 
     /// How far reality has come to what a deployment says, by the same rule as for a target: what is stuck here is stuck there.
-    pub async fn deployment_way(&self, actor: &Actor, name: &str) -> Result<DeploymentWay, Problem> {
+    pub async fn deployment_way(
+        &self,
+        actor: &Actor,
+        name: &str,
+    ) -> Result<DeploymentWay, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let id = present.named(name)?;
@@ -121,14 +145,21 @@ impl Control {
         let steps = reading::steps_in(&mut view, id).await.map_err(from_store)?;
         let in_the_way = match steps.active == all(&steps) {
             true => InTheWay::default(),
-            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Deployment(id)).await.map_err(from_store)?,
+            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Deployment(id))
+                .await
+                .map_err(from_store)?,
         };
         done(view).await?;
         Ok(DeploymentWay { deployment, way: way(&steps, steps.active, in_the_way), steps })
     }
 
     /// The same as [`Self::target`], once nothing more happens by itself, or when so much time is over.
-    pub async fn target_settled(&self, actor: &Actor, number: TargetNo, most: Duration) -> Result<TargetView, Problem> {
+    pub async fn target_settled(
+        &self,
+        actor: &Actor,
+        number: TargetNo,
+        most: Duration,
+    ) -> Result<TargetView, Problem> {
         let end = tokio::time::Instant::now() + most;
         loop {
             let asked = tokio::time::Instant::now();
@@ -156,7 +187,9 @@ fn all(steps: &StateCounts) -> i64 {
 fn way(steps: &StateCounts, applied: i64, in_the_way: InTheWay) -> Way {
     match in_the_way {
         _ if applied == all(steps) => Way::Converged,
-        InTheWay { moving: 0, resting, more: false } if resting > 0 || steps.blocked == 0 => Way::Stuck,
+        InTheWay { moving: 0, resting, more: false } if resting > 0 || steps.blocked == 0 => {
+            Way::Stuck
+        }
         _ => Way::UnderWay,
     }
 }
@@ -167,23 +200,47 @@ mod tests {
 
     #[test]
     fn a_target_is_stuck_when_nothing_moves_by_itself() {
-        let steps = |blocked, todo, transition, active, error| StateCounts { blocked, todo, transition, active, error };
-        let way = |steps, applied, moving, resting| way(&steps, applied, InTheWay { moving, resting, more: false });
-        assert_eq!(way(steps(0, 0, 0, 0, 0), 0, 0, 0), Way::Converged, "it changed no steps, or later ones did");
+        let steps = |blocked, todo, transition, active, error| StateCounts {
+            blocked,
+            todo,
+            transition,
+            active,
+            error,
+        };
+        let way = |steps, applied, moving, resting| {
+            way(&steps, applied, InTheWay { moving, resting, more: false })
+        };
+        assert_eq!(
+            way(steps(0, 0, 0, 0, 0), 0, 0, 0),
+            Way::Converged,
+            "it changed no steps, or later ones did"
+        );
         assert_eq!(way(steps(0, 0, 0, 3, 0), 3, 0, 0), Way::Converged);
         assert_eq!(
             way(steps(2, 0, 0, 3, 0), 3, 1, 0),
             Way::UnderWay,
             "another target's step runs, and they come after it"
         );
-        assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 0), Way::UnderWay, "what was before them is just done");
+        assert_eq!(
+            way(steps(2, 0, 0, 3, 0), 3, 0, 0),
+            Way::UnderWay,
+            "what was before them is just done"
+        );
         assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 1, 0), Way::UnderWay);
         assert_eq!(way(steps(0, 0, 1, 3, 1), 3, 1, 1), Way::UnderWay);
         assert_eq!(way(steps(2, 0, 0, 3, 1), 3, 0, 1), Way::Stuck);
         assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 1), Way::Stuck, "another target's step failed");
         assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 0, 1), Way::Stuck, "it is held");
-        assert_eq!(way(steps(0, 0, 0, 3, 0), 2, 0, 0), Way::Stuck, "nothing is open, and one has not applied it");
+        assert_eq!(
+            way(steps(0, 0, 0, 3, 0), 2, 0, 0),
+            Way::Stuck,
+            "nothing is open, and one has not applied it"
+        );
         let far = InTheWay { moving: 0, resting: 10_000, more: true };
-        assert_eq!(super::way(&steps(90_000, 0, 0, 3, 1), 3, far), Way::UnderWay, "what is beyond may run");
+        assert_eq!(
+            super::way(&steps(90_000, 0, 0, 3, 1), 3, far),
+            Way::UnderWay,
+            "what is beyond may run"
+        );
     }
 }

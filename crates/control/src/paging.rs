@@ -9,12 +9,17 @@ use crate::words::{plain, sentence};
 const LONGEST: usize = 2_000;
 
 /// The keys of the row behind which a page of a list goes on; None: it is the first page.
-pub(crate) fn behind<S: Sort>(order: Order<S>, place: Option<&Cursor>) -> Result<Option<Vec<Key>>, Problem> {
+pub(crate) fn behind<S: Sort>(
+    order: Order<S>,
+    place: Option<&Cursor>,
+) -> Result<Option<Vec<Key>>, Problem> {
     let place = place.filter(|place| !place.as_str().is_empty());
     let Some(place) = place else { return Ok(None) };
     plain(place.as_str())?;
     if place.as_str().len() > LONGEST {
-        return Err(Problem::invalid("That is no place in a list: give what the page before says under next."));
+        return Err(Problem::invalid(
+            "That is no place in a list: give what the page before says under next.",
+        ));
     }
     place.keys(order).map(Some).map_err(refused)
 }
@@ -62,7 +67,8 @@ mod tests {
 
     #[test]
     fn pages_of_every_order_are_the_whole_list_each_row_once() {
-        let all: Vec<(&str, i64)> = (0..23).map(|n| (["a", "b", "~-", "é"][n % 4], n as i64)).collect();
+        let all: Vec<(&str, i64)> =
+            (0..23).map(|n| (["a", "b", "~-", "é"][n % 4], n as i64)).collect();
         let keys = |row: &(&str, i64), sort: ReviewSort| match sort {
             ReviewSort::Submitted => vec![Key::from(row.1)],
             ReviewSort::Title => vec![Key::from(row.0), Key::from(row.1)],

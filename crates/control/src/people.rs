@@ -76,7 +76,8 @@ pub const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// How long the one-time sign-ins hold that a start prints: a working day, for whoever comes back to that terminal.
 pub const START_SIGN_IN_HOLDS: Duration = Duration::from_secs(12 * 3600);
 
-const TIMES: SessionTimes = SessionTimes { idle: SESSION_IDLE, absolute: SESSION_ABSOLUTE, note_every: NOTE_EVERY };
+const TIMES: SessionTimes =
+    SessionTimes { idle: SESSION_IDLE, absolute: SESSION_ABSOLUTE, note_every: NOTE_EVERY };
 /// Longest text that is looked at as a token, in bytes; ours are shorter.
 pub(crate) const MAX_TOKEN: usize = 128;
 /// Longest name that a client gives itself that is kept, in characters.
@@ -183,8 +184,15 @@ pub struct NewPerson {
 
 impl NewPerson {
     /// A human.
-    pub fn human(name: impl Into<String>, permissions: impl IntoIterator<Item = Permission>) -> Self {
-        Self { name: name.into(), kind: PersonKind::Human, permissions: permissions.into_iter().collect() }
+    pub fn human(
+        name: impl Into<String>,
+        permissions: impl IntoIterator<Item = Permission>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            kind: PersonKind::Human,
+            permissions: permissions.into_iter().collect(),
+        }
     }
 }
 
@@ -240,7 +248,10 @@ impl People {
     }
 
     /// A transaction for an admin, or for Gantry itself. Without a connection of the owner the database refuses the latter.
-    async fn begin_for(&self, by: Option<&Actor>) -> Result<Transaction<'static, Postgres>, Problem> {
+    async fn begin_for(
+        &self,
+        by: Option<&Actor>,
+    ) -> Result<Transaction<'static, Postgres>, Problem> {
         let Some(actor) = by else {
             return self.owner.as_ref().unwrap_or(&self.store).pool().begin().await.map_err(failed);
         };
@@ -253,19 +264,32 @@ impl People {
     ///
     /// # Errors
     /// When the name is no name or taken, or `by` is no admin.
-    pub async fn create_person(&self, by: Option<&Actor>, new: &NewPerson) -> Result<PersonId, Problem> {
+    pub async fn create_person(
+        &self,
+        by: Option<&Actor>,
+        new: &NewPerson,
+    ) -> Result<PersonId, Problem> {
         require_admin(by)?;
         check_name(&new.name)?;
-        let words: Vec<&str> = new.permissions.iter().map(|permission| permission.as_str()).collect();
+        let words: Vec<&str> =
+            new.permissions.iter().map(|permission| permission.as_str()).collect();
         let mut transaction = self.begin_for(by).await?;
         let person = people::insert_person(&mut transaction, &new.name, new.kind.as_str(), &words)
             .await
             .map_err(failed)?
-            .ok_or_else(|| Problem::conflict("name_taken", format!("There is a person {} already.", new.name)))?;
+            .ok_or_else(|| {
+                Problem::conflict("name_taken", format!("There is a person {} already.", new.name))
+            })?;
         let detail = json!({"name": new.name, "kind": new.kind.as_str(), "permissions": words});
-        people::append_audit(&mut transaction, id_of(by), "person.create", &person.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        people::append_audit(
+            &mut transaction,
+            id_of(by),
+            "person.create",
+            &person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(person)
     }
@@ -294,11 +318,19 @@ impl People {
         let person = self.actor_by_name(name).await?.person;
         let session = Token::random()?;
         let mut transaction = self.begin_for(None).await?;
-        people::insert_session(&mut transaction, person, &session.hash(), TIMES).await.map_err(failed)?;
-        let detail = json!({"by": "owner"});
-        people::append_audit(&mut transaction, Some(person), "sign_in", &person.to_string(), &detail)
+        people::insert_session(&mut transaction, person, &session.hash(), TIMES)
             .await
             .map_err(failed)?;
+        let detail = json!({"by": "owner"});
+        people::append_audit(
+            &mut transaction,
+            Some(person),
+            "sign_in",
+            &person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         let found = self.look_up(session.reveal()).await?;
         found.map(|(actor, _)| actor).ok_or_else(Problem::signed_out)
@@ -337,11 +369,19 @@ impl People {
         let row = row.ok_or_else(|| nobody(person))?;
         let token = Token::random()?;
         let mut transaction = self.begin_for(by).await?;
-        people::insert_sign_in(&mut transaction, person, &token.hash(), holds, asks).await.map_err(failed)?;
-        let detail = json!({"name": row.name, "holds_seconds": holds.as_secs()});
-        people::append_audit(&mut transaction, id_of(by), "sign_in.offer", &person.to_string(), &detail)
+        people::insert_sign_in(&mut transaction, person, &token.hash(), holds, asks)
             .await
             .map_err(failed)?;
+        let detail = json!({"name": row.name, "holds_seconds": holds.as_secs()});
+        people::append_audit(
+            &mut transaction,
+            id_of(by),
+            "sign_in.offer",
+            &person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(token)
     }
@@ -351,7 +391,12 @@ impl People {
     /// # Errors
     /// `sign_in_used`, `sign_in_expired` or `sign_in_unknown` for what does not sign in (401); `too_many_attempts` when it failed too
     /// often from that address (429).
-    pub async fn sign_in(&self, token: &str, visitor: &Visitor, before: Option<&str>) -> Result<Begun, Problem> {
+    pub async fn sign_in(
+        &self,
+        token: &str,
+        visitor: &Visitor,
+        before: Option<&str>,
+    ) -> Result<Begun, Problem> {
         self.attempts.check(&network(visitor.address)).map_err(too_many_from_there)?;
         // PostgreSQL has no text with a NUL, and no link has one.
         if token.len() > MAX_TOKEN || token.contains('\0') {
@@ -359,9 +404,12 @@ impl People {
         }
         let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let begun = people::begin_session_by_link(&mut transaction, token, &session.hash(), TIMES, &origin).await;
+        let begun =
+            people::begin_session_by_link(&mut transaction, token, &session.hash(), TIMES, &origin)
+                .await;
         let Some((person, asks)) = begun.map_err(failed)? else {
-            let why = people::unspendable(&mut transaction, &hash_of(token)).await.map_err(failed)?;
+            let why =
+                people::unspendable(&mut transaction, &hash_of(token)).await.map_err(failed)?;
             return Err(self.refuse(visitor, why));
         };
         begun_session(&mut transaction, person, &origin, before, "link").await?;
@@ -373,11 +421,16 @@ impl People {
         tracing::warn!(address = ?visitor.address, ?why, "a sign-in was refused");
         self.attempts.note(network(visitor.address));
         let (code, detail) = match why {
-            Unspendable::Used => ("sign_in_used", "This sign-in was used already. Each works once: ask for another."),
-            Unspendable::Expired => ("sign_in_expired", "This sign-in is too old or was taken back: ask for another."),
-            Unspendable::Unknown => {
-                ("sign_in_unknown", "There is no such sign-in here. Look whether all of it was copied.")
+            Unspendable::Used => {
+                ("sign_in_used", "This sign-in was used already. Each works once: ask for another.")
             }
+            Unspendable::Expired => {
+                ("sign_in_expired", "This sign-in is too old or was taken back: ask for another.")
+            }
+            Unspendable::Unknown => (
+                "sign_in_unknown",
+                "There is no such sign-in here. Look whether all of it was copied.",
+            ),
         };
         Problem::new(401, code, "This does not sign you in", detail)
     }
@@ -410,11 +463,15 @@ impl People {
     pub async fn still_looks(&self, actor: &Actor) -> Result<bool, Problem> {
         let now = match (&actor.token, &actor.session) {
             (Some(token), _) => {
-                let row = store::api_tokens::bearer_of(self.store.pool(), token.id).await.map_err(failed)?;
+                let row = store::api_tokens::bearer_of(self.store.pool(), token.id)
+                    .await
+                    .map_err(failed)?;
                 row.map(|row| Actor::of_bearer_again(row, token))
             }
             (None, Some(session)) => {
-                let row = people::session(self.store.pool(), &session.hash, TIMES).await.map_err(failed)?;
+                let row = people::session(self.store.pool(), &session.hash, TIMES)
+                    .await
+                    .map_err(failed)?;
                 row.map(|row| {
                     let session = Session::of(&row, session.hash, session.credential.clone());
                     Actor::of(row.person, Some(session))
@@ -449,9 +506,15 @@ impl People {
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let ended = people::end_session(&mut transaction, &session.hash).await.map_err(failed)?;
         if let Some(person) = ended {
-            people::append_audit(&mut transaction, Some(person), "sign_out", &person.to_string(), &json!({}))
-                .await
-                .map_err(failed)?;
+            people::append_audit(
+                &mut transaction,
+                Some(person),
+                "sign_out",
+                &person.to_string(),
+                &json!({}),
+            )
+            .await
+            .map_err(failed)?;
         }
         transaction.commit().await.map_err(failed)
     }
@@ -464,7 +527,9 @@ impl People {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         store::accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let ended = people::end_everything_of(&mut transaction, actor.person, None).await.map_err(failed)?;
+        let ended = people::end_everything_of(&mut transaction, actor.person, None)
+            .await
+            .map_err(failed)?;
         let subject = actor.person.to_string();
         people::append_audit(
             &mut transaction,
@@ -504,9 +569,15 @@ impl People {
         }
         let (sessions, tokens) = shut_out(&mut transaction, person).await?;
         let detail = json!({"sessions": sessions, "tokens": tokens});
-        people::append_audit(&mut transaction, id_of(by), "person.disable", &person.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        people::append_audit(
+            &mut transaction,
+            id_of(by),
+            "person.disable",
+            &person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 }
@@ -523,7 +594,9 @@ async fn begun_session(
         people::end_session(on, &hash_of(before)).await.map_err(failed)?;
     }
     let detail = json!({"by": by, "address": origin.address, "user_agent": origin.user_agent});
-    people::append_audit(on, Some(person), "sign_in", &person.to_string(), &detail).await.map_err(failed)
+    people::append_audit(on, Some(person), "sign_in", &person.to_string(), &detail)
+        .await
+        .map_err(failed)
 }
 
 /// Ends all that somebody comes in by who is kept out; hands back how many sessions ended and how many tokens were taken back.
@@ -607,19 +680,27 @@ mod tests {
     impl House {
         async fn new() -> Self {
             let db = TestDatabase::new().await;
-            let people = People::over(Store::over(db.app().clone())).with_owner(Store::over(db.owner().clone()));
+            let people = People::over(Store::over(db.app().clone()))
+                .with_owner(Store::over(db.owner().clone()));
             let ada = NewPerson::human("ada", [Permission::Operator]);
             let ada = people.create_person(None, &ada).await.expect("a person");
             Self { db, people, ada }
         }
 
         async fn link(&self) -> Token {
-            self.people.one_time_sign_in(None, self.ada, Duration::from_secs(60)).await.expect("a sign-in")
+            self.people
+                .one_time_sign_in(None, self.ada, Duration::from_secs(60))
+                .await
+                .expect("a sign-in")
         }
 
         async fn session(&self) -> Token {
             let link = self.link().await;
-            self.people.sign_in(link.reveal(), &Visitor::default(), None).await.expect("a session").session
+            self.people
+                .sign_in(link.reveal(), &Visitor::default(), None)
+                .await
+                .expect("a session")
+                .session
         }
 
         async fn actor(&self, session: &Token) -> Option<Actor> {
@@ -627,7 +708,10 @@ mod tests {
         }
 
         async fn refused(&self, link: &Token) -> Problem {
-            self.people.sign_in(link.reveal(), &Visitor::default(), None).await.expect_err("a refusal")
+            self.people
+                .sign_in(link.reveal(), &Visitor::default(), None)
+                .await
+                .expect_err("a refusal")
         }
 
         async fn change(&self, sql: &'static str) {
@@ -646,13 +730,17 @@ mod tests {
         let link = house.link().await;
         let tries = (0..8).map(|_| {
             let (people, link) = (house.people.clone(), link.clone());
-            tokio::spawn(async move { people.sign_in(link.reveal(), &Visitor::default(), None).await })
+            tokio::spawn(
+                async move { people.sign_in(link.reveal(), &Visitor::default(), None).await },
+            )
         });
         let mut sessions = Vec::new();
         for one in tries.collect::<Vec<_>>() {
             match one.await.expect("no panic") {
                 Ok(session) => sessions.push(session),
-                Err(problem) => assert_eq!((problem.status, problem.code.as_str()), (401, "sign_in_used")),
+                Err(problem) => {
+                    assert_eq!((problem.status, problem.code.as_str()), (401, "sign_in_used"))
+                }
             }
         }
         assert_eq!(sessions.len(), 1);
@@ -665,9 +753,11 @@ mod tests {
     async fn nothing_in_the_database_signs_in() {
         let house = House::new().await;
         let (link, session) = (house.link().await, house.session().await);
-        let dump = "SELECT string_agg(t::text, '') || (SELECT string_agg(s::text, '') FROM session s)
+        let dump =
+            "SELECT string_agg(t::text, '') || (SELECT string_agg(s::text, '') FROM session s)
                     || (SELECT string_agg(a::text, '') FROM audit a) FROM token t";
-        let dump: String = sqlx::query_scalar(dump).fetch_one(house.db.owner()).await.expect("the rows");
+        let dump: String =
+            sqlx::query_scalar(dump).fetch_one(house.db.owner()).await.expect("the rows");
         assert!(!dump.contains(link.reveal()) && !dump.contains(session.reveal()));
         assert!(!format!("{link:?} {:?}", house.actor(&session).await).contains(session.reveal()));
     }
@@ -692,18 +782,28 @@ mod tests {
     #[tokio::test]
     async fn sessions_that_are_over_are_forgotten_although_nobody_comes_back() {
         let house = House::new().await;
-        let (over, idle, holds) = (house.session().await, house.session().await, house.session().await);
+        let (over, idle, holds) =
+            (house.session().await, house.session().await, house.session().await);
         for (session, sql) in [
-            (&over, "UPDATE session SET expires_at = now(), idle_expires_at = now() WHERE token_hash = $1"),
+            (
+                &over,
+                "UPDATE session SET expires_at = now(), idle_expires_at = now() WHERE token_hash = $1",
+            ),
             (&idle, "UPDATE session SET idle_expires_at = now() WHERE token_hash = $1"),
         ] {
             let hash = session.hash();
-            sqlx::query(sql).bind(hash.as_slice()).execute(house.db.owner()).await.expect("to end it");
+            sqlx::query(sql)
+                .bind(hash.as_slice())
+                .execute(house.db.owner())
+                .await
+                .expect("to end it");
         }
         let forgotten = async || people::forget_sessions(house.db.app()).await.expect("a round");
         assert_eq!((forgotten().await, forgotten().await), (1, 0));
-        let left: i64 =
-            sqlx::query_scalar("SELECT count(*) FROM session").fetch_one(house.db.app()).await.expect("a count");
+        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM session")
+            .fetch_one(house.db.app())
+            .await
+            .expect("a count");
         assert_eq!(left, 2);
         assert!(house.actor(&holds).await.is_some() && house.actor(&idle).await.is_none());
     }
@@ -718,7 +818,10 @@ mod tests {
         assert!(house.actor(&one).await.is_some(), "the last one");
         let problem = house.people.actor_of_session(one.reveal()).await.expect_err("too many");
         assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_requests"));
-        assert!(problem.again_after.is_some_and(|seconds| (1..=60).contains(&seconds)), "{problem:?}");
+        assert!(
+            problem.again_after.is_some_and(|seconds| (1..=60).contains(&seconds)),
+            "{problem:?}"
+        );
         assert!(house.actor(&other).await.is_some());
     }
 
@@ -740,11 +843,20 @@ mod tests {
         assert!((97.5..99.5).contains(&oldest), "{oldest}");
         let actor = house.actor(&last).await.expect("who came last is in");
         assert!(house.actor(&first).await.is_some(), "used since");
-        assert_eq!(house.people.sessions(&actor).await.expect("a list").len(), 100, "all of them are told");
-        let first = house.people.session_page(&actor, &SessionsWanted::default()).await.expect("a page");
+        assert_eq!(
+            house.people.sessions(&actor).await.expect("a list").len(),
+            100,
+            "all of them are told"
+        );
+        let first =
+            house.people.session_page(&actor, &SessionsWanted::default()).await.expect("a page");
         let wanted = SessionsWanted { before: first.next, ..SessionsWanted::default() };
         let rest = house.people.session_page(&actor, &wanted).await.expect("a page");
-        assert_eq!((first.sessions.len(), rest.sessions.len(), rest.next), (50, 50, None), "page by page, too");
+        assert_eq!(
+            (first.sessions.len(), rest.sessions.len(), rest.next),
+            (50, 50, None),
+            "page by page, too"
+        );
     }
 
     #[tokio::test]
@@ -754,7 +866,10 @@ mod tests {
         let seen = async || {
             let sql = "SELECT extract(epoch FROM now() - last_seen_at)::float8,
                               extract(epoch FROM idle_expires_at - now())::float8 FROM session";
-            sqlx::query_as::<_, (f64, f64)>(sql).fetch_one(house.db.app()).await.expect("the session")
+            sqlx::query_as::<_, (f64, f64)>(sql)
+                .fetch_one(house.db.app())
+                .await
+                .expect("the session")
         };
         house
             .change(
@@ -781,14 +896,21 @@ mod tests {
         let house = House::new().await;
         let ago = async || {
             let sql = "SELECT extract(epoch FROM now() - v.at)::float8 FROM visit v WHERE v.person_id = $1";
-            sqlx::query_scalar::<_, f64>(sql).bind(house.ada.0).fetch_optional(house.db.app()).await.expect("a row")
+            sqlx::query_scalar::<_, f64>(sql)
+                .bind(house.ada.0)
+                .fetch_optional(house.db.app())
+                .await
+                .expect("a row")
         };
         assert_eq!(ago().await, None, "never here");
         let session = house.session().await;
         assert!(ago().await.is_some_and(|ago| ago < 30.0), "signing in is being here");
         house.change("UPDATE visit SET at = now() - interval '1 h'").await;
         house.actor(&session).await.expect("an actor");
-        assert!(ago().await.is_some_and(|ago| ago > 3500.0), "as seldom as the session's own last visit is noted");
+        assert!(
+            ago().await.is_some_and(|ago| ago > 3500.0),
+            "as seldom as the session's own last visit is noted"
+        );
         house.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
         let actor = house.actor(&session).await.expect("an actor");
         assert!(ago().await.is_some_and(|ago| ago < 30.0));
@@ -830,20 +952,28 @@ mod tests {
         assert_eq!(house.people.sign_out_everywhere(&actor).await, Ok(1));
         assert_eq!(house.actor(&two).await, None);
         assert_eq!(house.refused(&unused).await.code, "sign_in_expired");
-        let ends: Vec<_> = house.audit().await.into_iter().filter(|action| action.starts_with("sign_out")).collect();
+        let ends: Vec<_> = house
+            .audit()
+            .await
+            .into_iter()
+            .filter(|action| action.starts_with("sign_out"))
+            .collect();
         assert_eq!(ends, ["sign_out", "sign_out.everywhere"]);
     }
 
     #[tokio::test]
     async fn failing_too_often_makes_an_address_wait() {
         let house = House::new().await;
-        let visitor = Visitor { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
+        let visitor =
+            Visitor { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
         for _ in 0..MOST_FAILURES {
-            let problem = house.people.sign_in("wrong", &visitor, None).await.expect_err("a refusal");
+            let problem =
+                house.people.sign_in("wrong", &visitor, None).await.expect_err("a refusal");
             assert_eq!(problem.code, "sign_in_unknown");
         }
         let link = house.link().await;
-        let problem = house.people.sign_in(link.reveal(), &visitor, None).await.expect_err("a refusal");
+        let problem =
+            house.people.sign_in(link.reveal(), &visitor, None).await.expect_err("a refusal");
         assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_attempts"));
         assert!(problem.detail.contains("no link works"), "{problem}");
         assert!(
@@ -860,12 +990,18 @@ mod tests {
         assert_eq!(problem.status, 400);
         assert!(problem.detail.contains("Choose another"), "{problem}");
         // The database's copy of the name is the same one.
-        let by_hand =
-            sqlx::query("INSERT INTO person (name) VALUES ($1)").bind(OWN_NAME).execute(house.db.owner()).await;
+        let by_hand = sqlx::query("INSERT INTO person (name) VALUES ($1)")
+            .bind(OWN_NAME)
+            .execute(house.db.owner())
+            .await;
         let refused = by_hand.expect_err("a refusal");
         assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::OwnName));
         assert!(refused.to_string().contains(&format!("be called {OWN_NAME}")), "{refused}");
-        house.people.create_person(None, &NewPerson::human("gantry-ci", [])).await.expect("a name of its own");
+        house
+            .people
+            .create_person(None, &NewPerson::human("gantry-ci", []))
+            .await
+            .expect("a name of its own");
     }
 
     #[tokio::test]
@@ -873,16 +1009,34 @@ mod tests {
         let house = House::new().await;
         let ada = house.people.sign_in_as_owner("ada").await.expect("an actor");
         let bo = NewPerson::human("bo", [Permission::Admin]);
-        assert_eq!(house.people.create_person(Some(&ada), &bo).await.expect_err("a refusal").status, 403);
-        assert_eq!(house.people.disable(Some(&ada), house.ada).await.expect_err("a refusal").status, 403);
+        assert_eq!(
+            house.people.create_person(Some(&ada), &bo).await.expect_err("a refusal").status,
+            403
+        );
+        assert_eq!(
+            house.people.disable(Some(&ada), house.ada).await.expect_err("a refusal").status,
+            403
+        );
         house.people.create_person(None, &bo).await.expect("a person");
-        assert_eq!(house.people.create_person(None, &bo).await.expect_err("a refusal").code, "name_taken");
+        assert_eq!(
+            house.people.create_person(None, &bo).await.expect_err("a refusal").code,
+            "name_taken"
+        );
         let bo = house.people.sign_in_as_owner("bo").await.expect("an actor");
-        assert!(bo.require(Permission::Viewer).is_ok() && bo.require(Permission::Reviewer).is_err());
-        assert_eq!(house.people.disable(Some(&bo), bo.person).await.expect_err("a refusal").code, "own_account");
+        assert!(
+            bo.require(Permission::Viewer).is_ok() && bo.require(Permission::Reviewer).is_err()
+        );
+        assert_eq!(
+            house.people.disable(Some(&bo), bo.person).await.expect_err("a refusal").code,
+            "own_account"
+        );
         for name in ["", "-x", "Ada", "a b", "é", &"x".repeat(97)] {
             let new = NewPerson::human(name, [Permission::Viewer]);
-            assert_eq!(house.people.create_person(Some(&bo), &new).await.expect_err(name).status, 400, "{name}");
+            assert_eq!(
+                house.people.create_person(Some(&bo), &new).await.expect_err(name).status,
+                400,
+                "{name}"
+            );
         }
     }
 }

@@ -35,7 +35,10 @@ impl Control {
         let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_proposal(proposal))?;
         if row.state != "open" {
-            return Err(Problem::conflict("not_planned", "This proposal is closed, so it is planned no more."));
+            return Err(Problem::conflict(
+                "not_planned",
+                "This proposal is closed, so it is planned no more.",
+            ));
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
         let ground = self.ground(&mut connection, &present).await?;
@@ -48,7 +51,9 @@ impl Control {
                     let findings = linting::all(&present, &planned, ground.lint(&authors(&rows)));
                     report(skeleton, catalog, &edits, &planned.effects, Some(&findings))
                 }
-                Err(_) => report(skeleton, catalog, &edits, &resolve(skeleton, catalog, &edits), None),
+                Err(_) => {
+                    report(skeleton, catalog, &edits, &resolve(skeleton, catalog, &edits), None)
+                }
             }
         };
         self.beside(actor).work(planning).await
@@ -56,13 +61,19 @@ impl Control {
 
     /// How a submission was planned, as long as it is its open proposal's newest version: on what is there afterwards it would come
     /// out otherwise.
-    pub async fn review_report(&self, actor: &Actor, id: SubmissionId) -> Result<Option<Report>, Problem> {
+    pub async fn review_report(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+    ) -> Result<Option<Report>, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
         let proposal = intent::proposal(&mut connection, row.proposal).await.map_err(from_store)?;
-        if proposal.is_none_or(|proposal| proposal.version != row.version || proposal.state != "open") {
+        if proposal
+            .is_none_or(|proposal| proposal.version != row.version || proposal.state != "open")
+        {
             return Ok(None);
         }
         drop(connection);
@@ -87,7 +98,8 @@ impl Control {
         let (edits, known) = (counting(&rows), known.map(str::to_owned));
         let next = rows.last().map_or(1, |row| row.edit.seq + 1);
         let planning = move || {
-            let effects = resolve(&present.skeleton, &present.catalog, &edits).hash().map_err(unsaid)?;
+            let effects =
+                resolve(&present.skeleton, &present.catalog, &edits).hash().map_err(unsaid)?;
             let versions = versions(&present.skeleton, &edits);
             let stamp = stamp(&present, &versions)?;
             let ground = match known != Some(stamp.clone()) {

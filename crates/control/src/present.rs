@@ -105,35 +105,51 @@ impl Present {
 
     /// The name of a deployment, or its id when it is gone.
     pub fn name_of(&self, id: DeploymentId) -> String {
-        self.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_else(|| id.to_string())
+        self.skeleton
+            .deployments
+            .get(&id)
+            .map(|d| d.name.to_string())
+            .unwrap_or_else(|| id.to_string())
     }
 
     /// What people call a node where its domain is known; None: it is gone.
     pub fn called(&self, node: NodeId) -> Option<String> {
         let fqdn = &self.skeleton.nodes.get(&node)?.fqdn;
-        let name = |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
+        let name =
+            |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
         Some(phantom::called(fqdn, name).into_owned())
     }
 
     /// What people call a node of this name where its domain is not known.
     pub fn in_full(&self, fqdn: &str) -> String {
-        let name = |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
-        Fqdn::parse(fqdn).map_or_else(|_| fqdn.to_owned(), |fqdn| phantom::in_full(&fqdn, name).into_owned())
+        let name =
+            |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
+        Fqdn::parse(fqdn)
+            .map_or_else(|_| fqdn.to_owned(), |fqdn| phantom::in_full(&fqdn, name).into_owned())
     }
 
     /// What these differences name as parents: those that are there, and those that come or go in them.
-    pub fn parents<'d>(&self, differences: impl IntoIterator<Item = &'d Difference>) -> BTreeMap<NoderoleId, Place> {
+    pub fn parents<'d>(
+        &self,
+        differences: impl IntoIterator<Item = &'d Difference>,
+    ) -> BTreeMap<NoderoleId, Place> {
         let mut places = BTreeMap::new();
         for difference in differences {
             for parent in parents(difference) {
                 let Some((node, noderole)) = self.skeleton.place(parent) else { continue };
-                let Some(fqdn) = self.skeleton.nodes.get(node).map(|node| node.fqdn.clone()) else { continue };
+                let Some(fqdn) = self.skeleton.nodes.get(node).map(|node| node.fqdn.clone()) else {
+                    continue;
+                };
                 places.insert(parent, Place { noderole: noderole.clone(), node: *node, fqdn });
             }
             // What comes together with its parent is nowhere else yet.
             for node in &difference.nodes {
                 for noderole in &node.noderoles {
-                    let place = Place { noderole: noderole.noderole.clone(), node: node.id, fqdn: node.fqdn.clone() };
+                    let place = Place {
+                        noderole: noderole.noderole.clone(),
+                        node: node.id,
+                        fqdn: node.fqdn.clone(),
+                    };
                     places.entry(noderole.id).or_insert(place);
                 }
             }
@@ -147,7 +163,9 @@ impl Present {
         Some(Bare {
             fqdn: fqdn.clone(),
             deployment: *deployment,
-            connection: connection.clone().and_then(|connection| serde_json::from_value(connection).ok()),
+            connection: connection
+                .clone()
+                .and_then(|connection| serde_json::from_value(connection).ok()),
             hints: hints.as_object().cloned().unwrap_or_default(),
         })
     }
@@ -170,7 +188,9 @@ impl Kept {
     pub async fn present(&self, control: &Control, moment: Moment) -> Result<Present, Problem> {
         let Moment { head, root, catalog, bare, rows } = moment;
         let blueprint = self.blueprint(control, root).await?;
-        let skeleton = self.skeleton((head.epoch, head.number), root, bare.clone(), &blueprint, &catalog).await?;
+        let skeleton = self
+            .skeleton((head.epoch, head.number), root, bare.clone(), &blueprint, &catalog)
+            .await?;
         let bare = Arc::new(bare.into_iter().map(|node| (node.id, node)).collect());
         Ok(Present { head, blueprint, catalog, skeleton, rows, bare })
     }
@@ -212,7 +232,8 @@ impl Kept {
     /// The blueprint of the newest root, read once for all who wait for it.
     async fn blueprint(&self, control: &Control, root: Hash) -> Result<Arc<Blueprint>, Problem> {
         let kept = || self.blueprint.read().map(|kept| kept.clone()).unwrap_or_default();
-        let of_root = |(hash, blueprint): (Hash, Arc<Blueprint>)| (hash == root).then_some(blueprint);
+        let of_root =
+            |(hash, blueprint): (Hash, Arc<Blueprint>)| (hash == root).then_some(blueprint);
         if let Some(blueprint) = kept().and_then(of_root) {
             return Ok(blueprint);
         }
@@ -232,15 +253,20 @@ impl Kept {
     /// Everything that was ever imported.
     pub async fn catalog(&self, on: &mut PgConnection) -> Result<Arc<Catalog>, StoreError> {
         let kept = self.catalog.read().map(|kept| Arc::clone(&kept)).unwrap_or_default();
-        let known: Vec<Hash> =
-            kept.barclamps().map(|(hash, _)| hash).chain(kept.roles().map(|(hash, _)| hash)).collect();
+        let known: Vec<Hash> = kept
+            .barclamps()
+            .map(|(hash, _)| hash)
+            .chain(kept.roles().map(|(hash, _)| hash))
+            .collect();
         let new = intent::catalog_objects(on, &known).await?;
         if new.is_empty() {
             return Ok(kept);
         }
         let mut catalog = (*kept).clone();
         for object in &new {
-            catalog.add(object).map_err(|e| StoreError::corrupt(format!("object {}", object.hash), e))?;
+            catalog
+                .add(object)
+                .map_err(|e| StoreError::corrupt(format!("object {}", object.hash), e))?;
         }
         let catalog = Arc::new(catalog);
         if let Ok(mut kept) = self.catalog.write() {
@@ -260,7 +286,8 @@ fn made(
 ) -> Result<KeptSkeleton, CatalogError> {
     let nodes = || bare.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
     let followed = before.and_then(|mut kept| {
-        let followed = Arc::make_mut(&mut kept.skeleton).follow(&kept.blueprint, &blueprint, nodes(), catalog);
+        let followed =
+            Arc::make_mut(&mut kept.skeleton).follow(&kept.blueprint, &blueprint, nodes(), catalog);
         // The one before may be of a newer target, with roles that this reader's older catalog does not have yet.
         followed.ok().map(|()| kept.skeleton)
     });
@@ -319,12 +346,15 @@ pub(crate) async fn load_deployments(
 }
 
 fn missing_deployments(doc: &RootDoc, before: &Blueprint) -> Vec<Hash> {
-    let missing = |id| move |hash: &Hash| before.deployments.get(id).is_none_or(|stored| stored.hash != *hash);
+    let missing = |id| {
+        move |hash: &Hash| before.deployments.get(id).is_none_or(|stored| stored.hash != *hash)
+    };
     doc.deployments.iter().filter_map(|(id, hash)| Some(*hash).filter(missing(id))).collect()
 }
 
 fn missing_nodes(doc: &RootDoc, before: &Blueprint) -> Vec<Hash> {
-    let missing = |id| move |hash: &Hash| before.nodes.get(id).is_none_or(|stored| stored.hash != *hash);
+    let missing =
+        |id| move |hash: &Hash| before.nodes.get(id).is_none_or(|stored| stored.hash != *hash);
     doc.nodes.iter().filter_map(|(id, hash)| Some(*hash).filter(missing(id))).collect()
 }
 
@@ -343,7 +373,11 @@ fn with_deployments(
     Ok(blueprint)
 }
 
-fn with_nodes(doc: &RootDoc, before: &Blueprint, bodies: &BTreeMap<Hash, Vec<u8>>) -> Result<Blueprint, StoreError> {
+fn with_nodes(
+    doc: &RootDoc,
+    before: &Blueprint,
+    bodies: &BTreeMap<Hash, Vec<u8>>,
+) -> Result<Blueprint, StoreError> {
     let mut blueprint = with_deployments(doc, before, bodies)?;
     for (id, hash) in &doc.nodes {
         match before.nodes.get(id).filter(|stored| stored.hash == *hash) {
@@ -355,7 +389,10 @@ fn with_nodes(doc: &RootDoc, before: &Blueprint, bodies: &BTreeMap<Hash, Vec<u8>
 }
 
 /// Asks for nothing when nothing is missing.
-async fn bodies(on: &mut PgConnection, missing: &[Hash]) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
+async fn bodies(
+    on: &mut PgConnection,
+    missing: &[Hash],
+) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
     if missing.is_empty() { Ok(BTreeMap::new()) } else { intent::bodies(on, missing).await }
 }
 
@@ -364,9 +401,14 @@ fn corrupt(error: engine::cluster::BlueprintError) -> StoreError {
 }
 
 fn body_of(bodies: &BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<&[u8], StoreError> {
-    bodies.get(&hash).map(Vec::as_slice).ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))
+    bodies
+        .get(&hash)
+        .map(Vec::as_slice)
+        .ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))
 }
 
 fn one(mut bodies: BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<Vec<u8>, StoreError> {
-    bodies.remove(&hash).ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))
+    bodies
+        .remove(&hash)
+        .ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))
 }

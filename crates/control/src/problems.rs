@@ -19,7 +19,9 @@ pub(crate) fn from_store(error: StoreError) -> Problem {
     }
     if has_nul(&error) {
         tracing::warn!(%error, "a text with a NUL was refused by the database");
-        return Problem::invalid("A text has the character U+0000, which can't be kept or looked for: leave it out.");
+        return Problem::invalid(
+            "A text has the character U+0000, which can't be kept or looked for: leave it out.",
+        );
     }
     if is_away(&error) {
         tracing::warn!(%error, "the database is away");
@@ -43,7 +45,9 @@ pub(crate) fn no_review(review: SubmissionId) -> Problem {
 
 /// There is no proposal of this number, or none any more.
 pub(crate) fn no_proposal(proposal: ProposalId) -> Problem {
-    Problem::not_found(format!("There is no proposal {proposal}. The list of proposals has those that are open."))
+    Problem::not_found(format!(
+        "There is no proposal {proposal}. The list of proposals has those that are open."
+    ))
 }
 
 /// The same of a transaction's end: when the database is lost just then, nobody knows whether it was kept.
@@ -68,13 +72,19 @@ fn has_nul(error: &StoreError) -> bool {
 
 fn is_away(error: &StoreError) -> bool {
     is_of_sqlx(error, |inner| match inner {
-        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => true,
+        sqlx::Error::Io(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => true,
         // Connections lost, refused for now, or too many; the server shutting down or starting up.
-        sqlx::Error::Database(e) => {
-            e.code().is_some_and(|c| c.starts_with("08") || c.starts_with("57P") || c == "55000" || c == "53300")
-        }
+        sqlx::Error::Database(e) => e.code().is_some_and(|c| {
+            c.starts_with("08") || c.starts_with("57P") || c == "55000" || c == "53300"
+        }),
         _ => false,
-    }) || matches!(error, StoreError::Orm(sea_orm::DbErr::ConnectionAcquire(_) | sea_orm::DbErr::Conn(_)))
+    }) || matches!(
+        error,
+        StoreError::Orm(sea_orm::DbErr::ConnectionAcquire(_) | sea_orm::DbErr::Conn(_))
+    )
 }
 
 /// Whether it is a failed statement of which something is so, by whichever way the statement was made.
@@ -173,12 +183,24 @@ mod tests {
     #[tokio::test]
     async fn a_nul_is_the_askers_to_leave_out() {
         let db = TestDatabase::new().await;
-        for (sql, text) in [("SELECT $1::text", "a\0b"), ("SELECT $1::text::jsonb", "{\"a\": \"\\u0000\"}")] {
-            let failed = sqlx::query(sql).bind(text).execute(db.app()).await.expect_err("a refusal");
+        for (sql, text) in
+            [("SELECT $1::text", "a\0b"), ("SELECT $1::text::jsonb", "{\"a\": \"\\u0000\"}")]
+        {
+            let failed =
+                sqlx::query(sql).bind(text).execute(db.app()).await.expect_err("a refusal");
             let problem = from_store(failed.into());
-            assert_eq!((problem.status, problem.code.as_str()), (400, "invalid"), "{sql}: {problem:?}");
+            assert_eq!(
+                (problem.status, problem.code.as_str()),
+                (400, "invalid"),
+                "{sql}: {problem:?}"
+            );
         }
-        let failed = sqlx::query("SELECT 1 / $1").bind(0).execute(db.app()).await.expect_err("a refusal");
-        assert_eq!(from_store(failed.into()).status, 500, "any other statement that fails is ours to mend");
+        let failed =
+            sqlx::query("SELECT 1 / $1").bind(0).execute(db.app()).await.expect_err("a refusal");
+        assert_eq!(
+            from_store(failed.into()).status,
+            500,
+            "any other statement that fails is ours to mend"
+        );
     }
 }

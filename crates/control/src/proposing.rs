@@ -15,11 +15,15 @@ use engine::blueprint::{Difference, Projection, change_hash, difference, project
 use engine::canonical::{Object, ObjectKind};
 use engine::cluster::{Connection, ConnectionChange};
 use engine::gate::{Policy, Risk};
-use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, SubmissionId, TargetNo};
+use engine::ids::{
+    DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, SubmissionId, TargetNo,
+};
 use engine::plan::base::{Beyond, Within, base, beyond, outside, written};
 use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
-use engine::plan::{Along, Edit, EditError, Effects, NumberedEdit, Scope, materialise, resolve, resolve_with};
+use engine::plan::{
+    Along, Edit, EditError, Effects, NumberedEdit, Scope, materialise, resolve, resolve_with,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::intent::{self, EditRow, MAX_EDITS, NewSubmission, ProposalRow, Stepped};
@@ -59,7 +63,8 @@ pub(crate) struct Planned {
 impl Planned {
     /// Approvals that it needs while this policy is in force.
     fn approvals(&self, policy: &Policy) -> u32 {
-        let brought = self.effects.policy.as_ref().map_or(0, |set| set.policy.approvals_for(&self.risks));
+        let brought =
+            self.effects.policy.as_ref().map_or(0, |set| set.policy.approvals_for(&self.risks));
         policy.approvals_for(&self.risks).max(brought)
     }
 
@@ -109,7 +114,9 @@ pub(crate) struct Summary {
 /// Whether a person could approve a proposal, and no longer can once they touch it: it is somebody else's so far.
 pub(crate) fn would_join(actor: &Actor, edits: &[EditRow]) -> bool {
     let is_others = !edits.is_empty() && !authors(edits).contains(&actor.person);
-    is_others && actor.may_somewhere(Permission::Reviewer) && actor.may_somewhere(Permission::Operator)
+    is_others
+        && actor.may_somewhere(Permission::Reviewer)
+        && actor.may_somewhere(Permission::Operator)
 }
 
 /// Whether anybody but this person opened a proposal, or wrote or touched an edit of it. Edits that were taken back count: they are somebody's.
@@ -133,19 +140,37 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
     let (effects, along) = resolve_with(&present.skeleton, &present.catalog, edits);
     let materialised = materialise(&present.blueprint, &|id| present.bare(id), &effects)
         .map_err(|error| Problem::conflict("plan", error.to_string()))?;
-    let projection = project(&present.blueprint, &materialised.blueprint, &materialised.changes, &present.catalog)
-        .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
+    let projection = project(
+        &present.blueprint,
+        &materialised.blueprint,
+        &materialised.changes,
+        &present.catalog,
+    )
+    .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
     let difference = difference(&present.blueprint, &materialised.blueprint, &materialised.changes)
         .map_err(|error| Problem::conflict("data", error.to_string()))?;
-    let policy = effects.policy.as_ref().map(|set| Object::of(ObjectKind::Policy, &set.policy)).transpose();
+    let policy =
+        effects.policy.as_ref().map(|set| Object::of(ObjectKind::Policy, &set.policy)).transpose();
     let policy = policy.map_err(|error| Problem::conflict("policy", error.to_string()))?;
-    let mut planned = Planned { effects, along, materialised, projection, difference, risks: BTreeSet::new(), policy };
+    let mut planned = Planned {
+        effects,
+        along,
+        materialised,
+        projection,
+        difference,
+        risks: BTreeSet::new(),
+        policy,
+    };
     planned.risks = consequences::risks(&planned.from(present));
     Ok(planned)
 }
 
 /// The same, beside the threads that answer requests: it walks all that there is.
-pub(crate) async fn plan_aside(by: &Beside, present: &Present, edits: Vec<NumberedEdit>) -> Result<Planned, Problem> {
+pub(crate) async fn plan_aside(
+    by: &Beside,
+    present: &Present,
+    edits: Vec<NumberedEdit>,
+) -> Result<Planned, Problem> {
     let present = present.clone();
     by.work(move || plan(&present, &edits)).await?
 }
@@ -183,7 +208,11 @@ pub(crate) fn authors(rows: &[EditRow]) -> BTreeSet<PersonId> {
 
 impl Control {
     /// The same as [`Control::propose`], of a deployment by its name.
-    pub async fn propose_by_name(&self, actor: &Actor, deployment: &str) -> Result<ProposalId, Problem> {
+    pub async fn propose_by_name(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+    ) -> Result<ProposalId, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let id = self.present().await?.named(deployment)?;
         self.propose(actor, id).await
@@ -191,21 +220,33 @@ impl Control {
 
     /// Opens a proposal on a deployment, or hands back the one that is open. One on *system* makes and removes the deployments at
     /// the top, takes nodes back, and changes what all share; it rests on the whole tree, so every commit plans it anew.
-    pub async fn propose(&self, actor: &Actor, deployment: DeploymentId) -> Result<ProposalId, Problem> {
+    pub async fn propose(
+        &self,
+        actor: &Actor,
+        deployment: DeploymentId,
+    ) -> Result<ProposalId, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let present = self.present().await?;
         let found = present.skeleton.deployments.get(&deployment);
-        let found = found.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;
+        let found =
+            found.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;
         actor.require_in(Permission::Operator, deployment)?;
         let mut transaction = self.begin().await?;
-        let (id, new) =
-            intent::ensure_proposal(&mut transaction, deployment, actor.person).await.map_err(from_store)?;
+        let (id, new) = intent::ensure_proposal(&mut transaction, deployment, actor.person)
+            .await
+            .map_err(from_store)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
         if new {
             let detail = json!({"deployment": found.name});
-            intent::append_audit(&mut transaction, Some(actor.person), "proposal.open", &id.to_string(), &detail)
-                .await
-                .map_err(from_store)?;
+            intent::append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "proposal.open",
+                &id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(from_store)?;
             tell(&mut transaction, id, deployment, 0).await?;
         }
         done(transaction).await?;
@@ -214,7 +255,11 @@ impl Control {
 
     /// Opens a proposal on a single node, or hands back the one that is open. It stands beside the one on the node's deployment, and
     /// *system* has these, too: that is how a new node gets what it begins with.
-    pub async fn propose_on_node(&self, actor: &Actor, node: NodeId) -> Result<ProposalId, Problem> {
+    pub async fn propose_on_node(
+        &self,
+        actor: &Actor,
+        node: NodeId,
+    ) -> Result<ProposalId, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let present = self.present().await?;
         let found = present.skeleton.nodes.get(&node);
@@ -227,15 +272,22 @@ impl Control {
             ));
         }
         let mut transaction = self.begin().await?;
-        let (id, new) = intent::ensure_node_proposal(&mut transaction, found.deployment, node, actor.person)
-            .await
-            .map_err(from_store)?;
+        let (id, new) =
+            intent::ensure_node_proposal(&mut transaction, found.deployment, node, actor.person)
+                .await
+                .map_err(from_store)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, found.deployment)?;
         if new {
             let detail = json!({"node": found.fqdn});
-            intent::append_audit(&mut transaction, Some(actor.person), "proposal.open", &id.to_string(), &detail)
-                .await
-                .map_err(from_store)?;
+            intent::append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "proposal.open",
+                &id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(from_store)?;
             tell(&mut transaction, id, found.deployment, 0).await?;
         }
         done(transaction).await?;
@@ -252,7 +304,9 @@ impl Control {
     ) -> Result<i32, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         if edits.is_empty() || edits.len() > MAX_EDITS_PER_CALL {
-            return Err(Problem::invalid(format!("Send 1 to {MAX_EDITS_PER_CALL} edits at a time.")));
+            return Err(Problem::invalid(format!(
+                "Send 1 to {MAX_EDITS_PER_CALL} edits at a time."
+            )));
         }
         edits.iter().try_for_each(words::well_formed)?;
         let (present, row, rows) = self.at_version(proposal, version).await?;
@@ -263,16 +317,26 @@ impl Control {
         self.check_fit(&by, &present, &rows, &edits).await?;
         self.check_connections(&present, &rows, &edits)?;
         let mut transaction = self.begin().await?;
-        let version = intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
-            .await
-            .map_err(from_store)?
-            .ok_or_else(moved_on)?;
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, place_of(&present, &row))?;
+        let version =
+            intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
+                .await
+                .map_err(from_store)?
+                .ok_or_else(moved_on)?;
+        actor
+            .still(&mut transaction)
+            .await?
+            .require_in(Permission::Operator, place_of(&present, &row))?;
         let names = Names::of(&present, edits.iter());
         let detail = json!({"edits": edits.iter().map(|e| names.edit(e)).collect::<Vec<_>>()});
-        intent::append_audit(&mut transaction, Some(actor.person), "proposal.edit", &proposal.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "proposal.edit",
+            &proposal.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, proposal, row.deployment, version).await?;
         done(transaction).await?;
         Ok(version)
@@ -284,20 +348,24 @@ impl Control {
             Edit::CreateDeployment { id, phantom, .. } => Some((*id, *phantom)),
             _ => None,
         };
-        let ids: Vec<_> = edits.iter().filter_map(minted).flat_map(|(id, phantom)| [id.0, phantom.0]).collect();
+        let ids: Vec<_> =
+            edits.iter().filter_map(minted).flat_map(|(id, phantom)| [id.0, phantom.0]).collect();
         if ids.is_empty() {
             return Ok(());
         }
         let mut connection = self.connection().await?;
         let removed = intent::removed_ids(&mut connection, &ids).await.map_err(from_store)?;
-        for (at, (id, phantom)) in edits.iter().enumerate().filter_map(|(at, edit)| Some((at + 1, minted(edit)?))) {
+        for (at, (id, phantom)) in
+            edits.iter().enumerate().filter_map(|(at, edit)| Some((at + 1, minted(edit)?)))
+        {
             let refused = match (removed.contains(&id.0), removed.contains(&phantom.0)) {
                 (true, _) => EditError::DeploymentIdUsed(id),
                 (false, true) => EditError::PhantomTaken(phantom),
                 (false, false) => continue,
             };
             let detail = refused.to_string();
-            let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", detail.clone());
+            let mut problem =
+                Problem::new(422, "edit_refused", "The edit can't take effect", detail.clone());
             problem.errors.push(Finding { at: format!("edit {at}"), detail });
             return Err(problem);
         }
@@ -316,7 +384,9 @@ impl Control {
         if rows.len() + edits.len() > MAX_EDITS {
             return Err(Problem::conflict(
                 "too_many_edits",
-                format!("A proposal has at most {MAX_EDITS} edits: submit this one and open another."),
+                format!(
+                    "A proposal has at most {MAX_EDITS} edits: submit this one and open another."
+                ),
             ));
         }
         let known = rows.iter().filter(|row| !row.undone).map(|row| &row.edit.edit);
@@ -330,30 +400,44 @@ impl Control {
         }
         let findings = objections_aside(by, present, scope, rows, edits).await?;
         let Some(finding) = findings.first() else { return Ok(()) };
-        let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
+        let mut problem =
+            Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
         problem.errors = findings;
         Err(problem)
     }
 
     /// Refuses a connection that the node's transport does not have, or a folder that no node may use. Planning does not know connections.
-    fn check_connections(&self, present: &Present, rows: &[EditRow], edits: &[Edit]) -> Result<(), Problem> {
+    fn check_connections(
+        &self,
+        present: &Present,
+        rows: &[EditRow],
+        edits: &[Edit],
+    ) -> Result<(), Problem> {
         let mut changes: BTreeMap<NodeId, ConnectionChange> = BTreeMap::new();
         let known = counting(rows);
         let known = known.iter().map(|numbered| (None, &numbered.edit));
-        for (new, edit) in known.chain(edits.iter().enumerate().map(|(n, edit)| (Some(n + 1), edit))) {
+        for (new, edit) in
+            known.chain(edits.iter().enumerate().map(|(n, edit)| (Some(n + 1), edit)))
+        {
             let Edit::SetConnection { node, connection } = edit else { continue };
             let change = connection.clone().after(changes.remove(node).unwrap_or_default());
             if let (Some(new), Some(stored)) = (new, present.blueprint.nodes.get(node)) {
-                let applied = change.apply(stored.doc.connection.as_ref()).map_err(|error| error.to_string());
+                let applied =
+                    change.apply(stored.doc.connection.as_ref()).map_err(|error| error.to_string());
                 let checked = applied.and_then(|connection| match connection {
-                    Connection::Local { root } => self.in_folder(&root).map(drop).map_err(|problem| problem.detail),
-                    Connection::Ssh(ssh) => {
-                        reach::check(&self.reach, &ssh.addresses, ssh.port).map_err(|problem| problem.detail)
+                    Connection::Local { root } => {
+                        self.in_folder(&root).map(drop).map_err(|problem| problem.detail)
                     }
+                    Connection::Ssh(ssh) => reach::check(&self.reach, &ssh.addresses, ssh.port)
+                        .map_err(|problem| problem.detail),
                 });
                 if let Err(detail) = checked {
-                    let mut problem =
-                        Problem::new(422, "edit_refused", "The edit can't take effect", words::capital(&detail));
+                    let mut problem = Problem::new(
+                        422,
+                        "edit_refused",
+                        "The edit can't take effect",
+                        words::capital(&detail),
+                    );
                     problem.errors.push(Finding { at: format!("edit {new}"), detail });
                     return Err(problem);
                 }
@@ -364,12 +448,22 @@ impl Control {
     }
 
     /// Takes the last edit back; hands back the new version.
-    pub async fn undo(&self, actor: &Actor, proposal: ProposalId, version: i32) -> Result<i32, Problem> {
+    pub async fn undo(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        version: i32,
+    ) -> Result<i32, Problem> {
         self.step_through(actor, proposal, version, true).await
     }
 
     /// Brings the last undone edit back; hands back the new version.
-    pub async fn redo(&self, actor: &Actor, proposal: ProposalId, version: i32) -> Result<i32, Problem> {
+    pub async fn redo(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        version: i32,
+    ) -> Result<i32, Problem> {
         self.step_through(actor, proposal, version, false).await
     }
 
@@ -385,38 +479,65 @@ impl Control {
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let mut transaction = self.begin().await?;
         let (action, moved) = if back {
-            ("proposal.undo", intent::undo_edit(&mut transaction, proposal, version, actor.person).await)
+            (
+                "proposal.undo",
+                intent::undo_edit(&mut transaction, proposal, version, actor.person).await,
+            )
         } else {
-            ("proposal.redo", intent::redo_edit(&mut transaction, proposal, version, actor.person).await)
+            (
+                "proposal.redo",
+                intent::redo_edit(&mut transaction, proposal, version, actor.person).await,
+            )
         };
-        let nothing = if back { "There is no edit to take back." } else { "There is no edit to bring back." };
+        let nothing =
+            if back { "There is no edit to take back." } else { "There is no edit to bring back." };
         let (version, edit) = match moved.map_err(from_store)? {
             Stepped::To { version, edit } => (version, edit),
             Stepped::Nothing => return Err(Problem::conflict("nothing_to_do", nothing)),
             Stepped::MovedOn => return Err(moved_on()),
         };
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, place_of(&present, &row))?;
+        actor
+            .still(&mut transaction)
+            .await?
+            .require_in(Permission::Operator, place_of(&present, &row))?;
         // A deployment that the edit is about may be one that another edit makes.
         let names = Names::of(&present, rows.iter().map(|row| &row.edit.edit));
         let detail = json!({"edits": [names.edit(&edit.edit)], "number": edit.seq});
-        intent::append_audit(&mut transaction, Some(actor.person), action, &proposal.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &proposal.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, proposal, row.deployment, version).await?;
         done(transaction).await?;
         Ok(version)
     }
 
     /// Closes a proposal without effect.
-    pub async fn discard(&self, actor: &Actor, proposal: ProposalId, version: i32) -> Result<(), Problem> {
+    pub async fn discard(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        version: i32,
+    ) -> Result<(), Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let (present, row, _) = self.at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let mut transaction = self.begin().await?;
-        if !intent::discard_proposal(&mut transaction, proposal, version).await.map_err(from_store)? {
+        if !intent::discard_proposal(&mut transaction, proposal, version)
+            .await
+            .map_err(from_store)?
+        {
             return Err(moved_on());
         }
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, place_of(&present, &row))?;
+        actor
+            .still(&mut transaction)
+            .await?
+            .require_in(Permission::Operator, place_of(&present, &row))?;
         intent::append_audit(
             &mut transaction,
             Some(actor.person),
@@ -451,17 +572,21 @@ impl Control {
         let planned = plan_aside(&self.beside(actor), &present, counting(&rows)).await?;
         let mut transaction = self.begin().await?;
         let asked = Asked { title: title.to_owned(), by: actor.person };
-        let mut new = self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
+        let mut new =
+            self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
         let locked = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
         if locked.is_none_or(|p| p.version != version || p.state != "open") {
             return Err(moved_on());
         }
         let actor = &actor.still(&mut transaction).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
-        if let Some(known) = intent::submission_of(&mut transaction, proposal, version).await.map_err(from_store)? {
+        if let Some(known) =
+            intent::submission_of(&mut transaction, proposal, version).await.map_err(from_store)?
+        {
             new.version = self.plan_anew(&mut transaction, known, &new).await?;
         }
-        let id = self.put_submission(&mut transaction, Some(actor.person), &row, &planned, &new).await?;
+        let id =
+            self.put_submission(&mut transaction, Some(actor.person), &row, &planned, &new).await?;
         // It may reach further than the deployment that it was proposed on: a node that comes from elsewhere is taken from there.
         let places = places(&mut transaction, actor, id).await?;
         actor.require_in_all(Permission::Operator, &places)?;
@@ -501,7 +626,8 @@ impl Control {
         let mut authors = authors(rows);
         authors.insert(asked.by);
         summary.left_out = left_out(on, row.id).await?;
-        summary.findings = linting::findings(present, planned, &summary.consequences, ground.lint(&authors))?;
+        summary.findings =
+            linting::findings(present, planned, &summary.consequences, ground.lint(&authors))?;
         let root = planned.materialised.objects.last().map(|o| o.hash);
         Ok(NewSubmission {
             proposal: row.id,
@@ -535,12 +661,15 @@ impl Control {
     ) -> Result<SubmissionId, Problem> {
         intent::put_objects(on, &planned.objects()).await.map_err(from_store)?;
         let id = intent::insert_submission(on, new).await.map_err(from_store)?;
-        let detail =
-            json!({"proposal": new.proposal, "version": new.version, "change": new.change, "effects": new.effects});
-        intent::append_audit(on, actor, "submission.make", &id.to_string(), &detail).await.map_err(from_store)?;
+        let detail = json!({"proposal": new.proposal, "version": new.version, "change": new.change, "effects": new.effects});
+        intent::append_audit(on, actor, "submission.make", &id.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
         tell(on, row.id, row.deployment, new.version).await?;
         let topics = [Topic::Reviews, Topic::Submission(id)];
-        intent::append_live(on, &topics, &Live::Submission { submission: id }).await.map_err(from_store)?;
+        intent::append_live(on, &topics, &Live::Submission { submission: id })
+            .await
+            .map_err(from_store)?;
         Ok(id)
     }
 
@@ -552,7 +681,10 @@ impl Control {
         known: SubmissionId,
         new: &NewSubmission,
     ) -> Result<i32, Problem> {
-        let before = intent::submission(on, known).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let before = intent::submission(on, known)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
         let base = intent::base(on, known).await.map_err(from_store)?;
         // What counts as a risk may be more than it was when this version was submitted: by an older build.
         let same = (before.policy, before.epoch, before.change, base, risks_of(&before))
@@ -563,12 +695,18 @@ impl Control {
                 format!("This version waits for review already, as review {known}."),
             ));
         }
-        let raised = intent::raise_version(on, new.proposal, new.version).await.map_err(from_store)?;
+        let raised =
+            intent::raise_version(on, new.proposal, new.version).await.map_err(from_store)?;
         raised.ok_or_else(moved_on)
     }
 
     /// What lifting these nodes would allow in the open proposal on the deployment.
-    pub async fn lift(&self, actor: &Actor, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
+    pub async fn lift(
+        &self,
+        actor: &Actor,
+        deployment: DeploymentId,
+        nodes: Vec<NodeId>,
+    ) -> Result<Lift, Problem> {
         actor.require(Permission::Viewer)?;
         if nodes.is_empty() || nodes.len() > MAX_LIFTED {
             return Err(Problem::invalid(format!("Lift 1 to {MAX_LIFTED} nodes at a time.")));
@@ -583,7 +721,8 @@ impl Control {
         let edits = counting(&rows);
         let next = rows.last().map_or(1, |e| e.edit.seq + 1);
         drop(connection);
-        let lifted = move || lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes);
+        let lifted =
+            move || lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes);
         self.beside(actor).work(lifted).await
     }
 
@@ -608,7 +747,11 @@ impl Control {
     }
 
     /// The policy in force.
-    pub(crate) async fn policy(&self, on: &mut sqlx::PgConnection, present: &Present) -> Result<Policy, Problem> {
+    pub(crate) async fn policy(
+        &self,
+        on: &mut sqlx::PgConnection,
+        present: &Present,
+    ) -> Result<Policy, Problem> {
         let policy = intent::policy(on, present.head.policy).await.map_err(from_store)?;
         policy.ok_or_else(|| {
             tracing::error!(policy = %present.head.policy, "the policy in force is missing");
@@ -636,16 +779,21 @@ fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit])
     }
     let effects = resolve(&present.skeleton, &present.catalog, &all);
     let refused = || effects.refused.iter().filter(|r| r.edit >= first);
-    let found = |seq: u32, detail: String| Finding { at: format!("edit {}", seq - first + 1), detail };
+    let found =
+        |seq: u32, detail: String| Finding { at: format!("edit {}", seq - first + 1), detail };
     // What is nowhere is out of no scope: that would send people to another proposal for it.
     let is_nowhere = |seq| refused().any(|r| r.edit == seq && NOWHERE.contains(&r.code.as_str()));
     let outside = outside.into_iter().filter(|seq| !is_nowhere(*seq));
-    let mut findings: Vec<Finding> = outside.map(|seq| found(seq, out_of_scope(present, scope))).collect();
+    let mut findings: Vec<Finding> =
+        outside.map(|seq| found(seq, out_of_scope(present, scope))).collect();
     findings.extend(refused().map(|r| found(r.edit, r.reason.clone())));
     if findings.is_empty()
         && let Some(other) = beyond(&present.skeleton, scope, &effects)
     {
-        findings.push(Finding { at: format!("edit {}", edits.len()), detail: reaches(present, scope, &other) });
+        findings.push(Finding {
+            at: format!("edit {}", edits.len()),
+            detail: reaches(present, scope, &other),
+        });
     }
     findings
 }
@@ -653,7 +801,9 @@ fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit])
 fn closed(state: &str) -> Problem {
     Problem::conflict(
         "version",
-        format!("This proposal was {state} and takes nothing more: propose anew on what is there now."),
+        format!(
+            "This proposal was {state} and takes nothing more: propose anew on what is there now."
+        ),
     )
 }
 
@@ -720,7 +870,8 @@ fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Res
             names.edit(&first.edit)
         ),
     );
-    let by: BTreeMap<u32, &str> = rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
+    let by: BTreeMap<u32, &str> =
+        rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
     let finding = |stray: &&NumberedEdit| Finding {
         at: format!("edit {}, by {}", stray.seq, by.get(&stray.seq).copied().unwrap_or_default()),
         detail: format!("{}: {reason}", names.edit(&stray.edit)),
@@ -736,7 +887,8 @@ fn within(
     planned: &Planned,
     covered: &BTreeSet<DeploymentId>,
 ) -> Result<(), Problem> {
-    let written = written(&present.blueprint, &planned.materialised.blueprint, &planned.materialised.changes);
+    let written =
+        written(&present.blueprint, &planned.materialised.blueprint, &planned.materialised.changes);
     let outside = outside(&present.skeleton, covered, &written);
     let outside: Vec<String> = outside.into_iter().map(|id| present.name_of(id)).collect();
     if outside.is_empty() {
@@ -760,15 +912,24 @@ fn submittable(planned: &Planned) -> Result<(), Problem> {
     if let Some(first) = planned.effects.refused.first() {
         let mut problem = Problem::conflict(
             "edit_refused",
-            format!("Edit {} can't take effect: {}. Take it back, then submit.", first.edit, first.reason),
+            format!(
+                "Edit {} can't take effect: {}. Take it back, then submit.",
+                first.edit, first.reason
+            ),
         );
-        let finding = |r: &engine::plan::Refusal| Finding { at: format!("edit {}", r.edit), detail: r.reason.clone() };
+        let finding = |r: &engine::plan::Refusal| Finding {
+            at: format!("edit {}", r.edit),
+            detail: r.reason.clone(),
+        };
         problem.errors = planned.effects.refused.iter().map(finding).collect();
         return Err(problem);
     }
     let documents = !planned.materialised.changes.is_empty();
     if planned.effects.is_empty() || !(documents || planned.effects.policy.is_some()) {
-        return Err(Problem::conflict("empty", "There is nothing to review: the proposal changes nothing."));
+        return Err(Problem::conflict(
+            "empty",
+            "There is nothing to review: the proposal changes nothing.",
+        ));
     }
     Ok(())
 }
@@ -781,7 +942,9 @@ pub(crate) async fn tell(
 ) -> Result<(), Problem> {
     // The list of drafts is a part of the reviews.
     let topics = [Topic::Reviews, Topic::Proposal(proposal), Topic::Deployment(deployment)];
-    intent::append_live(on, &topics, &Live::Proposal { proposal, version }).await.map_err(from_store)
+    intent::append_live(on, &topics, &Live::Proposal { proposal, version })
+        .await
+        .map_err(from_store)
 }
 
 /// What the review page says of a plan.

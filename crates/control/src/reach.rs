@@ -37,7 +37,10 @@ pub(crate) struct Added {
 
 impl Default for Added {
     fn default() -> Self {
-        Self { minute: Throttle::of(ADDRESSES_A_MINUTE, MINUTE), hour: Throttle::of(ADDRESSES_AN_HOUR, HOUR) }
+        Self {
+            minute: Throttle::of(ADDRESSES_A_MINUTE, MINUTE),
+            hour: Throttle::of(ADDRESSES_AN_HOUR, HOUR),
+        }
     }
 }
 
@@ -45,21 +48,29 @@ impl Added {
     /// Counts addresses of one record.
     pub(crate) fn of_record(&self, person: PersonId, count: usize) -> Result<(), Problem> {
         self.minute.take_many(person, count).map_err(|wait| {
-            refused(ADDRESSES_A_MINUTE, "minute", wait, ", or add many nodes as one text (POST /api/v1/nodes/many)")
+            refused(
+                ADDRESSES_A_MINUTE,
+                "minute",
+                wait,
+                ", or add many nodes as one text (POST /api/v1/nodes/many)",
+            )
         })?;
         self.of_text(person, count)
     }
 
     /// Counts addresses of many records that come as one text.
     pub(crate) fn of_text(&self, person: PersonId, count: usize) -> Result<(), Problem> {
-        self.hour.take_many(person, count).map_err(|wait| refused(ADDRESSES_AN_HOUR, "hour", wait, ""))
+        self.hour
+            .take_many(person, count)
+            .map_err(|wait| refused(ADDRESSES_AN_HOUR, "hour", wait, ""))
     }
 }
 
 fn refused(most: u32, time: &str, wait: Duration, more: &str) -> Problem {
     let wait_text = many(wait.as_secs().max(1), "second");
-    let detail =
-        format!("A person may add {most} addresses of nodes within one {time}. Try again in {wait_text}{more}.");
+    let detail = format!(
+        "A person may add {most} addresses of nodes within one {time}. Try again in {wait_text}{more}."
+    );
     Problem::new(429, "too_many_addresses", "Too many addresses", detail).again_after(wait)
 }
 
@@ -72,18 +83,30 @@ mod tests {
 
     #[test]
     fn refused_address_is_named_with_reason() {
-        let (policy, listed) = (Policy::default(), |address: &str| vec!["10.0.0.1".to_owned(), address.to_owned()]);
+        let (policy, listed) =
+            (Policy::default(), |address: &str| vec!["10.0.0.1".to_owned(), address.to_owned()]);
         check(&policy, &listed("web-7.mgmt.example.com"), 22).unwrap();
-        for address in ["169.254.169.254", "metadata.google.internal", "127.0.0.1", "localhost", "::", "fe80::1%eth0"] {
+        for address in [
+            "169.254.169.254",
+            "metadata.google.internal",
+            "127.0.0.1",
+            "localhost",
+            "::",
+            "fe80::1%eth0",
+        ] {
             let refused = check(&policy, &listed(address), 22).unwrap_err();
             assert_eq!(refused.status, 400);
-            assert!(refused.detail.starts_with(&format!("addresses: {address:?} is refused: ")), "{refused:?}");
+            assert!(
+                refused.detail.starts_with(&format!("addresses: {address:?} is refused: ")),
+                "{refused:?}"
+            );
         }
     }
 
     #[test]
     fn one_person_adds_so_many_addresses() {
-        let (added, person, other) = (Added::default(), PersonId(Uuid::from_u128(1)), PersonId(Uuid::from_u128(2)));
+        let (added, person, other) =
+            (Added::default(), PersonId(Uuid::from_u128(1)), PersonId(Uuid::from_u128(2)));
         added.of_record(person, ADDRESSES_A_MINUTE as usize).unwrap();
         let refused = added.of_record(person, 1).unwrap_err();
         assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_addresses"));

@@ -68,7 +68,9 @@ impl Control {
             }
             match self.replan(id).await {
                 Ok(done) => planned += usize::from(done),
-                Err(problem) => tracing::warn!(%problem, submission = %id, "it could not be planned anew yet"),
+                Err(problem) => {
+                    tracing::warn!(%problem, submission = %id, "it could not be planned anew yet")
+                }
             }
         }
         Ok(planned)
@@ -77,8 +79,10 @@ impl Control {
     /// False: somebody else did it, edited it or closed it.
     async fn replan(&self, id: SubmissionId) -> Result<bool, Problem> {
         let mut connection = self.connection().await?;
-        let before =
-            intent::submission(&mut connection, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let before = intent::submission(&mut connection, id)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
         drop(connection);
         let (present, row, rows) = match self.at_version(before.proposal, before.version).await {
             Err(problem) if problem.code == "version" => return Ok(false),
@@ -89,14 +93,19 @@ impl Control {
         let moved = moved(&mut transaction, &present, id).await?;
         let asked = Asked { title: before.title.clone(), by: before.by };
         let new = match &planned {
-            Ok(planned) => match self.to_submit(&mut transaction, &present, &row, &rows, planned, asked).await {
-                Ok(new) => unchanged(&mut transaction, &present, &before, new).await?,
-                Err(problem) => Err(problem),
-            },
+            Ok(planned) => {
+                match self.to_submit(&mut transaction, &present, &row, &rows, planned, asked).await
+                {
+                    Ok(new) => unchanged(&mut transaction, &present, &before, new).await?,
+                    Err(problem) => Err(problem),
+                }
+            }
             Err(problem) => Err(problem.clone()),
         };
         intent::lock_proposal(&mut transaction, row.id).await.map_err(from_store)?;
-        let raised = intent::raise_version(&mut transaction, row.id, row.version).await.map_err(from_store)?;
+        let raised = intent::raise_version(&mut transaction, row.id, row.version)
+            .await
+            .map_err(from_store)?;
         let Some(version) = raised else { return Ok(false) };
         let mut replan = ReplanRow {
             before: id,
@@ -110,7 +119,8 @@ impl Control {
         match (planned, new) {
             (Ok(planned), Ok(mut new)) => {
                 new.version = version;
-                replan.after = Some(self.put_submission(&mut transaction, None, &row, &planned, &new).await?);
+                replan.after =
+                    Some(self.put_submission(&mut transaction, None, &row, &planned, &new).await?);
             }
             (planned, Err(problem)) => {
                 replan.refused = refused(&planned, &rows, problem)?;
@@ -138,7 +148,11 @@ impl Control {
     }
 
     /// The same of one, with what is different.
-    async fn told(&self, by: &Beside, row: Option<ReplanRow>) -> Result<Option<Replanned>, Problem> {
+    async fn told(
+        &self,
+        by: &Beside,
+        row: Option<ReplanRow>,
+    ) -> Result<Option<Replanned>, Problem> {
         let Some(row) = row else { return Ok(None) };
         let (same_effect, shift) = match row.after {
             Some(after) => {
@@ -174,7 +188,11 @@ impl Control {
 }
 
 /// What a submission rests on and what changed of that, in words.
-async fn moved(on: &mut PgConnection, present: &Present, id: SubmissionId) -> Result<Vec<String>, Problem> {
+async fn moved(
+    on: &mut PgConnection,
+    present: &Present,
+    id: SubmissionId,
+) -> Result<Vec<String>, Problem> {
     let base = moved_base(on, present, id).await.map_err(from_store)?;
     let documents = intent::documents(on, id).await.map_err(from_store)?;
     let records = intent::moved_records(on, id).await.map_err(from_store)?;
@@ -191,40 +209,61 @@ async fn unchanged(
     let documents = intent::documents(on, before.id).await.map_err(from_store)?;
     let base = intent::base(on, before.id).await.map_err(from_store)?;
     let finding = |at: String, detail: &str| Finding { at, detail: detail.to_owned() };
-    let (old, now): (BTreeSet<_>, BTreeSet<_>) = (documents.iter().collect(), new.documents.iter().collect());
-    let ids: BTreeSet<_> = old.symmetric_difference(&now).map(|change| named(present, change)).collect();
+    let (old, now): (BTreeSet<_>, BTreeSet<_>) =
+        (documents.iter().collect(), new.documents.iter().collect());
+    let ids: BTreeSet<_> =
+        old.symmetric_difference(&now).map(|change| named(present, change)).collect();
     let mut findings: Vec<Finding> = ids
         .into_iter()
         .map(|name| finding(name, "It changed since, so this proposal would now change it differently than submitted."))
         .collect();
     if before.new_policy != new.new_policy {
-        findings.push(finding("the policy".into(), "It would now become another one than submitted."));
+        findings
+            .push(finding("the policy".into(), "It would now become another one than submitted."));
     }
-    let uncovered = base.keys().filter(|id| present.row(**id).is_some() && !new.base.contains_key(id));
-    findings.extend(uncovered.map(|id| finding(present.name_of(*id), "The proposal no longer depends on it.")));
-    let same = (before.effects, &before.summary, risks_of(before)) == (new.effects, &new.summary, new.risks.clone());
+    let uncovered =
+        base.keys().filter(|id| present.row(**id).is_some() && !new.base.contains_key(id));
+    findings.extend(
+        uncovered.map(|id| finding(present.name_of(*id), "The proposal no longer depends on it.")),
+    );
+    let same = (before.effects, &before.summary, risks_of(before))
+        == (new.effects, &new.summary, new.risks.clone());
     if findings.is_empty() && !same {
-        findings.push(finding("the whole change".into(), "It would now have other effects or risks than submitted."));
+        findings.push(finding(
+            "the whole change".into(),
+            "It would now have other effects or risks than submitted.",
+        ));
     }
     if findings.is_empty() {
         return Ok(Ok(new));
     }
-    let mut problem = Problem::conflict("changed_since", "What the proposal changes is no longer what was submitted.");
+    let mut problem = Problem::conflict(
+        "changed_since",
+        "What the proposal changes is no longer what was submitted.",
+    );
     problem.errors = findings;
     Ok(Err(problem))
 }
 
 /// Why it does not plan any more, by edit. What is nobody's input is no reason: it is tried again.
-fn refused(planned: &Result<Planned, Problem>, rows: &[EditRow], problem: Problem) -> Result<Value, Problem> {
+fn refused(
+    planned: &Result<Planned, Problem>,
+    rows: &[EditRow],
+    problem: Problem,
+) -> Result<Value, Problem> {
     if problem.status >= 500 {
         return Err(problem);
     }
     let of_edits = planned.iter().flat_map(|planned| &planned.effects.refused);
     let name = |seq: u32| {
         let row = rows.iter().find(|row| row.edit.seq == seq);
-        row.map_or_else(|| format!("edit {seq}"), |row| format!("edit {seq}, by {}", row.actor_name))
+        row.map_or_else(
+            || format!("edit {seq}"),
+            |row| format!("edit {seq}, by {}", row.actor_name),
+        )
     };
-    let mut findings: Vec<Finding> = of_edits.map(|r| Finding { at: name(r.edit), detail: r.reason.clone() }).collect();
+    let mut findings: Vec<Finding> =
+        of_edits.map(|r| Finding { at: name(r.edit), detail: r.reason.clone() }).collect();
     if findings.is_empty() {
         findings = problem.errors;
     }
@@ -243,7 +282,9 @@ async fn note(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> 
         .await
         .map_err(from_store)?;
     let topics = [Topic::Reviews, Topic::Submission(replan.before)];
-    intent::append_live(on, &topics, &Live::Submission { submission: replan.before }).await.map_err(from_store)
+    intent::append_live(on, &topics, &Live::Submission { submission: replan.before })
+        .await
+        .map_err(from_store)
 }
 
 /// The same for people: with whose verdicts went.
@@ -270,7 +311,10 @@ async fn in_words(
         after: row.after,
         target: row.target,
         moved: row.moved,
-        dropped: dropped.into_iter().map(|(name, kind)| format!("{name} ({})", word(kind))).collect(),
+        dropped: dropped
+            .into_iter()
+            .map(|(name, kind)| format!("{name} ({})", word(kind)))
+            .collect(),
         same_effect,
         shift,
         more: 0,
@@ -279,8 +323,12 @@ async fn in_words(
 }
 
 /// A submission and the documents that it changes.
-async fn submitted(on: &mut PgConnection, id: SubmissionId) -> Result<(SubmissionRow, Vec<DocumentChange>), Problem> {
-    let row = intent::submission(on, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+async fn submitted(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<(SubmissionRow, Vec<DocumentChange>), Problem> {
+    let row =
+        intent::submission(on, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
     let documents = intent::documents(on, id).await.map_err(from_store)?;
     Ok((row, documents))
 }

@@ -62,7 +62,9 @@ impl Control {
         if found.edits.is_empty() && found.missing.is_empty() {
             return Err(Problem::conflict(
                 "nothing_to_restore",
-                format!("{deployment} is as it was at target {target}: there is nothing to restore."),
+                format!(
+                    "{deployment} is as it was at target {target}: there is nothing to restore."
+                ),
             ));
         }
         if found.edits.is_empty() || (!partial && !found.missing.is_empty()) {
@@ -71,7 +73,9 @@ impl Control {
         no_edits(&rows, deployment)?;
         self.check_edits(&by, &present, Scope::Deployment(id), &rows, &found.edits).await?;
         let mut transaction = self.begin().await?;
-        let (proposal, new) = intent::ensure_proposal(&mut transaction, id, actor.person).await.map_err(from_store)?;
+        let (proposal, new) = intent::ensure_proposal(&mut transaction, id, actor.person)
+            .await
+            .map_err(from_store)?;
         let row = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
         let row = row.ok_or_else(moved_on)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, id)?;
@@ -80,19 +84,32 @@ impl Control {
         if now != rows {
             return Err(moved_on());
         }
-        let version = intent::append_edits(&mut transaction, proposal, row.version, actor.person, &found.edits)
-            .await
-            .map_err(from_store)?
-            .ok_or_else(moved_on)?;
+        let version = intent::append_edits(
+            &mut transaction,
+            proposal,
+            row.version,
+            actor.person,
+            &found.edits,
+        )
+        .await
+        .map_err(from_store)?
+        .ok_or_else(moved_on)?;
         let title = format!("Restore {deployment} as of target {target}");
         intent::set_title(&mut transaction, proposal, &title).await.map_err(from_store)?;
         let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
         let first = rows.last().map_or(1, |row| row.edit.seq + 1);
-        note_left_out(&mut transaction, proposal, first, found.edits.len(), target, &missing).await?;
+        note_left_out(&mut transaction, proposal, first, found.edits.len(), target, &missing)
+            .await?;
         let detail = json!({"deployment": deployment, "target": target, "edits": found.edits.len(), "missing": missing, "new": new});
-        intent::append_audit(&mut transaction, Some(actor.person), "proposal.restore", &proposal.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "proposal.restore",
+            &proposal.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         let topics = [Topic::Proposal(proposal), Topic::Deployment(id)];
         intent::append_live(&mut transaction, &topics, &Live::Proposal { proposal, version })
             .await
@@ -132,7 +149,10 @@ async fn note_left_out(
 }
 
 /// What a proposal leaves out of what it restores, if it does.
-pub(crate) async fn left_out(on: &mut PgConnection, proposal: ProposalId) -> Result<Option<LeftOut>, Problem> {
+pub(crate) async fn left_out(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+) -> Result<Option<LeftOut>, Problem> {
     let found = intent::left_out(on, proposal).await.map_err(from_store)?;
     Ok(found.map(|LeftOutRow { target, missing, more }| LeftOut { target, missing, more }))
 }
@@ -148,9 +168,12 @@ fn lost(deployment: &str, target: TargetNo, missing: &[Missing], everything: boo
         true => "nothing else differs from then",
         false => "restore without them, or bring about first what they need",
     };
-    let detail = format!("{what} of {deployment} at target {target} can't be brought back; {todo}.");
+    let detail =
+        format!("{what} of {deployment} at target {target} can't be brought back; {todo}.");
     let mut problem = Problem::conflict("not_restorable", detail);
-    problem.errors =
-        missing.iter().map(|lost| Finding { at: lost.what.clone(), detail: lost.reason.clone() }).collect();
+    problem.errors = missing
+        .iter()
+        .map(|lost| Finding { at: lost.what.clone(), detail: lost.reason.clone() })
+        .collect();
     problem
 }

@@ -14,7 +14,8 @@ use engine::gate::access::Access;
 use engine::gate::standing::Standing;
 use engine::gate::who::{Helpers, may_judge_or_who};
 use engine::gate::{
-    Facts, GateState, NoVerdict, Policy, Reviewer, Risk, Verdict, VerdictKind, asks_for_name, evaluate, may_judge,
+    Facts, GateState, NoVerdict, Policy, Reviewer, Risk, Verdict, VerdictKind, asks_for_name,
+    evaluate, may_judge,
 };
 use engine::ids::{DeploymentId, DeploymentName, PersonId, SubmissionId, TargetNo};
 use serde_json::json;
@@ -56,7 +57,10 @@ impl Control {
     ) -> Result<Case, Problem> {
         let row = intent::submission(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
-        let proposal = intent::proposal(on, row.proposal).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let proposal = intent::proposal(on, row.proposal)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
         let authors = intent::authors(on, id).await.map_err(from_store)?;
         let verdicts = intent::verdicts(on, id).await.map_err(from_store)?;
         let documents = intent::documents(on, id).await.map_err(from_store)?;
@@ -87,8 +91,15 @@ impl Control {
             approvals_needed: policy.approvals_for(&risks).max(row.approvals.unsigned_abs()),
             authors: authors.iter().map(|a| a.id).collect(),
             verdicts: verdicts.iter().map(verdict_of).collect(),
-            people: people.iter().map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer }).collect(),
-            access: Access { cooling_hours: policy.cooling_hours, submitted: micros(row.at), ..access },
+            people: people
+                .iter()
+                .map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer })
+                .collect(),
+            access: Access {
+                cooling_hours: policy.cooling_hours,
+                submitted: micros(row.at),
+                ..access
+            },
             signing,
             open_threads: intent::open_threads(on, row.proposal).await.map_err(from_store)?,
             helpers: helpers(on, id, &authors).await?,
@@ -113,26 +124,40 @@ impl Control {
             Some(target) => self.deployments_at(&present, TargetNo(target.0 - 1)).await?,
             None => Arc::clone(&present.blueprint),
         };
-        let (difference, pins) =
-            pins_of(self, &by, difference, &case.documents, (Arc::clone(&others), others), &present).await?;
+        let (difference, pins) = pins_of(
+            self,
+            &by,
+            difference,
+            &case.documents,
+            (Arc::clone(&others), others),
+            &present,
+        )
+        .await?;
         let contents = versions::changes(self, &by, &difference, &pins, &present.catalog).await?;
-        let deceiving = self.kept.deceiving.begun(self, &by, &difference, &pins, &present.catalog).await?;
+        let deceiving =
+            self.kept.deceiving.begun(self, &by, &difference, &pins, &present.catalog).await?;
         let (came_from, became) = self.replanned(&by, id).await?;
         let mut connection = self.connection().await?;
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
-        let may_sign = store::passkeys::able(&mut connection, &[actor.person]).await.map_err(from_store)?;
-        let mut summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
+        let may_sign =
+            store::passkeys::able(&mut connection, &[actor.person]).await.map_err(from_store)?;
+        let mut summary: Summary =
+            serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gate = evaluate(&as_it_passed(&case));
-        let now = match weighed.as_ref().and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
+        let now = match weighed
+            .as_ref()
+            .and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
         {
-            Some((weighed, planned)) => {
-                Some(self.consequences_now(&mut connection, &present, planned, &weighed.concerned).await?)
-            }
+            Some((weighed, planned)) => Some(
+                self.consequences_now(&mut connection, &present, planned, &weighed.concerned)
+                    .await?,
+            ),
             None => None,
         };
         let fresh = now.is_some();
         let shift = came_from.as_ref().map(|came| &came.shift);
-        let differences = shift.into_iter().flat_map(|shift| [&shift.before, &shift.after]).chain([&difference]);
+        let differences =
+            shift.into_iter().flat_map(|shift| [&shift.before, &shift.after]).chain([&difference]);
         // Who is gone since is known by the submission only.
         let mut noderoles = std::mem::take(&mut summary.noderoles);
         noderoles.extend(present.parents(differences));
@@ -173,7 +198,9 @@ impl Control {
             clashes: summary.clashes,
             waves: summary.waves,
             consequences: now.unwrap_or(summary.consequences),
-            checks: weighed.filter(|_| fresh).map_or(summary.findings, |weighed| weighed.findings.clone()),
+            checks: weighed
+                .filter(|_| fresh)
+                .map_or(summary.findings, |weighed| weighed.findings.clone()),
             fresh,
             waits,
             verdicts: shown_verdicts(&case, actor.person),
@@ -228,13 +255,17 @@ impl Control {
         signature: Option<Signature>,
     ) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
-        no_token(actor).map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
+        no_token(actor)
+            .map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
         let reason = words::plain(&reason)?;
         if kind != VerdictKind::Approve && reason.is_empty() {
             return Err(Problem::invalid("Say what should be different: the author reads it."));
         }
         if reason.chars().count() > limits::VERDICT {
-            return Err(Problem::invalid(format!("A reason has at most {} characters.", limits::VERDICT)));
+            return Err(Problem::invalid(format!(
+                "A reason has at most {} characters.",
+                limits::VERDICT
+            )));
         }
         // Read before the lock, for reading it may take long. It says how far the base moved, which no verdict asks: who wrote it,
         // whether it is the newest and who may review is read under the lock.
@@ -247,7 +278,8 @@ impl Control {
         let actor = &actor.still(&mut transaction).await?;
         let case = self.case(&mut transaction, &present, id, false).await?;
         if let Err(no) = may_judge(&case.facts, actor.person) {
-            let said = may_judge_or_who(&case.facts, actor.person).err().unwrap_or_else(|| no.to_string());
+            let said =
+                may_judge_or_who(&case.facts, actor.person).err().unwrap_or_else(|| no.to_string());
             return Err(match no {
                 NoVerdict::Author => Problem { code: "author".into(), ..Problem::forbidden(said) },
                 NoVerdict::NotAReviewer => {
@@ -263,26 +295,40 @@ impl Control {
         if same && counts && signature.is_none() {
             return Ok(());
         }
-        let verdict =
-            intent::insert_verdict(&mut transaction, id, actor.person, kind, reason).await.map_err(from_store)?;
+        let verdict = intent::insert_verdict(&mut transaction, id, actor.person, kind, reason)
+            .await
+            .map_err(from_store)?;
         let mut detail = json!({"verdict": kind, "change": case.row.change});
         if let Some(signature) = &signature {
             let passkey = sign(&mut transaction, actor, (id, verdict, kind), signature).await?;
             detail["passkey"] = json!(passkey);
         }
-        intent::append_audit(&mut transaction, Some(actor.person), "submission.verdict", &id.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "submission.verdict",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, id).await?;
         done(transaction).await
     }
 
     /// A target's deployments.
-    async fn deployments_at(&self, present: &Present, target: TargetNo) -> Result<Arc<Blueprint>, Problem> {
+    async fn deployments_at(
+        &self,
+        present: &Present,
+        target: TargetNo,
+    ) -> Result<Arc<Blueprint>, Problem> {
         let mut connection = self.connection().await?;
         let root = reading::root_of(&mut connection, target).await.map_err(from_store)?;
         let root = root.ok_or_else(Problem::internal)?;
-        load_deployments(&mut connection, root, &present.blueprint).await.map(Arc::new).map_err(from_store)
+        load_deployments(&mut connection, root, &present.blueprint)
+            .await
+            .map(Arc::new)
+            .map_err(from_store)
     }
 
     /// What somebody is refused on a review is worth knowing about, whoever they are; once, when they repeat it. It is audited by itself,
@@ -295,7 +341,9 @@ impl Control {
         no: &str,
     ) -> Result<(), Problem> {
         let mut connection = self.connection().await?;
-        intent::append_refusal(&mut connection, actor.person, action, id, no).await.map_err(from_store)
+        intent::append_refusal(&mut connection, actor.person, action, id, no)
+            .await
+            .map_err(from_store)
     }
 }
 
@@ -326,7 +374,9 @@ pub(crate) fn no_token(actor: &Actor) -> Result<(), String> {
 
 /// Whether a person commits what touches these deployments.
 pub(crate) fn commits(actor: &Actor, places: &BTreeSet<DeploymentId>) -> bool {
-    [Permission::Operator, Permission::Reviewer].into_iter().any(|permission| actor.may_in_all(permission, places))
+    [Permission::Operator, Permission::Reviewer]
+        .into_iter()
+        .any(|permission| actor.may_in_all(permission, places))
 }
 
 /// Whether a person may commit now what touches these deployments; else why not.
@@ -340,7 +390,9 @@ pub(crate) fn may_commit(
         return Err(format!("It is committed already, as target {target}."));
     }
     if !commits(actor, places) {
-        let somewhere = [Permission::Operator, Permission::Reviewer].into_iter().any(|p| actor.may_somewhere(p));
+        let somewhere = [Permission::Operator, Permission::Reviewer]
+            .into_iter()
+            .any(|p| actor.may_somewhere(p));
         let place = if somewhere { " wherever it changes something" } else { "" };
         return Err(format!(
             "Your account may not commit: that takes the operator or the reviewer permission{place}. {}",
@@ -354,10 +406,15 @@ pub(crate) fn may_commit(
 }
 
 /// Of the operators only authors, if any are left: another operator who submits it becomes an author, and may not approve it then.
-async fn helpers(on: &mut PgConnection, id: SubmissionId, authors: &[PersonRow]) -> Result<Helpers, Problem> {
+async fn helpers(
+    on: &mut PgConnection,
+    id: SubmissionId,
+    authors: &[PersonRow],
+) -> Result<Helpers, Problem> {
     let mut helpers = Helpers::default();
     for (name, permissions) in intent::able(on, id).await.map_err(from_store)? {
-        let has = |permission: Permission| permissions.iter().any(|word| word == permission.as_str());
+        let has =
+            |permission: Permission| permissions.iter().any(|word| word == permission.as_str());
         if has(Permission::Operator) || has(Permission::Reviewer) {
             helpers.committers.push(name.clone());
         }
@@ -400,8 +457,12 @@ pub(crate) async fn moved_base(
 /// Documents of the change that are not any more what it was planned on.
 pub(crate) fn moved_documents(present: &Present, documents: &[DocumentChange]) -> Vec<String> {
     let moved = documents.iter().filter(|change| match change {
-        DocumentChange::Deployment { id, old, .. } => present.blueprint.deployments.get(id).map(|d| d.hash) != *old,
-        DocumentChange::Node { id, old, .. } => present.blueprint.nodes.get(id).map(|n| n.hash) != *old,
+        DocumentChange::Deployment { id, old, .. } => {
+            present.blueprint.deployments.get(id).map(|d| d.hash) != *old
+        }
+        DocumentChange::Node { id, old, .. } => {
+            present.blueprint.nodes.get(id).map(|n| n.hash) != *old
+        }
     });
     moved.map(|change| named(present, change)).collect()
 }
@@ -410,9 +471,11 @@ pub(crate) fn moved_documents(present: &Present, documents: &[DocumentChange]) -
 pub(crate) fn named(present: &Present, change: &DocumentChange) -> String {
     match change {
         DocumentChange::Deployment { id, .. } => present.name_of(*id),
-        DocumentChange::Node { id, .. } => {
-            present.skeleton.nodes.get(id).map_or_else(|| id.to_string(), |node| node.fqdn.to_string())
-        }
+        DocumentChange::Node { id, .. } => present
+            .skeleton
+            .nodes
+            .get(id)
+            .map_or_else(|| id.to_string(), |node| node.fqdn.to_string()),
     }
 }
 
@@ -452,7 +515,10 @@ fn unchanged(present: &Present, documents: &[DocumentChange]) -> usize {
 }
 
 /// The policy that a submission was made under and the one that it brings, if it brings another.
-pub(crate) async fn policies(on: &mut PgConnection, row: &SubmissionRow) -> Result<Option<Sides<Policy>>, Problem> {
+pub(crate) async fn policies(
+    on: &mut PgConnection,
+    row: &SubmissionRow,
+) -> Result<Option<Sides<Policy>>, Problem> {
     let Some(hash) = row.new_policy else { return Ok(None) };
     let old = intent::policy(on, row.policy).await.map_err(from_store)?;
     let bodies = intent::bodies(on, &[hash]).await.map_err(from_store)?;
@@ -478,7 +544,11 @@ pub(crate) async fn changed(
 }
 
 /// The difference as it was submitted, from the documents themselves.
-pub(crate) async fn shown(control: &Control, by: &Beside, documents: &[DocumentChange]) -> Result<Difference, Problem> {
+pub(crate) async fn shown(
+    control: &Control,
+    by: &Beside,
+    documents: &[DocumentChange],
+) -> Result<Difference, Problem> {
     let mut connection = control.connection().await?;
     let (was, is) = sides(&mut connection, documents).await?;
     drop(connection);
@@ -503,7 +573,9 @@ pub(crate) async fn sides(
     let hashes: Vec<_> = documents
         .iter()
         .flat_map(|change| match change {
-            DocumentChange::Deployment { old, new, .. } | DocumentChange::Node { old, new, .. } => [*old, *new],
+            DocumentChange::Deployment { old, new, .. } | DocumentChange::Node { old, new, .. } => {
+                [*old, *new]
+            }
         })
         .flatten()
         .collect();
@@ -511,8 +583,12 @@ pub(crate) async fn sides(
     let (mut was, mut is) = (Blueprint::default(), Blueprint::default());
     for change in documents {
         let sides = match change {
-            DocumentChange::Deployment { old, new, .. } => [(&mut was, *old, true), (&mut is, *new, true)],
-            DocumentChange::Node { old, new, .. } => [(&mut was, *old, false), (&mut is, *new, false)],
+            DocumentChange::Deployment { old, new, .. } => {
+                [(&mut was, *old, true), (&mut is, *new, true)]
+            }
+            DocumentChange::Node { old, new, .. } => {
+                [(&mut was, *old, false), (&mut is, *new, false)]
+            }
         };
         for (blueprint, hash, deployment) in sides {
             let Some(hash) = hash else { continue };
@@ -543,7 +619,8 @@ pub(crate) async fn pins_of(
     if difference.deployments.iter().all(|deployment| deployment.barclamps.is_empty()) {
         return Ok((difference, Vec::new()));
     }
-    let is_deployment = |change: &&DocumentChange| matches!(change, DocumentChange::Deployment { .. });
+    let is_deployment =
+        |change: &&DocumentChange| matches!(change, DocumentChange::Deployment { .. });
     let documents: Vec<DocumentChange> = documents.iter().filter(is_deployment).cloned().collect();
     let mut connection = control.connection().await?;
     let (was, is) = sides(&mut connection, &documents).await?;
@@ -578,7 +655,13 @@ pub(crate) fn name_to_type(present: &Present, case: &Case) -> Result<String, Pro
 /// The one node that it may touch, by name, or by id when it is gone.
 fn node_name(present: &Present, case: &Case) -> Option<String> {
     let node = case.proposal.node?;
-    Some(present.skeleton.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.fqdn.to_string()))
+    Some(
+        present
+            .skeleton
+            .nodes
+            .get(&node)
+            .map_or_else(|| node.to_string(), |node| node.fqdn.to_string()),
+    )
 }
 
 fn state(case: &Case, gate: &GateState) -> ReviewState {

@@ -42,8 +42,12 @@ pub(crate) fn from_change(error: ChangeError) -> Problem {
 fn not_retried(error: ChangeError, called: &str) -> Problem {
     let why = match &error {
         ChangeError::Refused(refused) => refused.said_of(called),
-        ChangeError::Gone(_) => format!("{called} was removed: bind it again by a proposal if it is wanted"),
-        ChangeError::NotOpen(_) | ChangeError::NoNode(_) | ChangeError::Store(_) => return from_change(error),
+        ChangeError::Gone(_) => {
+            format!("{called} was removed: bind it again by a proposal if it is wanted")
+        }
+        ChangeError::NotOpen(_) | ChangeError::NoNode(_) | ChangeError::Store(_) => {
+            return from_change(error);
+        }
     };
     Problem::conflict("state", words::sentence(&why))
 }
@@ -75,13 +79,19 @@ fn below(rows: &[DeploymentRow], deployment: DeploymentId) -> BTreeSet<Deploymen
 
 impl Control {
     /// Lets a step in ERROR try again.
-    pub async fn retry(&self, actor: &Actor, noderole: NoderoleId, reason: String) -> Result<(), Problem> {
+    pub async fn retry(
+        &self,
+        actor: &Actor,
+        noderole: NoderoleId,
+        reason: String,
+    ) -> Result<(), Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&reason)?;
         let row = reading::noderole(&self.store, noderole).await.map_err(from_store)?;
         let row = row.ok_or_else(no_noderole)?;
         actor.require_in(Permission::Operator, DeploymentId(row.noderole.deployment_id))?;
-        let called = format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
+        let called =
+            format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
         let retried = self.retry_called(actor, noderole, reason, &called).await;
         // A refused attempt is worth knowing too. It is audited by itself, since it wrote nothing, and as what it is: no retry.
         if let Err(no) = &retried
@@ -103,13 +113,20 @@ impl Control {
         let mut transaction = self.begin().await?;
         running::share_apply(&mut transaction).await.map_err(from_store)?;
         // A commit may have been waited for that moved its node.
-        let place = reading::place_of_noderole(&mut transaction, noderole).await.map_err(from_store)?;
+        let place =
+            reading::place_of_noderole(&mut transaction, noderole).await.map_err(from_store)?;
         let place = place.ok_or_else(no_noderole)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, place)?;
         let detail = json!({"reason": reason});
-        intent::append_audit(&mut transaction, Some(actor.person), "step.retry", &noderole.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "step.retry",
+            &noderole.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         let step = StepId::of(noderole, &ActionName::run());
         let asked = running::ask_to_retry(&mut transaction, step, &actor.name).await;
         asked.map_err(|error| not_retried(error, called))?;
@@ -131,16 +148,30 @@ impl Control {
             Err(ChangeError::NotOpen(_)) => return Err(not_open(&mut transaction, run).await?),
             Err(error) => return Err(from_change(error)),
         };
-        intent::append_audit(&mut transaction, Some(actor.person), "run.cancel", &run.to_string(), &json!({}))
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "run.cancel",
+            &run.to_string(),
+            &json!({}),
+        )
+        .await
+        .map_err(from_store)?;
         done(transaction).await?;
         running::end_cancelled(self.store.pool(), run, asked).await.map_err(from_change)
     }
 
-    async fn note(&self, actor: &Actor, action: &str, subject: &str, detail: &Value) -> Result<(), Problem> {
+    async fn note(
+        &self,
+        actor: &Actor,
+        action: &str,
+        subject: &str,
+        detail: &Value,
+    ) -> Result<(), Problem> {
         let mut connection = self.connection().await?;
-        intent::append_audit(&mut connection, Some(actor.person), action, subject, detail).await.map_err(from_store)
+        intent::append_audit(&mut connection, Some(actor.person), action, subject, detail)
+            .await
+            .map_err(from_store)
     }
 
     /// Holds a deployment, so that no new run starts in it and in those below it, or lets it go on. Runs under way go on to their end.
@@ -169,13 +200,22 @@ impl Control {
         }
         let action = if held { "deployment.hold" } else { "deployment.release" };
         let detail = json!({"name": row.name, "reason": reason});
-        intent::append_audit(&mut transaction, Some(actor.person), action, &deployment.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &deployment.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         let told = Live::Hold { deployment, by: held.then(|| actor.name.clone()) };
         // What waits is shown across deployments, by who hears of runs.
-        let topics: Vec<Topic> =
-            below(&rows, deployment).into_iter().map(Topic::Deployment).chain([Topic::Runs]).collect();
+        let topics: Vec<Topic> = below(&rows, deployment)
+            .into_iter()
+            .map(Topic::Deployment)
+            .chain([Topic::Runs])
+            .collect();
         intent::append_live(&mut transaction, &topics, &told).await.map_err(from_store)?;
         done(transaction).await
     }
@@ -198,7 +238,10 @@ impl Control {
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
-        if !intent::set_priority(&mut transaction, deployment, priority).await.map_err(from_store)? {
+        if !intent::set_priority(&mut transaction, deployment, priority)
+            .await
+            .map_err(from_store)?
+        {
             return Err(Problem::conflict("state", "It has that priority already, or is gone."));
         }
         let detail = json!({"priority": priority, "reason": reason});
@@ -222,7 +265,12 @@ impl Control {
     }
 
     /// Switches execution on or off for everything.
-    pub async fn switch(&self, actor: &Actor, enabled: bool, reason: String) -> Result<TargetNo, Problem> {
+    pub async fn switch(
+        &self,
+        actor: &Actor,
+        enabled: bool,
+        reason: String,
+    ) -> Result<TargetNo, Problem> {
         actor.require(Permission::Operator)?;
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
@@ -232,12 +280,19 @@ impl Control {
             let word = if enabled { "on" } else { "off" };
             return Err(Problem::conflict("state", format!("Execution is {word} already.")));
         }
-        let number =
-            intent::insert_switch(&mut transaction, &head, enabled, reason, actor.person).await.map_err(from_store)?;
-        let detail = json!({"enabled": enabled, "reason": reason});
-        intent::append_audit(&mut transaction, Some(actor.person), "execution.switch", &number.to_string(), &detail)
+        let number = intent::insert_switch(&mut transaction, &head, enabled, reason, actor.person)
             .await
             .map_err(from_store)?;
+        let detail = json!({"enabled": enabled, "reason": reason});
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "execution.switch",
+            &number.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         intent::append_live(&mut transaction, &[Topic::Targets], &Live::Target { target: number })
             .await
             .map_err(from_store)?;

@@ -53,9 +53,12 @@ impl Control {
     /// A few things of each kind that are called like this.
     pub async fn search(&self, actor: &Actor, wanted: &SearchWanted) -> Result<Found, Problem> {
         actor.require(Permission::Viewer)?;
-        let text = words::asked(&wanted.q)?.ok_or_else(|| Problem::invalid("q: say what to search for."))?;
+        let text = words::asked(&wanted.q)?
+            .ok_or_else(|| Problem::invalid("q: say what to search for."))?;
         if text.chars().count() > LONGEST_SEARCH {
-            return Err(Problem::invalid(format!("q: search for at most {LONGEST_SEARCH} characters.")));
+            return Err(Problem::invalid(format!(
+                "q: search for at most {LONGEST_SEARCH} characters."
+            )));
         }
         let small = text.to_lowercase();
         let number = small.strip_prefix('#').unwrap_or(&small).parse::<i64>().ok();
@@ -97,8 +100,9 @@ fn deployments(present: &Present, text: &str) -> (Vec<Hit>, bool) {
 fn nodes(present: &Present, text: &str) -> (Vec<Hit>, bool) {
     // Those that stand for deployments are found as these.
     let all = present.skeleton.nodes.iter().filter(|(_, node)| !node.phantom);
-    let fits =
-        all.filter_map(|(id, node)| Some(((fit(node.fqdn.as_str(), text)?, node.fqdn.to_string()), (*id, node))));
+    let fits = all.filter_map(|(id, node)| {
+        Some(((fit(node.fqdn.as_str(), text)?, node.fqdn.to_string()), (*id, node)))
+    });
     let (nodes, more) = best(fits.collect());
     let hit = |(id, node): (NodeId, &SkeletonNode)| {
         let deployment = present.skeleton.deployments.get(&node.deployment)?.name.clone();
@@ -110,10 +114,15 @@ fn nodes(present: &Present, text: &str) -> (Vec<Hit>, bool) {
 /// Roles of the newest versions, whether a deployment has them or not: whoever looks for one may want to bring it in.
 fn roles(present: &Present, text: &str) -> (Vec<Hit>, bool) {
     let newest = newest(&present.catalog);
-    let all = newest.iter().flat_map(|(name, (_, barclamp))| barclamp.roles.keys().map(move |role| (role, *name)));
+    let all = newest
+        .iter()
+        .flat_map(|(name, (_, barclamp))| barclamp.roles.keys().map(move |role| (role, *name)));
     let fits = all.filter_map(|(role, barclamp)| {
         let fit = fit(&role.as_str().to_lowercase(), text)?;
-        Some(((fit, format!("{role} {barclamp}")), Hit::Role { role: role.clone(), barclamp: barclamp.clone() }))
+        Some((
+            (fit, format!("{role} {barclamp}")),
+            Hit::Role { role: role.clone(), barclamp: barclamp.clone() },
+        ))
     });
     best(fits.collect())
 }
@@ -123,18 +132,36 @@ fn run_hit(present: &Present, row: &reading::RunRow) -> Result<Hit, Problem> {
     Ok(Hit::Run { id: run.id, role: run.role, fqdn: run.fqdn, state: run.state })
 }
 
-async fn reviews(on: &mut PgConnection, text: &str, number: Option<i64>) -> Result<(Vec<Hit>, bool), Problem> {
+async fn reviews(
+    on: &mut PgConnection,
+    text: &str,
+    number: Option<i64>,
+) -> Result<(Vec<Hit>, bool), Problem> {
     let text = Some(text);
-    let find =
-        Find { became: Became::Anything, author: None, deployment: None, text, order: Order::default(), behind: None };
+    let find = Find {
+        became: Became::Anything,
+        author: None,
+        deployment: None,
+        text,
+        order: Order::default(),
+        behind: None,
+    };
     let found = intent::find_submissions(on, &find, HITS).await.map_err(from_store)?;
-    let mut ids: Vec<SubmissionId> =
-        number.map(SubmissionId).into_iter().chain(found.hits.into_iter().map(|hit| SubmissionId(hit.id))).collect();
+    let mut ids: Vec<SubmissionId> = number
+        .map(SubmissionId)
+        .into_iter()
+        .chain(found.hits.into_iter().map(|hit| SubmissionId(hit.id)))
+        .collect();
     ids.dedup();
     let lines = intent::lines_of(on, &ids).await.map_err(from_store)?;
     let more = found.next.is_some() || lines.len() > HITS;
-    let hit = |line: intent::LineRow| Hit::Review { id: line.id, title: line.title, deployment: line.deployment };
-    let mut hits: Vec<(bool, Hit)> = lines.into_iter().map(|line| (Some(line.id.0) != number, hit(line))).collect();
+    let hit = |line: intent::LineRow| Hit::Review {
+        id: line.id,
+        title: line.title,
+        deployment: line.deployment,
+    };
+    let mut hits: Vec<(bool, Hit)> =
+        lines.into_iter().map(|line| (Some(line.id.0) != number, hit(line))).collect();
     hits.sort_by_key(|(is_other, _)| *is_other);
     Ok((hits.into_iter().map(|(_, hit)| hit).take(HITS).collect(), more))
 }
@@ -144,8 +171,11 @@ async fn people(on: &mut PgConnection, text: &str) -> Result<(Vec<Hit>, bool), P
     let mut rows = accounts::accounts(on, &find, HITS as i64 + 1).await.map_err(from_store)?;
     let more = rows.len() > HITS;
     rows.truncate(HITS);
-    let hit =
-        |row: accounts::AccountRow| Hit::Person { id: PersonId(row.id), name: row.name, service: row.kind == SERVICE };
+    let hit = |row: accounts::AccountRow| Hit::Person {
+        id: PersonId(row.id),
+        name: row.name,
+        service: row.kind == SERVICE,
+    };
     Ok((rows.into_iter().map(hit).collect(), more))
 }
 
@@ -156,7 +186,8 @@ mod tests {
     #[test]
     fn what_is_called_so_comes_before_what_begins_so_and_that_before_what_has_it_within() {
         let names = ["the-app", "apple", "app", "proxy"];
-        let found = names.iter().filter_map(|name| Some(((fit(name, "app")?, (*name).to_owned()), *name)));
+        let found =
+            names.iter().filter_map(|name| Some(((fit(name, "app")?, (*name).to_owned()), *name)));
         assert_eq!(best(found.collect()), (vec!["app", "apple", "the-app"], false));
         let many = (0..20).map(|n| ((Fit::Part, format!("{n:02}")), n));
         assert_eq!(best(many.collect()), ((0..8).collect(), true));

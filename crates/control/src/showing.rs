@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use api::Problem;
 use api::console::{
-    AttribView, DataLayer, DeploymentPage, DeploymentSummary, Frame, Me, NoderoleDraft, NoderoleRef, NoderoleView,
-    PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView, StepState,
+    AttribView, DataLayer, DeploymentPage, DeploymentSummary, Frame, Me, NoderoleDraft,
+    NoderoleRef, NoderoleView, PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView,
+    StepState,
 };
 use api::listing::{Cursor, DeploymentSort, DeploymentState, DeploymentsWanted, Key, RunsWanted};
 use api::reviews::Waiting;
@@ -17,7 +18,8 @@ use engine::cluster::NoderoleKey;
 use engine::counting::{either, many};
 use engine::data::{OwnData, Wall, layers, mask};
 use engine::ids::{
-    ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId, SubmissionId, TargetNo,
+    ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId,
+    SubmissionId, TargetNo,
 };
 use engine::plan::Effects;
 use serde_json::{Value, json};
@@ -47,7 +49,9 @@ fn is_so(found: &DeploymentSummary, held: bool, state: DeploymentState) -> bool 
         DeploymentState::Review => found.submission.is_some(),
         DeploymentState::Error => found.steps.error > 0,
         DeploymentState::Working => works,
-        DeploymentState::Idle => !held && found.proposal.is_none() && found.steps.error == 0 && !works,
+        DeploymentState::Idle => {
+            !held && found.proposal.is_none() && found.steps.error == 0 && !works
+        }
     }
 }
 
@@ -77,7 +81,10 @@ impl Control {
         }
         let cursor = self.cursor_now().await?;
         let reset = match &actor.session {
-            Some(_) => crate::people::notices(&mut *self.connection().await?, actor.person).await?.into_iter().next(),
+            Some(_) => crate::people::notices(&mut *self.connection().await?, actor.person)
+                .await?
+                .into_iter()
+                .next(),
             None => None,
         };
         let present = self.present().await?;
@@ -91,17 +98,26 @@ impl Control {
     }
 
     /// The deployment of this name, without a look at what is in it.
-    pub async fn deployment_named(&self, actor: &Actor, name: &str) -> Result<DeploymentId, Problem> {
+    pub async fn deployment_named(
+        &self,
+        actor: &Actor,
+        name: &str,
+    ) -> Result<DeploymentId, Problem> {
         actor.require(Permission::Viewer)?;
         self.present().await?.named(name)
     }
 
     /// A page of the deployments of which something is so.
-    pub async fn find_deployments(&self, actor: &Actor, wanted: &DeploymentsWanted) -> Result<DeploymentPage, Problem> {
+    pub async fn find_deployments(
+        &self,
+        actor: &Actor,
+        wanted: &DeploymentsWanted,
+    ) -> Result<DeploymentPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let counts: BTreeMap<_, _> = reading::counts(&mut connection).await.map_err(from_store)?.into_iter().collect();
+        let counts: BTreeMap<_, _> =
+            reading::counts(&mut connection).await.map_err(from_store)?.into_iter().collect();
         let drafts = intent::drafts(&mut connection).await.map_err(from_store)?;
         let summary = |Placed { id, depth, path }| {
             let found = present.skeleton.deployments.get(&id)?;
@@ -122,7 +138,8 @@ impl Control {
         let name = words::asked(&wanted.filter)?.unwrap_or_default();
         let held = |id: DeploymentId| present.row(id).is_some_and(|row| row.held.is_some());
         let wants = |(_, found): &(String, DeploymentSummary)| {
-            found.name.as_str().contains(name) && wanted.state.is_none_or(|state| is_so(found, held(found.id), state))
+            found.name.as_str().contains(name)
+                && wanted.state.is_none_or(|state| is_so(found, held(found.id), state))
         };
         let rows: Vec<_> = tree(&present).into_iter().filter_map(summary).filter(wants).collect();
         let keys = |(path, found): &(String, DeploymentSummary), sort: DeploymentSort| {
@@ -159,7 +176,8 @@ impl Control {
         let runs = reading::runs_of_step(&self.store, step).await.map_err(from_store)?;
         let mut connection = self.connection().await?;
         let parents = reading::parents(&mut connection, step).await.map_err(from_store)?;
-        let children = reading::children(&mut connection, step, PAGE_SIZE as i64).await.map_err(from_store)?;
+        let children =
+            reading::children(&mut connection, step, PAGE_SIZE as i64).await.map_err(from_store)?;
         let role_hash = Hash::from_bytes(&row.noderole.role_hash).ok_or_else(Problem::internal)?;
         let role = present.catalog.role(role_hash).map_err(corrupt)?;
         let deployment = DeploymentId(row.noderole.deployment_id);
@@ -193,7 +211,8 @@ impl Control {
             why,
             error: row.step.error.clone(),
             generation: TargetNo(row.step.generation),
-            applied: (row.step.applied_generation > 0).then_some(TargetNo(row.step.applied_generation)),
+            applied: (row.step.applied_generation > 0)
+                .then_some(TargetNo(row.step.applied_generation)),
             role_hash: role_hash.short(),
             layers: data.layers(role, row.step.wall.as_ref()),
             merged: mask(&layered.value),
@@ -207,12 +226,15 @@ impl Control {
             limits: limits(&row.step),
             may_retry: may_retry(actor, deployment, state),
             may_edit,
-            may_propose: actor.require_in(Permission::Operator, deployment).map_err(|problem| problem.detail),
+            may_propose: actor
+                .require_in(Permission::Operator, deployment)
+                .map_err(|problem| problem.detail),
         })
     }
 
     fn own_data(&self, present: &Present, row: &NoderoleRow, role: &Role, name: &RoleName) -> Own {
-        let deployment = present.blueprint.deployments.get(&DeploymentId(row.noderole.deployment_id));
+        let deployment =
+            present.blueprint.deployments.get(&DeploymentId(row.noderole.deployment_id));
         let role_data = deployment.and_then(|d| d.doc.roles.get(name)).map(|r| r.data.clone());
         Own {
             template: role.template.clone(),
@@ -232,18 +254,25 @@ impl Control {
     ) -> Result<Result<NoderoleDraft, String>, Problem> {
         let deployment = DeploymentId(row.noderole.deployment_id);
         if !actor.may_in(Permission::Operator, deployment) {
-            return Ok(Err("Your account may not edit here: that takes the operator permission.".into()));
+            return Ok(Err(
+                "Your account may not edit here: that takes the operator permission.".into()
+            ));
         }
         let mut connection = self.connection().await?;
-        let Some(open) = intent::open_proposal(&mut connection, deployment).await.map_err(from_store)? else {
+        let Some(open) =
+            intent::open_proposal(&mut connection, deployment).await.map_err(from_store)?
+        else {
             let name = &row.deployment.name;
-            return Ok(Err(format!("Propose changes on {name} first: its data is changed by a reviewed change.")));
+            return Ok(Err(format!(
+                "Propose changes on {name} first: its data is changed by a reviewed change."
+            )));
         };
         let edits = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
         drop(connection);
         let planned = plan_aside(&self.beside(actor), present, counting(&edits)).await?;
         let (node, key) = self.key_of(row)?;
-        let drafted = planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
+        let drafted =
+            planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
         Ok(Ok(NoderoleDraft {
             proposal: open.id,
             version: open.version,
@@ -302,7 +331,9 @@ impl Control {
     /// Every rule of the engine's admission that keeps a TODO step from starting. How many runs may be open everywhere is said to
     /// workers, not here, so of that rule only their capacity counts.
     async fn waits(&self, on: &mut PgConnection, step: StepId) -> Result<Vec<String>, Problem> {
-        let Some(view) = reading::admission_view(on, step).await.map_err(from_store)? else { return Ok(Vec::new()) };
+        let Some(view) = reading::admission_view(on, step).await.map_err(from_store)? else {
+            return Ok(Vec::new());
+        };
         let reasons = why_not(&view, EVERYWHERE, step);
         let by = reasons.iter().filter_map(|reason| match reason {
             Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => Some(*by),
@@ -326,7 +357,10 @@ impl Control {
         let state = wanted.state.as_str();
         let known = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"];
         if !state.is_empty() && !known.contains(&state) {
-            return Err(Problem::invalid(format!("{state:?} is no state of a run. There are: {}.", known.join(", "))));
+            return Err(Problem::invalid(format!(
+                "{state:?} is no state of a run. There are: {}.",
+                known.join(", ")
+            )));
         }
         let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let present = self.present().await?;
@@ -337,7 +371,9 @@ impl Control {
         let (since, until) = window(wanted.since, wanted.until)?;
         let filter = RunFilter {
             state: Some(state).filter(|s| !s.is_empty()),
-            deployment: words::asked(&wanted.deployment)?.map(|name| present.named(name)).transpose()?,
+            deployment: words::asked(&wanted.deployment)?
+                .map(|name| present.named(name))
+                .transpose()?,
             node: words::asked(&wanted.node)?.map(|name| node_named(&present, name)).transpose()?,
             role: words::asked(&wanted.role)?,
             worker,
@@ -348,7 +384,11 @@ impl Control {
         };
         let rows = reading::runs(&self.store, filter).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
-        let runs = rows.iter().take(PAGE_SIZE).map(|row| to_run(&present, row)).collect::<Result<Vec<_>, _>>()?;
+        let runs = rows
+            .iter()
+            .take(PAGE_SIZE)
+            .map(|row| to_run(&present, row))
+            .collect::<Result<Vec<_>, _>>()?;
         let last = if more { rows.get(PAGE_SIZE - 1) } else { None };
         let next = last.map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
         Ok(RunPage { runs, next })
@@ -362,7 +402,9 @@ impl Control {
         let present = self.present().await?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_run(id))?;
-        let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id)).await.map_err(from_store)?;
+        let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id))
+            .await
+            .map_err(from_store)?;
         let mut connection = self.connection().await?;
         let documents = reading::run_documents(&mut connection, id).await.map_err(from_store)?;
         let (input, result, wall, submission, bytes) = documents.unwrap_or_default();
@@ -371,8 +413,13 @@ impl Control {
         let open = matches!(summary.state, RunState::Queued | RunState::Running);
         let may_cancel = match (open, row.run.cancel_requested) {
             (false, _) => Err("It has ended.".to_owned()),
-            (true, true) => Err("Somebody stopped it already; it ends as soon as its node lets go.".to_owned()),
-            (true, false) => match reading::place_of_run(&mut connection, id).await.map_err(from_store)? {
+            (true, true) => {
+                Err("Somebody stopped it already; it ends as soon as its node lets go.".to_owned())
+            }
+            (true, false) => match reading::place_of_run(&mut connection, id)
+                .await
+                .map_err(from_store)?
+            {
                 Some(place) => actor.require_in(Permission::Operator, place).map_err(|p| p.detail),
                 None => Err("It has ended.".to_owned()),
             },
@@ -395,10 +442,16 @@ impl Control {
     }
 
     /// Where each value of a run's input came from, with names instead of ids.
-    async fn provenance(&self, on: &mut PgConnection, input: &Value) -> Result<Vec<Provenance>, Problem> {
+    async fn provenance(
+        &self,
+        on: &mut PgConnection,
+        input: &Value,
+    ) -> Result<Vec<Provenance>, Problem> {
         let data = input.get("data").cloned().unwrap_or_default();
         let sources = input.get("sources").and_then(Value::as_object).cloned().unwrap_or_default();
-        let step = |source: &Value| source.get("step").and_then(Value::as_str).and_then(|s| s.parse::<StepId>().ok());
+        let step = |source: &Value| {
+            source.get("step").and_then(Value::as_str).and_then(|s| s.parse::<StepId>().ok())
+        };
         let steps: Vec<StepId> = sources.values().take(VALUES_SHOWN).filter_map(step).collect();
         let names: BTreeMap<StepId, String> =
             reading::step_names(on, &steps).await.map_err(from_store)?.into_iter().collect();
@@ -416,13 +469,23 @@ impl Control {
 }
 
 /// What holds for a noderole where its user data says nothing, the proposal's edits included; secrets masked.
-fn below_user(effects: &Effects, present: &Present, row: &NoderoleRow, role: &Role, key: &NoderoleKey) -> Value {
+fn below_user(
+    effects: &Effects,
+    present: &Present,
+    row: &NoderoleRow,
+    role: &Role,
+    key: &NoderoleKey,
+) -> Value {
     let deployment = DeploymentId(row.noderole.deployment_id);
-    let set = effects.role_data.iter().rfind(|set| set.deployment == deployment && set.role == key.role);
-    let known = present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(&key.role));
-    let of_role = set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
+    let set =
+        effects.role_data.iter().rfind(|set| set.deployment == deployment && set.role == key.role);
+    let known =
+        present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(&key.role));
+    let of_role =
+        set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
     let system = &row.noderole.system_data;
-    let below = OwnData { template: &role.template, deployment_role: of_role, system, ..OwnData::NONE };
+    let below =
+        OwnData { template: &role.template, deployment_role: of_role, system, ..OwnData::NONE };
     layers(StepId(row.step.id), below, None).map(|layered| mask(&layered.value)).unwrap_or_default()
 }
 
@@ -492,9 +555,10 @@ fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
     let name = format!("{} on {}", parent.role, present.in_full(&parent.fqdn));
     match StepState::from_word(&parent.state)? {
         StepState::Active => None,
-        StepState::Error => {
-            Some(format!("Blocked by the error of {name}: {}.", parent.error.as_deref().unwrap_or("see its runs")))
-        }
+        StepState::Error => Some(format!(
+            "Blocked by the error of {name}: {}.",
+            parent.error.as_deref().unwrap_or("see its runs")
+        )),
         state => Some(format!("Waits for {name}, which is {}.", state.word())),
     }
 }
@@ -554,7 +618,10 @@ fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
     let tried = match (retries, failures) {
         (0, _) => "none: the first failure is an error".to_owned(),
         (_, 0) => {
-            format!("{retries}, the first after {} s, each further one twice as late, an hour at most", step.backoff_s)
+            format!(
+                "{retries}, the first after {} s, each further one twice as late, an hour at most",
+                step.backoff_s
+            )
         }
         _ => format!(
             "{failures} of {retries} used, the first after {} s, each further one twice as late",
@@ -562,8 +629,11 @@ fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
         ),
     };
     let stops = if step.freezes_node { "everything on its node" } else { "what depends on it" };
-    let mut said =
-        vec![("Retries", tried), ("Time limit", words::lasting(step.timeout_s)), ("An error stops", stops.to_owned())];
+    let mut said = vec![
+        ("Retries", tried),
+        ("Time limit", words::lasting(step.timeout_s)),
+        ("An error stops", stops.to_owned()),
+    ];
     if step.priority != 0 {
         said.push(("Priority", step.priority.to_string()));
     }
@@ -578,9 +648,11 @@ fn layer_word(layer: &Value) -> String {
             "deployment_role" => "deployment role".into(),
             other => other.to_owned(),
         },
-        Value::Object(map) => {
-            map.get("profile").and_then(Value::as_str).map(|name| format!("profile {name}")).unwrap_or_default()
-        }
+        Value::Object(map) => map
+            .get("profile")
+            .and_then(Value::as_str)
+            .map(|name| format!("profile {name}"))
+            .unwrap_or_default(),
         _ => String::new(),
     }
 }
@@ -651,13 +723,18 @@ pub(crate) fn tree(present: &Present) -> Vec<Placed> {
         below.entry(deployment.parent).or_default().push(*id);
     }
     let named = |id: &DeploymentId| all.get(id).map(|found| (*id, found.name.as_str()));
-    let children = |of: Option<DeploymentId>| below.get(&of).into_iter().flatten().filter_map(named);
+    let children =
+        |of: Option<DeploymentId>| below.get(&of).into_iter().flatten().filter_map(named);
     let mut open: Vec<Placed> =
         children(None).map(|(id, name)| Placed { id, depth: 0, path: name.to_owned() }).collect();
     let mut tree = Vec::with_capacity(all.len());
     while let Some(above) = open.pop() {
         let (depth, path) = (above.depth + 1, &above.path);
-        open.extend(children(Some(above.id)).map(|(id, name)| Placed { id, depth, path: format!("{path} {name}") }));
+        open.extend(children(Some(above.id)).map(|(id, name)| Placed {
+            id,
+            depth,
+            path: format!("{path} {name}"),
+        }));
         tree.push(above);
     }
     tree.sort_by(|a, b| a.path.cmp(&b.path));

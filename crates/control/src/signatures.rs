@@ -45,9 +45,16 @@ impl Control {
         if !demanded {
             return Ok(Given { signed, signing: None });
         }
-        let last: BTreeMap<PersonId, i64> = verdicts.iter().filter(|v| !v.void).map(|v| (v.person, v.id)).collect();
-        let by = last.into_iter().filter(|(_, verdict)| signed.contains_key(verdict)).map(|(person, _)| person);
-        let signing = Signing { signed: by.collect(), able: rows::able(on, people).await.map_err(from_store)? };
+        let last: BTreeMap<PersonId, i64> =
+            verdicts.iter().filter(|v| !v.void).map(|v| (v.person, v.id)).collect();
+        let by = last
+            .into_iter()
+            .filter(|(_, verdict)| signed.contains_key(verdict))
+            .map(|(person, _)| person);
+        let signing = Signing {
+            signed: by.collect(),
+            able: rows::able(on, people).await.map_err(from_store)?,
+        };
         Ok(Given { signed, signing: Some(signing) })
     }
 
@@ -62,15 +69,22 @@ impl Control {
         id: SubmissionId,
         kind: VerdictKind,
     ) -> Result<SignatureRequest, Problem> {
-        no_token(actor).map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
+        no_token(actor)
+            .map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
         actor.require(crate::people::Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let reviewed = rows::reviewed(&mut connection, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
+        let reviewed = rows::reviewed(&mut connection, id)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(|| no_review(id))?;
         let passkeys = usable(&mut connection, actor, site).await?;
         let nonce = random_nonce()?;
         let statement = Statement::Verdict { reviewed, verdict: kind, person: actor.person, nonce };
         let challenge = statement.challenge().map_err(|_| Problem::internal())?;
-        Ok(SignatureRequest { nonce: nonce.to_string(), options: passkeys::request(site, challenge, &passkeys) })
+        Ok(SignatureRequest {
+            nonce: nonce.to_string(),
+            options: passkeys::request(site, challenge, &passkeys),
+        })
     }
 }
 
@@ -79,14 +93,20 @@ async fn signed(on: &mut PgConnection, id: SubmissionId) -> Result<Signed, Probl
     if given.is_empty() {
         return Ok(Signed::new());
     }
-    let reviewed = rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
+    let reviewed =
+        rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
     let used: BTreeSet<_> = given.iter().map(|signature| signature.passkey).collect();
     let names = rows::names(on, &used).await.map_err(from_store)?;
     let keys = rows::with_confirmers(on, &used).await.map_err(from_store)?;
     let mut signed = Signed::new();
     for signature in given {
         let (person, nonce) = (signature.person, signature.nonce);
-        let statement = Statement::Verdict { reviewed: reviewed.clone(), verdict: signature.kind, person, nonce };
+        let statement = Statement::Verdict {
+            reviewed: reviewed.clone(),
+            verdict: signature.kind,
+            person,
+            nonce,
+        };
         // A passkey that was revoked since has no name here, and what it signed does not count for a commit to come.
         let Some(name) = names.get(&signature.passkey) else { continue };
         match check(&statement, signature.passkey, &signature.assertion, &keys, &passkeys::verify) {
@@ -110,15 +130,23 @@ pub(crate) async fn sign(
     signature: &Signature,
 ) -> Result<String, Problem> {
     let nonce: Nonce = nonce(&signature.nonce)?;
-    let (credential, assertion) = passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
+    let (credential, assertion) =
+        passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
     let passkey = answered(on, actor, &credential).await?;
-    let reviewed = rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
+    let reviewed =
+        rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
     let statement = Statement::Verdict { reviewed, verdict: kind, person: actor.person, nonce };
     let challenge = statement.challenge().map_err(|_| Problem::internal())?;
-    let counter = passkeys::verified(&passkey.passkey, challenge, &assertion).map_err(|error| rejected(&error))?;
+    let counter = passkeys::verified(&passkey.passkey, challenge, &assertion)
+        .map_err(|error| rejected(&error))?;
     crate::people::passkeys::note_use(on, &passkey, counter).await?;
-    match rows::insert_signature(on, verdict, passkey.passkey.id, nonce, &assertion).await.map_err(from_store)? {
+    match rows::insert_signature(on, verdict, passkey.passkey.id, nonce, &assertion)
+        .await
+        .map_err(from_store)?
+    {
         true => Ok(passkey.name),
-        false => Err(Problem::conflict("signature_used", "This signature was used before. Sign again.")),
+        false => {
+            Err(Problem::conflict("signature_used", "This signature was used before. Sign again."))
+        }
     }
 }

@@ -41,8 +41,9 @@ impl Control {
         let all = changes(&RootDoc::default(), &blueprint.root());
         let projection = project(&nothing, &blueprint, &all, &moment.catalog)
             .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
-        let mut discrepancies =
-            intent::discrepancies(&mut transaction, &blueprint, &projection).await.map_err(from_store)?;
+        let mut discrepancies = intent::discrepancies(&mut transaction, &blueprint, &projection)
+            .await
+            .map_err(from_store)?;
         discrepancies.extend(intent::unproven(&mut transaction).await.map_err(from_store)?);
         Ok(Verified { target: moment.head.number, steps: projection.steps.len(), discrepancies })
     }

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    ContentChange, FILE_LINES, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole, PinnedVersion, pairs,
+    ContentChange, FILE_LINES, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole,
+    PinnedVersion, pairs,
 };
 use engine::Hash;
 use engine::blueprint::Difference;
@@ -75,18 +76,31 @@ impl<'b> Side<'b> {
 }
 
 /// The pins of a difference, each with what was seen before and what is seen after it.
-pub(crate) fn pins(difference: &Difference, old: Side<'_>, new: Side<'_>, catalog: &Catalog) -> Vec<PinChange> {
+pub(crate) fn pins(
+    difference: &Difference,
+    old: Side<'_>,
+    new: Side<'_>,
+    catalog: &Catalog,
+) -> Vec<PinChange> {
     let of = |deployment: &DeploymentDifference, pin: &BarclampDifference| {
         // One that is not there sees nothing.
         let before = old.seen(deployment.id, &pin.barclamp).or_else(|| match deployment.mark {
-            Mark::Added => new.deployment(deployment.id)?.parent.and_then(|above| old.seen(above, &pin.barclamp)),
+            Mark::Added => new
+                .deployment(deployment.id)?
+                .parent
+                .and_then(|above| old.seen(above, &pin.barclamp)),
             Mark::Changed | Mark::Removed => None,
         });
-        let after = new.seen(deployment.id, &pin.barclamp).filter(|_| deployment.mark != Mark::Removed);
+        let after =
+            new.seen(deployment.id, &pin.barclamp).filter(|_| deployment.mark != Mark::Removed);
         let both = before.zip(after);
-        let roles = both.map(|((was, _), (is, _))| roles_elsewhere(deployment, was, is, catalog)).unwrap_or_default();
+        let roles = both
+            .map(|((was, _), (is, _))| roles_elsewhere(deployment, was, is, catalog))
+            .unwrap_or_default();
         let version = |(hash, by): (Hash, &DeploymentDoc)| PinnedVersion {
-            version: catalog.barclamp(hash).map_or_else(|_| hash.short(), |barclamp| barclamp.version.clone()),
+            version: catalog
+                .barclamp(hash)
+                .map_or_else(|_| hash.short(), |barclamp| barclamp.version.clone()),
             hash: hash.short(),
             from: (by.id != deployment.id).then(|| by.name.clone()),
         };
@@ -98,20 +112,29 @@ pub(crate) fn pins(difference: &Difference, old: Side<'_>, new: Side<'_>, catalo
             roles,
         }
     };
-    let all = difference.deployments.iter().flat_map(|d| d.barclamps.iter().map(move |pin| (d, pin)));
+    let all =
+        difference.deployments.iter().flat_map(|d| d.barclamps.iter().map(move |pin| (d, pin)));
     all.map(|(deployment, pin)| of(deployment, pin)).collect()
 }
 
 /// Roles that differ between two versions and that the deployment's own difference does not speak of: nothing runs them there yet.
-fn roles_elsewhere(deployment: &DeploymentDifference, was: Hash, is: Hash, catalog: &Catalog) -> Vec<PinnedRole> {
-    let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else { return Vec::new() };
+fn roles_elsewhere(
+    deployment: &DeploymentDifference,
+    was: Hash,
+    is: Hash,
+    catalog: &Catalog,
+) -> Vec<PinnedRole> {
+    let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else {
+        return Vec::new();
+    };
     let told: BTreeSet<&RoleName> = deployment.roles.iter().map(|role| &role.role).collect();
     let names: BTreeSet<&RoleName> = was.roles.keys().chain(is.roles.keys()).collect();
     let sides = |name: &RoleName| {
         let of = |barclamp: &Barclamp| barclamp.roles.get(name).copied();
         Sides { old: of(was), new: of(is) }
     };
-    let other = names.into_iter().filter(|name| !told.contains(name)).map(|name| (name, sides(name)));
+    let other =
+        names.into_iter().filter(|name| !told.contains(name)).map(|name| (name, sides(name)));
     let differing = other.filter(|(_, sides)| sides.old != sides.new);
     differing.map(|(name, contents)| PinnedRole { role: name.clone(), contents }).collect()
 }
@@ -128,7 +151,8 @@ pub(crate) async fn changes(
     let pairs = pairs(difference, pins);
     let known = pairs.into_iter().filter_map(|(old, new)| {
         let (was, is) = (catalog.role(old).ok()?, catalog.role(new).ok()?);
-        let content = ContentChange { old, new, changes: contents(was, is).ok()?, files: Vec::new() };
+        let content =
+            ContentChange { old, new, changes: contents(was, is).ok()?, files: Vec::new() };
         Some((content, files(was, is)))
     });
     let known: Vec<_> = known.collect();
@@ -146,7 +170,10 @@ pub(crate) async fn changes(
 }
 
 /// The contents with the text of their scripts; those behind the first are only named.
-fn told(known: Vec<(ContentChange, Vec<File>)>, heads: &BTreeMap<Hash, ScriptHead>) -> Vec<ContentChange> {
+fn told(
+    known: Vec<(ContentChange, Vec<File>)>,
+    heads: &BTreeMap<Hash, ScriptHead>,
+) -> Vec<ContentChange> {
     let mut seen = 0;
     let told = known.into_iter().map(|(content, files)| {
         let files = files.into_iter().map(|file| {
@@ -155,7 +182,13 @@ fn told(known: Vec<(ContentChange, Vec<File>)>, heads: &BTreeMap<Hash, ScriptHea
                 true => FileText::Left,
                 false => difference_of(file.head(file.old, heads), file.head(file.new, heads)),
             };
-            FileChange { name: file.name, mark: mark(file.old, file.new), old: file.old, new: file.new, text }
+            FileChange {
+                name: file.name,
+                mark: mark(file.old, file.new),
+                old: file.old,
+                new: file.new,
+                text,
+            }
         });
         ContentChange { files: files.collect(), ..content }
     });
@@ -170,7 +203,8 @@ impl Control {
     pub async fn script(&self, actor: &Actor, hash: Hash) -> Result<Vec<u8>, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let mut found = intent::script_heads(&mut connection, &[hash], i32::MAX).await.map_err(from_store)?;
+        let mut found =
+            intent::script_heads(&mut connection, &[hash], i32::MAX).await.map_err(from_store)?;
         let missing = || Problem::not_found("There is no script of that hash.");
         found.remove(&hash).map(|script| script.body).ok_or_else(missing)
     }
@@ -184,7 +218,11 @@ struct File {
 }
 
 impl File {
-    fn head<'h>(&self, side: Option<Hash>, heads: &'h BTreeMap<Hash, ScriptHead>) -> Option<&'h ScriptHead> {
+    fn head<'h>(
+        &self,
+        side: Option<Hash>,
+        heads: &'h BTreeMap<Hash, ScriptHead>,
+    ) -> Option<&'h ScriptHead> {
         side.and_then(|hash| heads.get(&hash))
     }
 }
@@ -204,7 +242,11 @@ fn files(was: &Role, is: &Role) -> Vec<File> {
     };
     let (was, is) = (of(was), of(is));
     let names: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
-    let file = |name: &String| File { name: name.clone(), old: was.get(name).copied(), new: is.get(name).copied() };
+    let file = |name: &String| File {
+        name: name.clone(),
+        old: was.get(name).copied(),
+        new: is.get(name).copied(),
+    };
     names.into_iter().map(file).filter(|file| file.old != file.new).collect()
 }
 
@@ -212,7 +254,10 @@ fn files(was: &Role, is: &Role) -> Vec<File> {
 fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText {
     let sides = [old, new].map(|side| side.map_or(Some((Vec::new(), false)), lines));
     let [Some((was, was_cut)), Some((is, is_cut))] = sides else {
-        return FileText::Binary { old: old.map(|head| head.bytes), new: new.map(|head| head.bytes) };
+        return FileText::Binary {
+            old: old.map(|head| head.bytes),
+            new: new.map(|head| head.bytes),
+        };
     };
     let (was, is): (Vec<&str>, Vec<&str>) =
         (was.iter().map(String::as_str).collect(), is.iter().map(String::as_str).collect());
@@ -286,7 +331,9 @@ mod tests {
 
     fn told(old: Option<&str>, new: Option<&str>) -> String {
         let (old, new) = (old.map(head), new.map(head));
-        let FileText::Lines { lines, cut } = difference_of(old.as_ref(), new.as_ref()) else { return "no text".into() };
+        let FileText::Lines { lines, cut } = difference_of(old.as_ref(), new.as_ref()) else {
+            return "no text".into();
+        };
         let line = |line: &FileLine| {
             let sign = match line.mark {
                 LineMark::Kept => ' ',
@@ -294,7 +341,11 @@ mod tests {
                 LineMark::Removed => '-',
                 LineMark::Gap => '@',
             };
-            format!("{sign}{}{}\n", line.number.map(|n| n.to_string()).unwrap_or_default(), line.text)
+            format!(
+                "{sign}{}{}\n",
+                line.number.map(|n| n.to_string()).unwrap_or_default(),
+                line.text
+            )
         };
         lines.iter().map(line).collect::<String>() + if cut { "cut" } else { "" }
     }
@@ -303,7 +354,11 @@ mod tests {
     fn a_file_differs_line_by_line() {
         assert_eq!(told(Some("a\nb\nc\n"), Some("a\nx\nc\n")), " 1a\n-2b\n+2x\n 3c\n");
         assert_eq!(told(None, Some("a\n")), "+1a\n");
-        assert_eq!(told(Some("a\n"), Some("a")), "-1a\n+1a [no line end]\n", "how the last line ends is a difference");
+        assert_eq!(
+            told(Some("a\n"), Some("a")),
+            "-1a\n+1a [no line end]\n",
+            "how the last line ends is a difference"
+        );
         let long: String = (1..=20).map(|n| format!("l{n}\n")).collect();
         let other = long.replace("l2\n", "x\n").replace("l19\n", "y\n");
         assert!(told(Some(&long), Some(&other)).contains("\n@\n"), "what stays is left out");
@@ -321,7 +376,10 @@ mod tests {
     fn a_long_file_is_compared_in_its_first_lines() {
         let long: String = (0..FILE_LINES + 5).map(|n| format!("{n}\n")).collect();
         let found = told(None, Some(&long));
-        assert!(found.ends_with("cut") && found.contains(&format!("+{FILE_LINES}{}\n", FILE_LINES - 1)), "{found}");
+        assert!(
+            found.ends_with("cut") && found.contains(&format!("+{FILE_LINES}{}\n", FILE_LINES - 1)),
+            "{found}"
+        );
         // Read up to the middle of a letter.
         let part = ScriptHead { body: "a\nb\nä".as_bytes()[..5].to_vec(), bytes: 99 };
         assert_eq!(lines(&part), Some((vec!["a".into(), "b".into()], true)));

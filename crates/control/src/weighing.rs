@@ -132,14 +132,23 @@ pub(crate) struct Weighed {
 }
 
 impl Weighed {
-    fn of(ground: &Ground, row: &SubmissionRow, documents: &[DocumentChange], edits: &[EditRow]) -> Self {
+    fn of(
+        ground: &Ground,
+        row: &SubmissionRow,
+        documents: &[DocumentChange],
+        edits: &[EditRow],
+    ) -> Self {
         let present = &ground.present;
         let authors = authors(row, edits);
         let planned = plan(present, &counting(edits)).ok();
-        let findings = planned.as_ref().map(|planned| linting::all(present, planned, ground.lint(&authors)));
+        let findings =
+            planned.as_ref().map(|planned| linting::all(present, planned, ground.lint(&authors)));
         Self {
             findings: findings.unwrap_or_default(),
-            concerned: planned.as_ref().map(|planned| concerned(present, planned)).unwrap_or_default(),
+            concerned: planned
+                .as_ref()
+                .map(|planned| concerned(present, planned))
+                .unwrap_or_default(),
             said: Said::of(ground, row, documents, &authors, planned.as_ref()),
             planned,
         }
@@ -177,7 +186,11 @@ pub(crate) fn settle(case: &mut Case, planned: Option<&Planned>, ground: &Ground
 
 impl Control {
     /// What submissions are weighed on now.
-    pub(crate) async fn ground(&self, on: &mut PgConnection, present: &Present) -> Result<Arc<Ground>, Problem> {
+    pub(crate) async fn ground(
+        &self,
+        on: &mut PgConnection,
+        present: &Present,
+    ) -> Result<Arc<Ground>, Problem> {
         Ok(Arc::new(Ground {
             present: present.clone(),
             jigs: intent::jigs(on).await.map_err(from_store)?,
@@ -203,7 +216,12 @@ impl Control {
         Ok(Some(weighed))
     }
 
-    async fn weighed(&self, actor: &Actor, ground: &Arc<Ground>, case: &Case) -> Result<Arc<Weighed>, Problem> {
+    async fn weighed(
+        &self,
+        actor: &Actor,
+        ground: &Arc<Ground>,
+        case: &Case,
+    ) -> Result<Arc<Weighed>, Problem> {
         let id = case.row.id;
         if let Some(kept) = self.kept.weighed.plan(ground, id) {
             return Ok(kept);
@@ -242,7 +260,10 @@ impl Control {
             return Ok(kept);
         }
         let mut connection = self.connection().await?;
-        let row = intent::submission(&mut connection, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let row = intent::submission(&mut connection, id)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
         let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
         let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
         drop(connection);
@@ -306,7 +327,11 @@ impl Control {
     }
 
     /// What a submission leads to: now, while it can still be committed as it is; else as it was when it was submitted.
-    pub async fn consequences(&self, actor: &Actor, id: SubmissionId) -> Result<Consequences, Problem> {
+    pub async fn consequences(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+    ) -> Result<Consequences, Problem> {
         Ok(self.review(actor, id).await?.consequences)
     }
 
@@ -323,13 +348,19 @@ impl Control {
         }
         let states = reading::states_of(on, concerned).await.map_err(from_store)?;
         let active = states.into_iter().filter(|(_, state)| state == Shown::Active.as_str());
-        let active: BTreeSet<StepId> = active.map(|(id, _)| StepId::of(id, &ActionName::run())).collect();
+        let active: BTreeSet<StepId> =
+            active.map(|(id, _)| StepId::of(id, &ActionName::run())).collect();
         let progress = |step: StepId| active.contains(&step).then_some(StepState::Active);
         Ok(consequences(&planned.from(present), Some(&progress)))
     }
 
     /// What a commit would not start at once, in words.
-    pub(crate) fn waits_after(&self, present: &Present, case: &Case, weighed: Option<&Weighed>) -> Vec<String> {
+    pub(crate) fn waits_after(
+        &self,
+        present: &Present,
+        case: &Case,
+        weighed: Option<&Weighed>,
+    ) -> Vec<String> {
         if !case.is_fresh() {
             return Vec::new();
         }
@@ -341,10 +372,14 @@ impl Control {
             );
         }
         let planned = weighed.and_then(|weighed| weighed.planned.as_ref());
-        let runs = planned.into_iter().flat_map(|planned| running(&planned.projection)).map(|step| step.deployment);
+        let runs = planned
+            .into_iter()
+            .flat_map(|planned| running(&planned.projection))
+            .map(|step| step.deployment);
         let deployments: BTreeSet<DeploymentId> = runs.chain([case.proposal.deployment]).collect();
         // Holding a deployment holds those below it.
-        let chain: BTreeSet<DeploymentId> = deployments.iter().flat_map(|id| present.skeleton.chain(*id)).collect();
+        let chain: BTreeSet<DeploymentId> =
+            deployments.iter().flat_map(|id| present.skeleton.chain(*id)).collect();
         let held = present.rows.iter().filter(|row| chain.contains(&row.id));
         waits.extend(held.filter_map(|row| {
             let (by, why) = row.held.as_ref()?;
@@ -359,7 +394,9 @@ impl Control {
 
 /// What runs again, what goes and what stands downstream: whether they are up makes the difference.
 fn concerned(present: &Present, planned: &Planned) -> Vec<NoderoleId> {
-    let again = running(&planned.projection).filter(|step| step.change != StepChange::New).map(|step| step.noderole);
+    let again = running(&planned.projection)
+        .filter(|step| step.change != StepChange::New)
+        .map(|step| step.noderole);
     let below = below(&planned.from(present)).into_iter().map(|(node, key, _)| key.id(node));
     let source = planned.from(present);
     let kept = kept(&source).map(|step| step.noderole);
@@ -427,7 +464,9 @@ impl Kept {
     /// Whether the line has gone on since, and something was weighed there.
     fn is_over(&self, ground: &Ground) -> bool {
         let Ok(under) = self.under.read() else { return true };
-        under.as_ref().is_some_and(|under| under.ground.present.head.number > ground.present.head.number)
+        under
+            .as_ref()
+            .is_some_and(|under| under.ground.present.head.number > ground.present.head.number)
     }
 
     fn put(&self, ground: &Arc<Ground>, put: impl FnOnce(&mut Under)) {
@@ -436,10 +475,14 @@ impl Kept {
             return put(under);
         }
         // Whoever began before the line went on has an answer to what they asked, and nobody else asks that any more.
-        if under.as_ref().is_some_and(|under| under.ground.present.head.number > ground.present.head.number) {
+        if under
+            .as_ref()
+            .is_some_and(|under| under.ground.present.head.number > ground.present.head.number)
+        {
             return;
         }
-        let new = Under { ground: Arc::clone(ground), plans: BTreeMap::new(), said: BTreeMap::new() };
+        let new =
+            Under { ground: Arc::clone(ground), plans: BTreeMap::new(), said: BTreeMap::new() };
         put(under.insert(new));
     }
 
@@ -459,7 +502,9 @@ impl Kept {
         self.put(ground, |under| {
             let plans = &mut under.plans;
             plans.insert(id, Arc::clone(weighed));
-            let size = |weighed: &Weighed| weighed.planned.as_ref().map_or(0, |planned| planned.projection.steps.len());
+            let size = |weighed: &Weighed| {
+                weighed.planned.as_ref().map_or(0, |planned| planned.projection.steps.len())
+            };
             let mut steps: usize = plans.values().map(|weighed| size(weighed)).sum();
             // The oldest goes first; the one that was just asked for stays.
             while (plans.len() > KEPT || steps > KEPT_STEPS) && plans.len() > 1 {

@@ -63,13 +63,19 @@ impl<'a> Names<'a> {
 
     /// ` in web`; nothing where the reader is.
     fn place(&self, deployment: DeploymentId) -> String {
-        if self.home == Some(deployment) { String::new() } else { format!(" in {}", self.deployment(deployment)) }
+        if self.home == Some(deployment) {
+            String::new()
+        } else {
+            format!(" in {}", self.deployment(deployment))
+        }
     }
 
     /// Whether an edit sets other data than the role has now.
     pub fn is_new_role_data(&self, set: &RoleData) -> bool {
         let deployment = self.present.blueprint.deployments.get(&set.deployment);
-        deployment.and_then(|known| known.doc.roles.get(&set.role)).is_none_or(|role| role.data != set.data)
+        deployment
+            .and_then(|known| known.doc.roles.get(&set.role))
+            .is_none_or(|role| role.data != set.data)
     }
 
     /// Whether the document of a node does not have yet what an edit sets.
@@ -83,14 +89,20 @@ impl<'a> Names<'a> {
 
     /// A barclamp's version as its file calls it, with its short hash: two may call themselves the same.
     pub fn version(&self, hash: Hash) -> String {
-        let known =
-            self.present.catalog.barclamp(hash).map(|barclamp| format!("{} ({})", barclamp.version, hash.short()));
+        let known = self
+            .present
+            .catalog
+            .barclamp(hash)
+            .map(|barclamp| format!("{} ({})", barclamp.version, hash.short()));
         known.unwrap_or_else(|_| hash.short())
     }
 
     pub fn node(&self, id: NodeId) -> String {
-        let new =
-            || self.phantoms.get(&id).map(|fqdn| phantom::called(fqdn, |id| Some(self.deployment(id))).into_owned());
+        let new = || {
+            self.phantoms
+                .get(&id)
+                .map(|fqdn| phantom::called(fqdn, |id| Some(self.deployment(id))).into_owned())
+        };
         self.present.called(id).or_else(new).unwrap_or_else(|| id.to_string())
     }
 
@@ -106,7 +118,9 @@ impl<'a> Names<'a> {
     /// What two edits disagree about.
     pub fn over(&self, over: &Over) -> String {
         match over {
-            Over::Deployment { deployment } => format!("deployment {}", self.deployment(*deployment)),
+            Over::Deployment { deployment } => {
+                format!("deployment {}", self.deployment(*deployment))
+            }
             Over::Barclamp { deployment, barclamp } => {
                 format!("the version of {barclamp}{}", self.place(*deployment))
             }
@@ -116,13 +130,17 @@ impl<'a> Names<'a> {
             }
             Over::Node { node } => format!("node {}", self.node(*node)),
             Over::Place { node } => format!("the deployment of {}", self.node(*node)),
-            Over::Connection { node, field } => format!("{field} of the connection of {}", self.node(*node)),
+            Over::Connection { node, field } => {
+                format!("{field} of the connection of {}", self.node(*node))
+            }
             Over::Hints { node } => format!("the hints of {}", self.node(*node)),
             Over::Noderole { node, noderole } => format!("{noderole} on {}", self.node(*node)),
             Over::NoderoleValue { node, noderole, path } => {
                 format!("{} of {noderole} on {}", whole(path), self.node(*node))
             }
-            Over::Rerun { node, noderole } => format!("running {noderole} on {} again", self.node(*node)),
+            Over::Rerun { node, noderole } => {
+                format!("running {noderole} on {} again", self.node(*node))
+            }
             Over::Jig { jig } => format!("jig {jig}"),
             Over::Policy => "the policy".into(),
         }
@@ -131,39 +149,56 @@ impl<'a> Names<'a> {
     /// An edit as a person would say it.
     pub fn edit(&self, edit: &Edit) -> String {
         match edit {
-            Edit::CreateDeployment { name, parent, .. } => format!("create {name} below {}", self.deployment(*parent)),
-            Edit::RemoveDeployment { deployment } => format!("remove {}", self.deployment(*deployment)),
+            Edit::CreateDeployment { name, parent, .. } => {
+                format!("create {name} below {}", self.deployment(*parent))
+            }
+            Edit::RemoveDeployment { deployment } => {
+                format!("remove {}", self.deployment(*deployment))
+            }
             Edit::UseBarclamp { deployment, barclamp, version } => {
                 format!("use {barclamp} {}{}", self.version(*version), self.place(*deployment))
             }
             Edit::InheritBarclamp { deployment, barclamp } => {
                 format!("have {barclamp}{} as the deployment above does", self.place(*deployment))
             }
-            Edit::AddRole { deployment, role } => format!("add role {role}{}", self.place(*deployment)),
-            Edit::RemoveRole { deployment, role } => format!("remove role {role}{}", self.place(*deployment)),
-            Edit::SetRoleData { deployment, role, .. } => format!("set data of {role}{}", self.place(*deployment)),
+            Edit::AddRole { deployment, role } => {
+                format!("add role {role}{}", self.place(*deployment))
+            }
+            Edit::RemoveRole { deployment, role } => {
+                format!("remove role {role}{}", self.place(*deployment))
+            }
+            Edit::SetRoleData { deployment, role, .. } => {
+                format!("set data of {role}{}", self.place(*deployment))
+            }
             Edit::Bind { deployment, node, role } => {
                 format!("bind {} to {role}{}", self.node(*node), self.place(*deployment))
             }
             Edit::BindNodes { deployment, nodes, role } => {
                 format!("bind {} to {role}{}", self.some_nodes(nodes), self.place(*deployment))
             }
-            Edit::UnbindNodes { nodes, noderole } => format!("unbind {noderole} from {}", self.some_nodes(nodes)),
+            Edit::UnbindNodes { nodes, noderole } => {
+                format!("unbind {noderole} from {}", self.some_nodes(nodes))
+            }
             Edit::Unbind { node, noderole, with_dependents } => {
                 let along = if *with_dependents { " and what can't be without it" } else { "" };
                 format!("unbind {noderole} from {}{along}", self.node(*node))
             }
-            Edit::SetNoderoleData { node, noderole, .. } => format!("set data of {noderole} on {}", self.node(*node)),
+            Edit::SetNoderoleData { node, noderole, .. } => {
+                format!("set data of {noderole} on {}", self.node(*node))
+            }
             Edit::MoveNode { node, deployment } => {
                 format!("move {} to {}", self.node(*node), self.deployment(*deployment))
             }
             Edit::SetConnection { node, connection } => {
-                let fields: Vec<String> = connection.fields().into_iter().map(|(field, _)| field).collect();
+                let fields: Vec<String> =
+                    connection.fields().into_iter().map(|(field, _)| field).collect();
                 format!("change the connection of {}: {}", self.node(*node), fields.join(", "))
             }
             Edit::SetHints { node, .. } => format!("set the hints of {}", self.node(*node)),
             Edit::ExpungeNode { node, .. } => format!("give up {}", self.node(*node)),
-            Edit::Rerun { node, noderole, .. } => format!("run {noderole} on {} again", self.node(*node)),
+            Edit::Rerun { node, noderole, .. } => {
+                format!("run {noderole} on {} again", self.node(*node))
+            }
             Edit::RerunSlice { deployment, roles, .. } => {
                 let roles: Vec<String> = roles.iter().map(ToString::to_string).collect();
                 format!(
@@ -173,16 +208,23 @@ impl<'a> Names<'a> {
                 )
             }
             Edit::ActivateJig { jig, active } => {
-                format!("switch jig {jig} {} for every deployment", if *active { "on" } else { "off" })
+                format!(
+                    "switch jig {jig} {} for every deployment",
+                    if *active { "on" } else { "off" }
+                )
             }
             Edit::SetPolicy { policy } => {
-                let by_risk = policy.by_risk.iter().map(|(risk, n)| format!(", {n} for {}", risk.change()));
+                let by_risk =
+                    policy.by_risk.iter().map(|(risk, n)| format!(", {n} for {}", risk.change()));
                 let by_risk: String = by_risk.collect();
                 let cooling = match policy.cooling_hours {
                     COOLING_HOURS => String::new(),
-                    hours => format!(", with a cooling period of {}", count(hours as usize, "hour")),
+                    hours => {
+                        format!(", with a cooling period of {}", count(hours as usize, "hour"))
+                    }
                 };
-                let demands: String = self.demands(policy).iter().map(|demand| format!(", {demand}")).collect();
+                let demands: String =
+                    self.demands(policy).iter().map(|demand| format!(", {demand}")).collect();
                 format!(
                     "let the changes of every deployment need {}{by_risk}{cooling}{demands} from now on",
                     count(policy.approvals as usize, "approval")
@@ -193,20 +235,30 @@ impl<'a> Names<'a> {
 
     /// What a policy asks for.
     pub fn policy(&self, policy: &Policy) -> String {
-        let mut asks = vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
+        let mut asks =
+            vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
         asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} for {}", risk.change())));
         if policy.cooling_hours != COOLING_HOURS {
-            asks.push(format!("a cooling period of {}", count(policy.cooling_hours as usize, "hour")));
+            asks.push(format!(
+                "a cooling period of {}",
+                count(policy.cooling_hours as usize, "hour")
+            ));
         }
         asks.extend(self.demands(policy));
-        format!("Sets the policy for all changes after this one, in every deployment: {}.", asks.join(", "))
+        format!(
+            "Sets the policy for all changes after this one, in every deployment: {}.",
+            asks.join(", ")
+        )
     }
 
     /// What a policy demands of signatures and at sign-in.
     fn demands(&self, policy: &Policy) -> Vec<String> {
-        let signed: Vec<String> = policy.signed.iter().map(|rule| rule.text(|id| self.deployment(id))).collect();
-        let signed = (!signed.is_empty()).then(|| format!("approvals signed with a passkey for {}", signed.join(", ")));
-        let factor = policy.second_factor.then(|| "a second factor at sign-in for everyone".to_owned());
+        let signed: Vec<String> =
+            policy.signed.iter().map(|rule| rule.text(|id| self.deployment(id))).collect();
+        let signed = (!signed.is_empty())
+            .then(|| format!("approvals signed with a passkey for {}", signed.join(", ")));
+        let factor =
+            policy.second_factor.then(|| "a second factor at sign-in for everyone".to_owned());
         signed.into_iter().chain(factor).collect()
     }
 }
@@ -231,7 +283,12 @@ pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
 /// [`engine::data::check_written`], which names the place.
 pub(crate) fn well_formed(edit: &Edit) -> Result<(), Problem> {
     edit.check().map_err(|error| {
-        Problem::new(422, "edit_refused", "The edit can't take effect", sentence(&capital(&error.to_string())))
+        Problem::new(
+            422,
+            "edit_refused",
+            "The edit can't take effect",
+            sentence(&capital(&error.to_string())),
+        )
     })
 }
 
@@ -286,8 +343,10 @@ pub(crate) fn in_order(names: impl IntoIterator<Item = String>) -> Vec<String> {
 fn pieces(name: &str) -> Vec<(String, usize, String)> {
     let (mut pieces, mut rest) = (Vec::new(), name);
     while !rest.is_empty() {
-        let (text, behind) = rest.split_at(rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len()));
-        let (digits, behind) = behind.split_at(behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len()));
+        let (text, behind) =
+            rest.split_at(rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len()));
+        let (digits, behind) =
+            behind.split_at(behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len()));
         let number = digits.trim_start_matches('0');
         pieces.push((text.to_owned(), number.len(), number.to_owned()));
         rest = behind;
@@ -324,7 +383,8 @@ mod tests {
             assert!(plain(text).is_err(), "{text:?}");
         }
         // Marks that are drawn, and letters and signs of any script, stay.
-        for text in ["e\u{301}", "नमस्ते", "العربية", "😀", "한국", "a\u{a0}b", "→ ✓ –"] {
+        for text in ["e\u{301}", "नमस्ते", "العربية", "😀", "한국", "a\u{a0}b", "→ ✓ –"]
+        {
             assert!(plain(text).is_ok(), "{text:?}");
         }
         assert_eq!(plain(" zwei\nZeilen, é 漢 ").ok(), Some("zwei\nZeilen, é 漢"));
@@ -333,10 +393,12 @@ mod tests {
     /// The engine's table says of every character what Unicode says of it.
     #[test]
     fn what_deceives_is_what_unicode_draws_as_nothing_or_turns() {
-        const UNSEEN: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<DefaultIgnorableCodePoint>();
+        const UNSEEN: CodePointSetDataBorrowed<'static> =
+            CodePointSetData::new::<DefaultIgnorableCodePoint>();
         const TURNS: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<BidiControl>();
         // Of those that separate lines there are two which most programs don't treat as such; what Braille leaves blank looks like a space.
-        let beside = |c| matches!(c, '\u{2028}' | '\u{2029}' | '\u{2800}' | '\u{fff9}'..='\u{fffb}');
+        let beside =
+            |c| matches!(c, '\u{2028}' | '\u{2029}' | '\u{2800}' | '\u{fff9}'..='\u{fffb}');
         for c in ('\0'..=char::MAX).filter(|c| !matches!(c, '\n' | '\r' | '\t')) {
             let wanted = c.is_control() || UNSEEN.contains(c) || TURNS.contains(c) || beside(c);
             assert_eq!(engine::text::deceives(c), wanted, "{}", number(c));
@@ -355,8 +417,15 @@ mod tests {
 
     #[test]
     fn how_long_something_may_take_is_said_whole() {
-        let said =
-            [(0, "0 s"), (45, "45 s"), (60, "1 min"), (90, "90 s"), (300, "5 min"), (3600, "1 h"), (5400, "90 min")];
+        let said = [
+            (0, "0 s"),
+            (45, "45 s"),
+            (60, "1 min"),
+            (90, "90 s"),
+            (300, "5 min"),
+            (3600, "1 h"),
+            (5400, "90 min"),
+        ];
         for (seconds, said) in said {
             assert_eq!(lasting(seconds), said);
         }
@@ -366,7 +435,10 @@ mod tests {
     fn names_stand_as_people_count() {
         let ordered = |names: &[&str]| in_order(names.iter().map(|name| (*name).to_owned()));
         assert_eq!(ordered(&["n10", "n2", "m3", "n1", "n02"]), ["m3", "n1", "n02", "n2", "n10"]);
-        assert_eq!(ordered(&["r2-n1", "r1-n12", "r1-n3", "r1", ""]), ["", "r1", "r1-n3", "r1-n12", "r2-n1"]);
+        assert_eq!(
+            ordered(&["r2-n1", "r1-n12", "r1-n3", "r1", ""]),
+            ["", "r1", "r1-n3", "r1-n12", "r2-n1"]
+        );
         // Longer than any machine's number.
         let (nines, more) = ("n99999999999999999999999", "n100000000000000000000000");
         assert_eq!(ordered(&[more, nines]), [nines, more]);

@@ -32,7 +32,10 @@ fn blueprint(nodes: u128, each: u128) -> Blueprint {
             data: json!({"port": 8080, "names": ["a", "b"], "limits": {"files": 1024}}),
             reruns: 0,
             rank: u32::try_from(r).unwrap(),
-            parents: (r > 0).then(|| EdgeDoc { parent: key(r - 1).id(id), kind: EdgeKind::Hard }).into_iter().collect(),
+            parents: (r > 0)
+                .then(|| EdgeDoc { parent: key(r - 1).id(id), kind: EdgeKind::Hard })
+                .into_iter()
+                .collect(),
         };
         let doc = NodeDoc {
             id,
@@ -56,7 +59,8 @@ fn main() {
     for (nodes, each) in [(1_000, 20), (20_000, 1)] {
         let old = blueprint(nodes, each);
         let mut new = old.clone();
-        let mut doc = (*new.nodes.values().nth(usize::try_from(nodes / 2).unwrap()).unwrap().doc).clone();
+        let mut doc =
+            (*new.nodes.values().nth(usize::try_from(nodes / 2).unwrap()).unwrap().doc).clone();
         doc.noderoles.values_mut().last().unwrap().data = json!({"port": 9090});
         new.put_node(doc).unwrap();
         let mut took = Vec::with_capacity(TIMES);

@@ -14,7 +14,9 @@ use engine::blueprint::consequences::{Planned, consequences};
 use engine::blueprint::opened::contents;
 use engine::blueprint::{compare, difference, project};
 use engine::catalog::{Catalog, Role};
-use engine::cluster::{Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
+use engine::cluster::{
+    Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
+};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::Effects;
 use serde_json::{Value, json};
@@ -29,8 +31,10 @@ fn key(n: u128) -> NoderoleKey {
 }
 
 fn role(n: u128) -> Role {
-    serde_json::from_value(json!({"name": format!("r{n}"), "barclamp": "bench", "jig": "noop", "jig_class": "noop"}))
-        .unwrap()
+    serde_json::from_value(
+        json!({"name": format!("r{n}"), "barclamp": "bench", "jig": "noop", "jig_class": "noop"}),
+    )
+    .unwrap()
 }
 
 /// Nodes that carry a chain of noderoles each, with this data.
@@ -54,7 +58,10 @@ fn blueprint(nodes: u128, each: u128, roles: &[Hash], data: &Value) -> Blueprint
             data: data.clone(),
             reruns: 0,
             rank: u32::try_from(r).unwrap(),
-            parents: (r > 0).then(|| EdgeDoc { parent: key(r - 1).id(id), kind: EdgeKind::Hard }).into_iter().collect(),
+            parents: (r > 0)
+                .then(|| EdgeDoc { parent: key(r - 1).id(id), kind: EdgeKind::Hard })
+                .into_iter()
+                .collect(),
         };
         let doc = NodeDoc {
             id,
@@ -108,15 +115,22 @@ fn main() {
         let began = Instant::now();
         let said = consequences(black_box(&planned), Some(&|_| Some(StepState::Active)));
         told.push(began.elapsed());
-        assert_eq!((said.restarts.count, said.interrupted, said.waves.len()), (20_000, Some(20_000), 20));
+        assert_eq!(
+            (said.restarts.count, said.interrupted, said.waves.len()),
+            (20_000, Some(20_000), 20)
+        );
         bytes = serde_json::to_vec(&said).unwrap().len();
         let began = Instant::now();
         assert_eq!(contents(black_box(&found)).unwrap().len(), 1_000);
         marked.push(began.elapsed());
     }
-    for (what, took) in [("what it comes to", median(told)), ("the content of each mark", median(marked))] {
+    for (what, took) in
+        [("what it comes to", median(told)), ("the content of each mark", median(marked))]
+    {
         let word = if took <= GOAL { "within" } else { "ABOVE" };
-        println!("a change of 1,000 x 20 noderoles: {what}: median {took:.1?}; goal {GOAL:.0?}: {word}");
+        println!(
+            "a change of 1,000 x 20 noderoles: {what}: median {took:.1?}; goal {GOAL:.0?}: {word}"
+        );
     }
     println!("a change of 1,000 x 20 noderoles: {bytes} bytes of JSON");
 }

@@ -63,15 +63,24 @@ fn median(mut work: impl FnMut()) -> Duration {
 fn main() {
     let [small, large, huge] = [1_000, 10_000, 100_000].map(graph);
     let say = |what: &str, work: &dyn Fn(&[Item])| {
-        let [small, large, huge] = [&small, &large, &huge].map(|items| median(|| work(items)).as_secs_f64() * 1_000.0);
+        let [small, large, huge] =
+            [&small, &large, &huge].map(|items| median(|| work(items)).as_secs_f64() * 1_000.0);
         println!("{what:40} {small:9.2} ms {large:9.2} ms {huge:9.2} ms   x {:.1}", huge / large);
     };
     println!("{:40} {:>12} {:>12} {:>12}", "edges", "1,000", "10,000", "100,000");
     let ends = |items: &[Item]| {
-        let of = |r: usize| items.iter().filter(|i| i.noderole.role == role(r)).map(|i| i.id).collect::<BTreeSet<_>>();
+        let of = |r: usize| {
+            items
+                .iter()
+                .filter(|i| i.noderole.role == role(r))
+                .map(|i| i.id)
+                .collect::<BTreeSet<_>>()
+        };
         (of(0), of(ROLES - 1))
     };
-    say("folded by role", &|items| drop(black_box(fold(items, &Unfold::default(), &Trail::default()))));
+    say("folded by role", &|items| {
+        drop(black_box(fold(items, &Unfold::default(), &Trail::default())))
+    });
     say("one by one", &|items| {
         let all = Unfold { roles: (0..ROLES).map(role).collect(), ..Unfold::default() };
         drop(black_box(fold(items, &all, &Trail::default())));

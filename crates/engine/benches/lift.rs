@@ -37,8 +37,10 @@ fn name(n: usize) -> RoleName {
 
 /// Stacks of ten roles on one that all need. Each requires up to two below it in its stack; every third is implicit, one is a cluster.
 fn role(n: usize) -> Role {
-    let role: Role =
-        serde_json::from_value(json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"})).unwrap();
+    let role: Role = serde_json::from_value(
+        json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"}),
+    )
+    .unwrap();
     let flags = Flags { implicit: n.is_multiple_of(3), cluster: n == 7, ..Flags::default() };
     let in_stack = n % STACK;
     let below = [1, 3].into_iter().filter(|back| in_stack >= *back).map(|back| n - back);
@@ -54,7 +56,8 @@ fn catalog() -> (Catalog, Object) {
         content.insert(role.name.clone(), hash);
         catalog.add_role(hash, Arc::new(role));
     }
-    let base: Barclamp = serde_json::from_value(json!({"name": "b", "version": "1", "roles": {}})).unwrap();
+    let base: Barclamp =
+        serde_json::from_value(json!({"name": "b", "version": "1", "roles": {}})).unwrap();
     let pin = Object::of(ObjectKind::Barclamp, &Barclamp { roles: content, ..base }).unwrap();
     catalog.add(&pin).unwrap();
     (catalog, pin)
@@ -141,12 +144,15 @@ fn main() {
     let (catalog, pin) = catalog();
     let blueprint = empty(&pin);
     let skeleton = Skeleton::of(&blueprint, [], &catalog).unwrap();
-    let mut edits: Vec<Edit> = (0..BOUND).flat_map(|n| (0..EACH).map(move |role| bind(n, role))).collect();
+    let mut edits: Vec<Edit> =
+        (0..BOUND).flat_map(|n| (0..EACH).map(move |role| bind(n, role))).collect();
     edits.extend((0..ROLES).map(|role| Edit::AddRole { deployment: WEB, role: name(role) }));
     let (fresh, alike, different) = (BOUND, BOUND + LIFTED, BOUND + 2 * LIFTED);
     edits.extend((0..LIFTED).map(|n| bind(alike + n, 9)));
     for n in 0..LIFTED {
-        edits.extend((0..8).filter(|bit| n >> bit & 1 == 1).map(|bit| bind(different + n, 6 * bit + 2)));
+        edits.extend(
+            (0..8).filter(|bit| n >> bit & 1 == 1).map(|bit| bind(different + n, 6 * bit + 2)),
+        );
     }
     let effects = resolve(&skeleton, &catalog, &numbered(edits));
     let others: Vec<_> = effects
@@ -164,17 +170,24 @@ fn main() {
             let told = lift(&skeleton, &catalog, &[], 1, WEB, &nodes);
             assert_eq!(told.roles.len(), ROLES);
             let unknown: usize = told.roles.iter().map(|role| role.unknown.len()).sum();
-            let taken = best(times, || drop(black_box(lift(&skeleton, &catalog, &[], 1, WEB, &nodes))));
+            let taken =
+                best(times, || drop(black_box(lift(&skeleton, &catalog, &[], 1, WEB, &nodes))));
             say(&format!("{count} nodes lifted, {what}; {unknown} answers left out"), taken, goal);
         }
     }
 
-    for (what, now, then) in [("from nothing", &blueprint, &full), ("to nothing", &full, &blueprint)] {
+    for (what, now, then) in
+        [("from nothing", &blueprint, &full), ("to nothing", &full, &blueprint)]
+    {
         let skeleton = Skeleton::of(now, [], &catalog).unwrap();
         let now = Now { blueprint: now, skeleton: &skeleton, catalog: &catalog, bare: &|_| None };
         let back = restore(now, then, WEB).unwrap();
         let taken = best(3, || drop(black_box(restore(now, then, WEB).unwrap())));
         let (edits, missing) = (back.edits.len(), back.missing.len());
-        say(&format!("1,000 x 20 brought back {what}: {edits} edits, {missing} missing"), taken, 5_000);
+        say(
+            &format!("1,000 x 20 brought back {what}: {edits} edits, {missing} missing"),
+            taken,
+            5_000,
+        );
     }
 }

@@ -33,9 +33,16 @@ fn name(n: usize) -> RoleName {
 
 /// Each role requires up to three before it; every third is implicit, one is a cluster.
 fn role(n: usize) -> Role {
-    let role: Role =
-        serde_json::from_value(json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"})).unwrap();
-    let flags = Flags { implicit: n.is_multiple_of(3), cluster: n == 7, milestone: n == ROLES, ..Flags::default() };
+    let role: Role = serde_json::from_value(
+        json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"}),
+    )
+    .unwrap();
+    let flags = Flags {
+        implicit: n.is_multiple_of(3),
+        cluster: n == 7,
+        milestone: n == ROLES,
+        ..Flags::default()
+    };
     let requires = match n {
         // The one on top brings every role along on its node.
         ROLES => (0..ROLES).map(name).collect(),
@@ -52,7 +59,8 @@ fn catalog() -> (Catalog, Object) {
         content.insert(role.name.clone(), hash);
         catalog.add_role(hash, Arc::new(role));
     }
-    let base: Barclamp = serde_json::from_value(json!({"name": "b", "version": "1", "roles": {}})).unwrap();
+    let base: Barclamp =
+        serde_json::from_value(json!({"name": "b", "version": "1", "roles": {}})).unwrap();
     let pin = Object::of(ObjectKind::Barclamp, &Barclamp { roles: content, ..base }).unwrap();
     catalog.add(&pin).unwrap();
     (catalog, pin)
@@ -94,7 +102,9 @@ fn node(n: u128) -> NodeId {
 }
 
 fn bare(nodes: u128) -> Vec<(NodeId, Fqdn, DeploymentId)> {
-    (0..nodes).map(|n| (node(n), Fqdn::parse(&format!("n{n:04}.bench.example.com")).unwrap(), SYSTEM)).collect()
+    (0..nodes)
+        .map(|n| (node(n), Fqdn::parse(&format!("n{n:04}.bench.example.com")).unwrap(), SYSTEM))
+        .collect()
 }
 
 fn edits(binds: impl Iterator<Item = (u128, usize)>) -> Vec<NumberedEdit> {
@@ -140,13 +150,19 @@ fn main() {
     let taken = median(3, || effects = black_box(resolve(&skeleton, &catalog, &on_top)));
     say("bound from nothing, brought along by a milestone", taken, "1000 ms");
 
-    let bare =
-        |id: NodeId| nodes.iter().find(|(known, ..)| *known == id).map(|(_, fqdn, at)| (fqdn.clone(), *at).into());
+    let bare = |id: NodeId| {
+        nodes
+            .iter()
+            .find(|(known, ..)| *known == id)
+            .map(|(_, fqdn, at)| (fqdn.clone(), *at).into())
+    };
     effects = resolve(&skeleton, &catalog, &one_by_one);
     let mut full = materialise(&blueprint, &bare, &effects).unwrap().blueprint;
-    let taken = median(3, || full = black_box(materialise(&blueprint, &bare, &effects).unwrap().blueprint));
+    let taken =
+        median(3, || full = black_box(materialise(&blueprint, &bare, &effects).unwrap().blueprint));
     say("  and written down as documents", taken, "-");
-    let taken = median(5, || drop(black_box(Skeleton::of(&full, nodes.clone(), &catalog).unwrap())));
+    let taken =
+        median(5, || drop(black_box(Skeleton::of(&full, nodes.clone(), &catalog).unwrap())));
     say("the skeleton of all that, indexed (once for each target)", taken, "-");
 
     let skeleton = Skeleton::of(&full, nodes.clone(), &catalog).unwrap();

@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn order_of_keys_and_white_space_do_not_matter() {
-        let one: serde_json::Value = serde_json::from_str(r#"{"b": 1.0, "a": [true, null]}"#).unwrap();
+        let one: serde_json::Value =
+            serde_json::from_str(r#"{"b": 1.0, "a": [true, null]}"#).unwrap();
         let two: serde_json::Value = serde_json::from_str(r#"{"a":[true,null],"b":1}"#).unwrap();
         assert_eq!(hash(&one).unwrap(), hash(&two).unwrap());
         assert_eq!(bytes(&one).unwrap(), br#"{"a":[true,null],"b":1}"#);

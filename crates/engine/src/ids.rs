@@ -67,7 +67,9 @@ pub enum NameError {
         found: char,
     },
     /// Not the form of a fully qualified domain name.
-    #[error("{name:?} is not a fully qualified domain name: {reason} (an example: web-1.rack1.example.com)")]
+    #[error(
+        "{name:?} is not a fully qualified domain name: {reason} (an example: web-1.rack1.example.com)"
+    )]
     Fqdn {
         /// The text given, shortened.
         name: String,
@@ -322,7 +324,10 @@ fn derived(domain: &str, parts: &[&[u8]]) -> Uuid {
 impl NoderoleId {
     /// The id of a role's instance on a node, the same for every planner and for ever.
     pub fn of(node: NodeId, role: &RoleName, instance: u32) -> Self {
-        Self(derived("noderole", &[node.0.as_bytes(), role.as_str().as_bytes(), &instance.to_be_bytes()]))
+        Self(derived(
+            "noderole",
+            &[node.0.as_bytes(), role.as_str().as_bytes(), &instance.to_be_bytes()],
+        ))
     }
 }
 
@@ -388,7 +393,11 @@ mod tests {
         assert_eq!("7".parse(), Ok(RunId(7)));
         for wrong in ["null", "", "7x", "99999999999999999999"] {
             let refused = wrong.parse::<SubmissionId>().unwrap_err();
-            assert_eq!(refused.to_string(), "a review is named by its number, such as 7", "{wrong:?}");
+            assert_eq!(
+                refused.to_string(),
+                "a review is named by its number, such as 7",
+                "{wrong:?}"
+            );
         }
     }
 
@@ -398,7 +407,8 @@ mod tests {
         let (a, b) = (RoleName::parse("a").unwrap(), RoleName::parse("b").unwrap());
         let base = NoderoleId::of(n, &a, 0);
         assert_eq!(base, NoderoleId::of(n, &a, 0));
-        for other in [NoderoleId::of(m, &a, 0), NoderoleId::of(n, &b, 0), NoderoleId::of(n, &a, 1)] {
+        for other in [NoderoleId::of(m, &a, 0), NoderoleId::of(n, &b, 0), NoderoleId::of(n, &a, 1)]
+        {
             assert_ne!(base, other);
         }
     }
@@ -426,7 +436,10 @@ mod tests {
         }
         assert!(RoleName::parse("rebar-api_service.v2").is_ok());
         let said = |text: &str| RoleName::parse(text).unwrap_err().to_string();
-        assert_eq!(said("../x"), "the role name \"../x\" starts with '.': start it with a letter or digit");
+        assert_eq!(
+            said("../x"),
+            "the role name \"../x\" starts with '.': start it with a letter or digit"
+        );
         assert!(said("a/../x").contains("has the character '/'"));
     }
 }

@@ -111,7 +111,8 @@ impl Policy {
         }
         if let Some(database) = self.database.as_ref().filter(|database| database.port == port) {
             let at = |of: &IpAddr| embedded(*of) == address;
-            let is_local_database = database.addresses.iter().any(|of| of.is_loopback() || self.own.contains(of));
+            let is_local_database =
+                database.addresses.iter().any(|of| of.is_loopback() || self.own.contains(of));
             // A database on this host answers at each of the host's addresses.
             if database.addresses.iter().any(at) || (is_local && is_local_database) {
                 return Err(Refused::Database);
@@ -134,7 +135,9 @@ impl Policy {
         if METADATA_NAMES.contains(&name.as_str()) {
             return Err(Refused::Metadata);
         }
-        let same = |database: &Database| database.port == port && database.host.eq_ignore_ascii_case(&name);
+        let same = |database: &Database| {
+            database.port == port && database.host.eq_ignore_ascii_case(&name)
+        };
         if self.database.as_ref().is_some_and(same) {
             return Err(Refused::Database);
         }
@@ -168,8 +171,16 @@ mod tests {
     }
 
     fn policy(allow_local: bool) -> Policy {
-        let database = Database { host: "db.example.com".into(), addresses: [ip("10.0.0.5")].into(), port: 5432 };
-        Policy { allow_local, own: [ip("10.0.0.9"), ip("2001:db8::9")].into(), database: Some(database) }
+        let database = Database {
+            host: "db.example.com".into(),
+            addresses: [ip("10.0.0.5")].into(),
+            port: 5432,
+        };
+        Policy {
+            allow_local,
+            own: [ip("10.0.0.9"), ip("2001:db8::9")].into(),
+            database: Some(database),
+        }
     }
 
     #[test]
@@ -203,8 +214,14 @@ mod tests {
             for name in ["metadata.google.internal", "Metadata.Google.Internal.", "metadata"] {
                 assert_eq!(policy.check_record(name, 22), Err(Refused::Metadata), "{name}");
             }
-            for good in ["10.0.3.7", "192.168.0.1", "172.16.0.1", "fd00::7", "2001:db8::1", "8.8.8.8"] {
-                assert_eq!((policy.check(ip(good), 22), policy.check_record(good, 22)), (Ok(()), Ok(())), "{good}");
+            for good in
+                ["10.0.3.7", "192.168.0.1", "172.16.0.1", "fd00::7", "2001:db8::1", "8.8.8.8"]
+            {
+                assert_eq!(
+                    (policy.check(ip(good), 22), policy.check_record(good, 22)),
+                    (Ok(()), Ok(())),
+                    "{good}"
+                );
             }
             assert_eq!(policy.check_record("web-7.mgmt.example.com", 22), Ok(()));
         }
@@ -212,8 +229,15 @@ mod tests {
 
     #[test]
     fn local_address_is_refused_unless_allowed() {
-        for local in ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1", "10.0.0.9", "2001:db8::9", "::ffff:10.0.0.9"]
-        {
+        for local in [
+            "127.0.0.1",
+            "127.8.9.1",
+            "::1",
+            "::ffff:127.0.0.1",
+            "10.0.0.9",
+            "2001:db8::9",
+            "::ffff:10.0.0.9",
+        ] {
             assert_eq!(policy(false).check(ip(local), 22), Err(Refused::Local), "{local}");
             assert_eq!(policy(true).check(ip(local), 22), Ok(()), "{local}");
         }
@@ -229,7 +253,10 @@ mod tests {
         assert_eq!(policy.check(ip("10.0.0.5"), 5432), Err(Refused::Database));
         assert_eq!(policy.check(ip("::ffff:10.0.0.5"), 5432), Err(Refused::Database));
         assert_eq!(policy.check_record("DB.example.com", 5432), Err(Refused::Database));
-        assert_eq!((policy.check(ip("10.0.0.5"), 22), policy.check_record("db.example.com", 22)), (Ok(()), Ok(())));
+        assert_eq!(
+            (policy.check(ip("10.0.0.5"), 22), policy.check_record("db.example.com", 22)),
+            (Ok(()), Ok(()))
+        );
         policy.database.as_mut().unwrap().addresses = [ip("127.0.0.1")].into();
         for local in ["127.0.0.1", "127.0.0.2", "::1", "10.0.0.9"] {
             assert_eq!(policy.check(ip(local), 5432), Err(Refused::Database), "{local}");

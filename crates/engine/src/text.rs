@@ -64,7 +64,8 @@ pub fn shown(text: &str) -> Cow<'_, str> {
 }
 
 /// What whoever reads such a text is told to do.
-pub const READ_OTHERWISE: &str = "read it where such characters are shown, as cat -A does, before it is approved";
+pub const READ_OTHERWISE: &str =
+    "read it where such characters are shown, as cat -A does, before it is approved";
 
 /// Characters of a file that [deceive](deceives): where the first one is, and how many there are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +92,10 @@ impl Deceit {
         }
         let text = String::from_utf8_lossy(body);
         let found = text.split('\n').zip(1..).flat_map(|(line, number)| {
-            line.chars().zip(1..).filter(|(c, _)| deceives(*c)).map(move |(c, column)| (c, number, column))
+            line.chars()
+                .zip(1..)
+                .filter(|(c, _)| deceives(*c))
+                .map(move |(c, column)| (c, number, column))
         });
         let mut found = found.peekable();
         let (first, line, column) = found.peek().copied()?;
@@ -111,7 +115,11 @@ impl Deceit {
 /// As it follows "the script has".
 impl fmt::Display for Deceit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the character {}, which can't be seen or makes it read as another", number(self.first))?;
+        write!(
+            f,
+            "the character {}, which can't be seen or makes it read as another",
+            number(self.first)
+        )?;
         if self.count == 1 {
             return Ok(());
         }
@@ -131,9 +139,15 @@ mod tests {
         assert_eq!(found("#!/bin/sh\n\u{e4}\n"), None);
         let one = found("#!/bin/sh\n\u{e4}\u{202e}x\n").unwrap();
         assert_eq!((one.line, one.column, one.count), (2, 2, 1));
-        assert!(one.to_string().ends_with("the character U+202E, which can't be seen or makes it read as another"));
+        assert!(
+            one.to_string()
+                .ends_with("the character U+202E, which can't be seen or makes it read as another")
+        );
         let many = found(&"\u{200b}\n".repeat(9)).unwrap().to_string();
-        assert!(many.ends_with("; it has 9 of that kind, in the lines 1, 2, 3, 4, 5 and further ones"), "{many}");
+        assert!(
+            many.ends_with("; it has 9 of that kind, in the lines 1, 2, 3, 4, 5 and further ones"),
+            "{many}"
+        );
     }
 
     #[test]
@@ -144,12 +158,31 @@ mod tests {
 
     #[test]
     fn what_can_be_seen_stays() {
-        for text in ["a\tb\r\n", "e\u{301}", "नमस्ते", "العربية", "😀", "한국", "a\u{a0}b", "→ ✓ –", "\u{fffd}"]
-        {
+        for text in [
+            "a\tb\r\n",
+            "e\u{301}",
+            "नमस्ते",
+            "العربية",
+            "😀",
+            "한국",
+            "a\u{a0}b",
+            "→ ✓ –",
+            "\u{fffd}",
+        ] {
             assert_eq!(deceiving(text), None, "{text:?}");
             assert_eq!(shown(text), text);
         }
-        for c in ['\0', '\u{1b}', '\u{7f}', '\u{85}', '\u{ad}', '\u{200b}', '\u{202e}', '\u{2069}', '\u{e0041}'] {
+        for c in [
+            '\0',
+            '\u{1b}',
+            '\u{7f}',
+            '\u{85}',
+            '\u{ad}',
+            '\u{200b}',
+            '\u{202e}',
+            '\u{2069}',
+            '\u{e0041}',
+        ] {
             assert_eq!(deceiving(&format!("a{c}b")), Some(c));
         }
         assert_eq!(shown("lmy.\u{202e}a"), "lmy.<U+202E>a");

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use engine::anneal::{
-    Broken, Cause, Change, Child, Committed, Event, LOSSES, Outcome, Progress, Refused, Step, StepState, Stop, Why,
-    World, apply,
+    Broken, Cause, Change, Child, Committed, Event, LOSSES, Outcome, Progress, Refused, Step,
+    StepState, Stop, Why, World, apply,
 };
 use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
 use engine::cluster::EdgeKind::{self, Hard, OrderOnly};
@@ -50,7 +50,8 @@ fn world(steps: Vec<Step>, edges: &[(u128, u128, EdgeKind)]) -> World {
     world.on_node.insert(NODE, steps.iter().map(|step| step.id).collect());
     for step in steps {
         let children = edges.iter().filter(|(parent, ..)| id(*parent) == step.id);
-        let children = children.map(|(_, child, kind)| Child { step: id(*child), kind: *kind }).collect();
+        let children =
+            children.map(|(_, child, kind)| Child { step: id(*child), kind: *kind }).collect();
         world.add(step, children);
     }
     world
@@ -103,7 +104,11 @@ fn every_event_in_every_state() {
     for (event, row) in table {
         for (state, expected) in StepState::ALL.into_iter().zip(row) {
             let found = alone(step(1, state), event.clone());
-            assert_eq!(found.as_ref().ok().map(|step| step.progress.state), expected, "{state} {event:?}");
+            assert_eq!(
+                found.as_ref().ok().map(|step| step.progress.state),
+                expected,
+                "{state} {event:?}"
+            );
             if let Err(Refused::State { .. }) = found {
                 let told = found.unwrap_err().to_string();
                 assert!(told.contains(&state.to_string()) && told.contains(": "), "{told}");
@@ -128,7 +133,10 @@ fn with_a_parent_missing() {
     assert_eq!(after(Transition, Event::Succeeded { generation: TargetNo(6) }).state, Blocked);
     assert_eq!(after(Transition, Event::Succeeded { generation: NOW }).state, Active);
     assert_eq!(after(Error, Event::Retry { why: Why::Retry }).state, Blocked);
-    assert_eq!(after(Active, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).state, Blocked);
+    assert_eq!(
+        after(Active, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).state,
+        Blocked
+    );
     assert_eq!(after(Active, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).pending, 2);
 }
 
@@ -159,7 +167,10 @@ fn a_cause_that_comes_during_a_run_is_answered_by_the_next() {
     assert_eq!(world.steps[&id(1)].progress.cause, Some(Cause { why: Why::Data, again: true }));
     apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
     let after = &world.steps[&id(1)].progress;
-    assert_eq!((after.state, after.applied, after.cause), (Todo, Some(NOW), Some(Cause::new(Why::Data))));
+    assert_eq!(
+        (after.state, after.applied, after.cause),
+        (Todo, Some(NOW), Some(Cause::new(Why::Data)))
+    );
     assert_eq!(states(&world)[1], (Blocked, 1));
     apply_to(&mut world, 1, Event::Started).unwrap();
     apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
@@ -175,14 +186,21 @@ fn failures_are_retried_up_to_the_limit_and_later_each_time() {
         let outcome = apply_to(&mut world, 1, failed(true)).unwrap();
         assert_eq!(outcome.deltas[0].not_before, Some(Duration::from_secs(wait)));
         let now = &world.steps[&id(1)].progress;
-        assert_eq!((now.state, now.failures, now.error.as_deref()), (Todo, failures, Some("exit 1")));
+        assert_eq!(
+            (now.state, now.failures, now.error.as_deref()),
+            (Todo, failures, Some("exit 1"))
+        );
         apply_to(&mut world, 1, Event::Started).unwrap();
     }
     apply_to(&mut world, 1, failed(true)).unwrap();
     let now = &world.steps[&id(1)].progress;
     assert_eq!((now.state, now.failures), (Error, 3));
     let outcome = apply_to(&mut world, 1, Event::Retry { why: Why::Retry }).unwrap();
-    assert_eq!(outcome.deltas[0].not_before, Some(Duration::ZERO), "a person does not wait for a backoff");
+    assert_eq!(
+        outcome.deltas[0].not_before,
+        Some(Duration::ZERO),
+        "a person does not wait for a backoff"
+    );
     let now = &world.steps[&id(1)].progress;
     assert_eq!((now.state, now.failures, now.error.as_deref()), (Todo, 0, None));
 }
@@ -199,7 +217,8 @@ fn a_lost_worker_is_made_good_but_not_for_ever() {
     apply_to(&mut world, 1, Event::Lost { generation: NOW }).unwrap();
     assert_eq!(states(&world), [(Error, 0)]);
     // A loss of what is no longer meant is none.
-    let stale = alone(step(1, Transition), Event::Lost { generation: TargetNo(6) }).unwrap().progress;
+    let stale =
+        alone(step(1, Transition), Event::Lost { generation: TargetNo(6) }).unwrap().progress;
     assert_eq!((stale.state, stale.failures), (Todo, 0));
 }
 
@@ -220,11 +239,18 @@ fn a_failure_that_no_retry_mends_is_an_error_at_once() {
 fn a_destructive_step_is_not_repeated_unasked() {
     let make = |state| Step { destructive: true, retries: 5, ..step(1, state) };
     for generation in [NOW, TargetNo(6)] {
-        assert_eq!(alone(make(Transition), Event::Lost { generation }).unwrap().progress.state, Error);
+        assert_eq!(
+            alone(make(Transition), Event::Lost { generation }).unwrap().progress.state,
+            Error
+        );
     }
     let half_way = Event::Failed { generation: NOW, reason: "the line broke".into(), retry: true };
     assert_eq!(alone(make(Transition), half_way).unwrap().progress.state, Error);
-    assert_eq!(alone(make(Transition), Event::NeverStarted).unwrap().progress.state, Todo, "it was proven");
+    assert_eq!(
+        alone(make(Transition), Event::NeverStarted).unwrap().progress.state,
+        Todo,
+        "it was proven"
+    );
     let drift = Event::Rerun { generation: NOW, why: Why::Drift };
     assert!(matches!(alone(make(Active), drift.clone()), Err(Refused::DoneForGood { .. })));
     assert!(matches!(alone(make(Error), drift.clone()), Err(Refused::Unasked { .. })));
@@ -250,8 +276,11 @@ fn a_commit_re_runs_a_destructive_step_whether_its_generation_is_written_or_not(
             one.progress.generation = written;
             let mut world = world(vec![one], &[]);
             let rerun = Some((TargetNo(8), Why::Slice));
-            let outcome =
-                apply(&world, &Change::Commit(vec![Committed { step: id(1), rerun, parents: None }])).unwrap();
+            let outcome = apply(
+                &world,
+                &Change::Commit(vec![Committed { step: id(1), rerun, parents: None }]),
+            )
+            .unwrap();
             world.take(&outcome);
             assert_eq!(world.steps[&id(1)].progress.state, Todo);
             assert_eq!(world.steps[&id(1)].progress.generation, TargetNo(8));
@@ -267,10 +296,14 @@ fn an_error_blocks_hop_by_hop_and_results_come_back_without_a_run() {
     let mut second = step(2, Active);
     second.progress.pending = 1;
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (2, 5, Hard)];
-    let mut world = world(vec![first, second, step(3, Active), step(4, Active), step(5, Todo)], &edges);
+    let mut world =
+        world(vec![first, second, step(3, Active), step(4, Active), step(5, Todo)], &edges);
 
     apply_to(&mut world, 1, failed(true)).unwrap();
-    assert_eq!(states(&world), [(Error, 0), (Blocked, 1), (Blocked, 1), (Blocked, 1), (Blocked, 1)]);
+    assert_eq!(
+        states(&world),
+        [(Error, 0), (Blocked, 1), (Blocked, 1), (Blocked, 1), (Blocked, 1)]
+    );
     assert!(world.steps.values().skip(1).take(3).all(|s| s.progress.applied == Some(NOW)));
 
     // Meanwhile somebody wants 3 to run again.
@@ -329,8 +362,11 @@ fn any_and_at_least_count_what_satisfies() {
     let edges: Vec<_> = (1..=3).flat_map(|parent| [(parent, 4, Hard), (parent, 5, Hard)]).collect();
     let mut world = world(parents.into_iter().chain([any, two]).collect(), &edges);
     let below = |world: &World| states(world)[3..].to_vec();
-    let succeed = |world: &mut World, n| apply_to(world, n, Event::Succeeded { generation: NOW }).unwrap();
-    let rerun = |world: &mut World, n| apply_to(world, n, Event::Rerun { generation: NOW, why: Why::Drift }).unwrap();
+    let succeed =
+        |world: &mut World, n| apply_to(world, n, Event::Succeeded { generation: NOW }).unwrap();
+    let rerun = |world: &mut World, n| {
+        apply_to(world, n, Event::Rerun { generation: NOW, why: Why::Drift }).unwrap()
+    };
     succeed(&mut world, 1);
     assert_eq!(below(&world), [(Todo, 0), (Blocked, 1)]);
     succeed(&mut world, 2);
@@ -347,7 +383,8 @@ fn any_and_at_least_count_what_satisfies() {
 #[test]
 fn what_runs_again_leaves_active_children_and_takes_back_waiting_ones() {
     let edges = [(1, 2, Hard), (1, 3, Hard), (1, 4, Hard)];
-    let mut world = world(vec![step(1, Active), step(2, Active), step(3, Todo), step(4, Transition)], &edges);
+    let mut world =
+        world(vec![step(1, Active), step(2, Active), step(3, Todo), step(4, Transition)], &edges);
     apply_to(&mut world, 1, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).unwrap();
     assert_eq!(states(&world), [(Todo, 0), (Active, 1), (Blocked, 1), (Transition, 1)]);
     apply_to(&mut world, 1, Event::Started).unwrap();
@@ -362,7 +399,8 @@ fn a_barrier_hides_nothing() {
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard)];
     let rerun = || Event::Rerun { generation: TargetNo(8), why: Why::Slice };
     for order in [[1, 3], [3, 1]] {
-        let mut world = world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
+        let mut world =
+            world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
         for n in order {
             apply_to(&mut world, n, rerun()).unwrap();
         }
@@ -373,7 +411,8 @@ fn a_barrier_hides_nothing() {
         assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Active, 1)]);
     }
     // And an error above it reaches what stayed ACTIVE below it.
-    let mut world = world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
+    let mut world =
+        world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
     apply_to(&mut world, 1, rerun()).unwrap();
     assert_eq!(states(&world)[2..], [(Active, 1), (Active, 0)]);
     apply_to(&mut world, 1, Event::Started).unwrap();
@@ -393,7 +432,8 @@ fn a_node_dies_and_comes_back() {
     ];
     for ((destructive, needs, instant), row) in table {
         for (state, expected) in StepState::ALL.into_iter().zip(row) {
-            let mut world = world(vec![Step { destructive, needs, instant, ..step(1, state) }], &[]);
+            let mut world =
+                world(vec![Step { destructive, needs, instant, ..step(1, state) }], &[]);
             let down = apply(&world, &Change::NodeDown { node: NODE }).unwrap();
             world.take(&down);
             let now = &world.steps[&id(1)].progress;
@@ -434,7 +474,10 @@ fn a_dead_node_takes_its_own_steps_back_and_others_keep_theirs() {
         Some(Cause::new(Why::NodeBack)),
         "its result is gone: it runs again"
     );
-    assert_eq!(down.deltas.iter().map(|d| d.step).collect::<Vec<_>>(), (1..=5).map(id).collect::<Vec<_>>());
+    assert_eq!(
+        down.deltas.iter().map(|d| d.step).collect::<Vec<_>>(),
+        (1..=5).map(id).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -461,12 +504,23 @@ fn a_commit_places_what_is_new_in_one_pass() {
     ];
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (4, 5, Hard), (4, 6, Hard)];
     let mut world = world(steps, &edges);
-    let parents =
-        |n| Some(edges.iter().filter(|(_, child, _)| *child == n).map(|(p, _, kind)| (id(*p), *kind)).collect());
-    let committed = [6, 5, 4, 3, 2].map(|n| Committed { step: id(n), rerun: None, parents: parents(n) });
+    let parents = |n| {
+        Some(
+            edges
+                .iter()
+                .filter(|(_, child, _)| *child == n)
+                .map(|(p, _, kind)| (id(*p), *kind))
+                .collect(),
+        )
+    };
+    let committed =
+        [6, 5, 4, 3, 2].map(|n| Committed { step: id(n), rerun: None, parents: parents(n) });
     let outcome = apply(&world, &Change::Commit(committed.to_vec())).unwrap();
     world.take(&outcome);
-    assert_eq!(states(&world), [(Active, 0), (Active, 0), (Active, 0), (Todo, 0), (Blocked, 1), (Blocked, 1)]);
+    assert_eq!(
+        states(&world),
+        [(Active, 0), (Active, 0), (Active, 0), (Todo, 0), (Blocked, 1), (Blocked, 1)]
+    );
     assert_eq!(world.steps[&id(3)].progress.applied, Some(TargetNo(8)));
 }
 
@@ -477,7 +531,10 @@ fn what_contradicts_itself_is_named() {
     let mut flat = world(vec![step(1, Transition), low], &[(1, 2, Hard)]);
     let succeeded = Event::Succeeded { generation: NOW };
     let change = Change::Step { step: id(1), event: succeeded };
-    assert_eq!(apply(&flat, &change), Err(Stop::Broken(Broken::Rank { parent: id(1), child: id(2) })));
+    assert_eq!(
+        apply(&flat, &change),
+        Err(Stop::Broken(Broken::Rank { parent: id(1), child: id(2) }))
+    );
     let child = flat.steps.get_mut(&id(2)).unwrap();
     child.rank = 2;
     child.progress.pending = 0;

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::anneal::{
-    AdmissionView, BATCH, BudgetId, BudgetView, Change, Child, Committed, DeploymentView, Event, LaneKey, LaneView,
-    Limits, Missing, Moment, NodeView, OpenRun, Outcome, Progress, Refused, Step, StepState, StepView, Stop, Why,
-    World, admit, apply, apply_each, why_not,
+    AdmissionView, BATCH, BudgetId, BudgetView, Change, Child, Committed, DeploymentView, Event,
+    LaneKey, LaneView, Limits, Missing, Moment, NodeView, OpenRun, Outcome, Progress, Refused,
+    Step, StepState, StepView, Stop, Why, World, admit, apply, apply_each, why_not,
 };
 use engine::catalog::{Join, JoinAfter, JoinNeed, LaneMode, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -65,8 +65,7 @@ enum Op {
 fn drawn(index: usize) -> impl Strategy<Value = Drawn> {
     let kind = prop_oneof![5 => Just(EdgeKind::Hard), 2 => Just(EdgeKind::Soft), 2 => Just(EdgeKind::OrderOnly)];
     let parents = proptest::collection::btree_map(0..index.max(1), kind, 0..=index.min(4));
-    let need =
-        prop_oneof![4 => Just(JoinNeed::All), 1 => Just(JoinNeed::Any), 1 => (1..3u32).prop_map(JoinNeed::AtLeast)];
+    let need = prop_oneof![4 => Just(JoinNeed::All), 1 => Just(JoinNeed::Any), 1 => (1..3u32).prop_map(JoinNeed::AtLeast)];
     let after = prop_oneof![4 => Just(JoinAfter::Success), 1 => Just(JoinAfter::End)];
     let needs = prop_oneof![6 => Just(Needs::Alive), 1 => Just(Needs::Any)];
     let flags = (
@@ -88,8 +87,10 @@ fn drawn(index: usize) -> impl Strategy<Value = Drawn> {
             retries,
             (destructive, instant, exclusive, freezes, budget, late),
         )| {
-            let parents: Vec<_> = parents.into_iter().filter(|(parent, _)| *parent < index).collect();
-            let counting = parents.iter().filter(|(_, kind)| *kind != EdgeKind::OrderOnly).count() as u32;
+            let parents: Vec<_> =
+                parents.into_iter().filter(|(parent, _)| *parent < index).collect();
+            let counting =
+                parents.iter().filter(|(_, kind)| *kind != EdgeKind::OrderOnly).count() as u32;
             let need = match need {
                 JoinNeed::AtLeast(_) if counting == 0 => JoinNeed::All,
                 JoinNeed::AtLeast(n) => JoinNeed::AtLeast(n.min(counting)),
@@ -148,7 +149,10 @@ fn node_id(index: usize) -> NodeId {
 }
 
 fn lane_key(index: usize) -> LaneKey {
-    LaneKey { deployment: DeploymentId(Uuid::from_u128(1)), name: LaneName::parse(LANES[index].0).unwrap() }
+    LaneKey {
+        deployment: DeploymentId(Uuid::from_u128(1)),
+        name: LaneName::parse(LANES[index].0).unwrap(),
+    }
 }
 
 struct Run {
@@ -190,25 +194,34 @@ impl Cluster {
             drawn,
         };
         cluster.world.on_node = (0..NODES).map(|node| (node_id(node), Vec::new())).collect();
-        let early: Vec<usize> = (0..cluster.drawn.len()).filter(|i| !cluster.drawn[*i].late).collect();
+        let early: Vec<usize> =
+            (0..cluster.drawn.len()).filter(|i| !cluster.drawn[*i].late).collect();
         cluster.grow(&early);
         cluster
     }
 
     fn parents(&self, index: usize) -> Vec<(StepId, EdgeKind)> {
-        let born = self.drawn[index].parents.iter().filter(|(parent, _)| self.born.contains(parent));
+        let born =
+            self.drawn[index].parents.iter().filter(|(parent, _)| self.born.contains(parent));
         born.map(|(parent, kind)| (step_id(*parent), *kind)).collect()
     }
 
     fn children(&self, index: usize) -> Vec<(usize, EdgeKind)> {
-        let edges =
-            |child: usize| self.drawn[child].parents.iter().filter(|(p, _)| *p == index).map(move |(_, k)| (child, *k));
+        let edges = |child: usize| {
+            self.drawn[child]
+                .parents
+                .iter()
+                .filter(|(p, _)| *p == index)
+                .map(move |(_, k)| (child, *k))
+        };
         self.born.iter().flat_map(|child| edges(*child)).collect()
     }
 
     /// A join may ask for more than the parents that are there while some are not born.
     fn join(&self, index: usize) -> Join {
-        let counting = self.parents(index).iter().filter(|(_, kind)| *kind != EdgeKind::OrderOnly).count() as u32;
+        let counting =
+            self.parents(index).iter().filter(|(_, kind)| *kind != EdgeKind::OrderOnly).count()
+                as u32;
         let need = match self.drawn[index].need {
             JoinNeed::AtLeast(n) => JoinNeed::AtLeast(n.min(counting).max(1)),
             need => need,
@@ -218,7 +231,12 @@ impl Cluster {
     }
 
     fn rank(&self, index: usize) -> u32 {
-        self.drawn[index].parents.iter().map(|(parent, _)| self.rank(*parent) + 1).max().unwrap_or(0)
+        self.drawn[index]
+            .parents
+            .iter()
+            .map(|(parent, _)| self.rank(*parent) + 1)
+            .max()
+            .unwrap_or(0)
     }
 
     /// A commit that makes steps; edges to and from those that are there already come with them.
@@ -248,7 +266,10 @@ impl Cluster {
             changed.extend(self.children(*index).into_iter().map(|(child, _)| child));
         }
         for index in self.born.clone() {
-            let children = self.children(index).into_iter().map(|(child, kind)| Child { step: step_id(child), kind });
+            let children = self
+                .children(index)
+                .into_iter()
+                .map(|(child, kind)| Child { step: step_id(child), kind });
             self.world.children.insert(step_id(index), children.collect());
         }
         let committed = changed.into_iter().map(|index| {
@@ -281,7 +302,11 @@ impl Cluster {
             Err(Stop::Refused(refused)) => return Err(refused),
             Err(other) => panic!("{change:?}: {other:?}"),
         };
-        assert_eq!(apply(&self.world, change).as_ref(), Ok(&outcome), "the same change, the same outcome");
+        assert_eq!(
+            apply(&self.world, change).as_ref(),
+            Ok(&outcome),
+            "the same change, the same outcome"
+        );
         self.check_found_step_by_step(change, &outcome);
         let before = self.world.clone();
         self.world.take(&outcome);
@@ -328,10 +353,16 @@ impl Cluster {
                     for id in &missing.children_of {
                         let mut children = self.world.children[id].clone();
                         children.reverse();
-                        assert!(near.children.insert(*id, children).is_none(), "asked for what was there");
+                        assert!(
+                            near.children.insert(*id, children).is_none(),
+                            "asked for what was there"
+                        );
                     }
                     for node in &missing.on_nodes {
-                        near.on_node.insert(*node, self.world.on_node.get(node).cloned().unwrap_or_default());
+                        near.on_node.insert(
+                            *node,
+                            self.world.on_node.get(node).cloned().unwrap_or_default(),
+                        );
                     }
                     asked.steps.extend(missing.steps);
                     asked.children_of.extend(missing.children_of);
@@ -349,19 +380,29 @@ impl Cluster {
         if matches!(change, Change::Commit(_)) {
             return;
         }
-        let moved: BTreeSet<StepId> =
-            outcome.deltas.iter().filter(|d| d.was != d.now.state).map(|delta| delta.step).collect();
+        let moved: BTreeSet<StepId> = outcome
+            .deltas
+            .iter()
+            .filter(|d| d.was != d.now.state)
+            .map(|delta| delta.step)
+            .collect();
         let passes = |id: &StepId| {
             let step = &self.world.steps[id];
-            moved.contains(id) || ((step.instant || step.skipped) && step.progress.state == StepState::Blocked)
+            moved.contains(id)
+                || ((step.instant || step.skipped) && step.progress.state == StepState::Blocked)
         };
         // While one parent of a step is loaded and another is not, the step may seem to move and not do so in the end.
         let beside = |id: &StepId| {
-            let near = |(_, children): &(&StepId, &Vec<Child>)| children.iter().any(|child| child.step == *id);
+            let near = |(_, children): &(&StepId, &Vec<Child>)| {
+                children.iter().any(|child| child.step == *id)
+            };
             self.world.children.iter().filter(near).any(|(parent, _)| passes(parent))
         };
         for id in &asked.children_of {
-            assert!(passes(id) || beside(id), "children of {id} were asked for, and neither it nor a parent moved");
+            assert!(
+                passes(id) || beside(id),
+                "children of {id} were asked for, and neither it nor a parent moved"
+            );
         }
         let mut allowed = self.named(change);
         for id in &asked.children_of {
@@ -378,7 +419,9 @@ impl Cluster {
             }
             Change::Settle { steps } => steps.iter().copied().collect(),
             Change::Commit(steps) => {
-                let parents = steps.iter().flat_map(|c| c.parents.iter().flatten().map(|(parent, _)| *parent));
+                let parents = steps
+                    .iter()
+                    .flat_map(|c| c.parents.iter().flatten().map(|(parent, _)| *parent));
                 steps.iter().map(|c| c.step).chain(parents).collect()
             }
         }
@@ -389,7 +432,8 @@ impl Cluster {
         let named = self.named(change);
         let changed: Vec<_> = outcome.deltas.iter().map(|d| (d.rank, d.step)).collect();
         assert!(changed.is_sorted() && changed.windows(2).all(|pair| pair[0] != pair[1]));
-        let moved: BTreeSet<StepId> = outcome.deltas.iter().filter(|d| d.was != d.now.state).map(|d| d.step).collect();
+        let moved: BTreeSet<StepId> =
+            outcome.deltas.iter().filter(|d| d.was != d.now.state).map(|d| d.step).collect();
         let parents: BTreeMap<StepId, Vec<(StepId, EdgeKind)>> =
             self.born.iter().map(|index| (step_id(*index), self.parents(*index))).collect();
         let erred = moved.iter().any(|id| self.state(*id) == StepState::Error);
@@ -400,7 +444,8 @@ impl Cluster {
             }
             let passes = |id: &StepId| {
                 let step = &self.world.steps[id];
-                moved.contains(id) || (erred && step.is_instant() && step.progress.state == StepState::Blocked)
+                moved.contains(id)
+                    || (erred && step.is_instant() && step.progress.state == StepState::Blocked)
             };
             let near = parents[&delta.step].iter().any(|(parent, _)| passes(parent));
             assert!(near, "{change:?} reached {}", delta.step);
@@ -415,14 +460,18 @@ impl Cluster {
                 (StepState::Active, StepState::Active) => {}
                 (StepState::Active, now) => {
                     assert_eq!(now, StepState::Blocked);
-                    assert!(instant || erred, "{change:?}: an ACTIVE step moved although nothing failed");
+                    assert!(
+                        instant || erred,
+                        "{change:?}: an ACTIVE step moved although nothing failed"
+                    );
                     assert!(!is.is_done_for_good());
                     assert_eq!(was.progress.applied, is.progress.applied, "its result is kept");
                 }
                 (_, StepState::Active) => {
                     assert!(
                         instant
-                            || (was.progress.applied == Some(was.progress.generation) && was.progress.cause.is_none())
+                            || (was.progress.applied == Some(was.progress.generation)
+                                && was.progress.cause.is_none())
                     );
                 }
                 _ => {}
@@ -435,18 +484,24 @@ impl Cluster {
 
     /// Below an error, hop by hop: no step is ACTIVE whose join does not hold because of it.
     fn check_ripple(&self, moved: &BTreeSet<StepId>) {
-        let mut broken: Vec<StepId> = moved.iter().copied().filter(|id| self.state(*id) == StepState::Error).collect();
+        let mut broken: Vec<StepId> =
+            moved.iter().copied().filter(|id| self.state(*id) == StepState::Error).collect();
         while let Some(parent) = broken.pop() {
             for child in &self.world.children[&parent] {
                 let step = &self.world.steps[&child.step];
-                let after_end = step.join.after == JoinAfter::End && self.state(parent) == StepState::Error;
+                let after_end =
+                    step.join.after == JoinAfter::End && self.state(parent) == StepState::Error;
                 if child.kind == EdgeKind::OrderOnly || after_end || self.holds(step) {
                     continue;
                 }
                 match step.progress.state {
-                    StepState::Active => assert!(step.is_done_for_good(), "{} stays ACTIVE below an error", step.id),
+                    StepState::Active => {
+                        assert!(step.is_done_for_good(), "{} stays ACTIVE below an error", step.id)
+                    }
                     StepState::Todo => panic!("{} is TODO below an error", step.id),
-                    StepState::Blocked if moved.contains(&step.id) || step.is_instant() => broken.push(step.id),
+                    StepState::Blocked if moved.contains(&step.id) || step.is_instant() => {
+                        broken.push(step.id)
+                    }
                     _ => {}
                 }
             }
@@ -457,10 +512,12 @@ impl Cluster {
     fn holds(&self, step: &Step) -> bool {
         let index = self.born.iter().find(|index| step_id(**index) == step.id).unwrap();
         let parents = self.parents(*index);
-        let waits = parents.iter().filter(|(_, kind)| *kind == EdgeKind::OrderOnly).any(|(parent, _)| {
-            let parent = &self.world.steps[parent];
-            !parent.skipped && !matches!(parent.progress.state, StepState::Active | StepState::Error)
-        });
+        let waits =
+            parents.iter().filter(|(_, kind)| *kind == EdgeKind::OrderOnly).any(|(parent, _)| {
+                let parent = &self.world.steps[parent];
+                !parent.skipped
+                    && !matches!(parent.progress.state, StepState::Active | StepState::Error)
+            });
         let counting: Vec<bool> = parents
             .iter()
             .filter(|(_, kind)| *kind != EdgeKind::OrderOnly)
@@ -509,9 +566,15 @@ impl Cluster {
             assert_eq!(*pending == 0, self.holds(step));
             match state {
                 StepState::Todo => assert_eq!(*pending, 0),
-                StepState::Blocked => assert!(*pending > 0, "{} is BLOCKED and waits for nothing", step.id),
+                StepState::Blocked => {
+                    assert!(*pending > 0, "{} is BLOCKED and waits for nothing", step.id)
+                }
                 StepState::Active => {
-                    assert_eq!(*applied, Some(*generation), "ACTIVE without the result of its generation");
+                    assert_eq!(
+                        *applied,
+                        Some(*generation),
+                        "ACTIVE without the result of its generation"
+                    );
                     assert_eq!(*cause, None);
                     assert!(!step.is_instant() || *pending == 0);
                 }
@@ -521,12 +584,16 @@ impl Cluster {
                 assert_ne!(*applied, Some(*generation));
             }
             let again = cause.is_some_and(|cause| cause.again);
-            assert!(!again || *state == StepState::Transition, "only an attempt that is open can be behind a cause");
+            assert!(
+                !again || *state == StepState::Transition,
+                "only an attempt that is open can be behind a cause"
+            );
             assert!(applied.is_none_or(|applied| applied <= *generation));
             assert_eq!(self.runs.contains_key(&step.id), *state == StepState::Transition);
         }
         for node in 0..NODES {
-            let exclusive = self.runs.values().filter(|run| run.node == node_id(node) && run.exclusive).count();
+            let exclusive =
+                self.runs.values().filter(|run| run.node == node_id(node) && run.exclusive).count();
             assert!(exclusive <= 1, "{exclusive} exclusive runs on one node");
         }
         assert!(self.runs.len() <= LIMITS.running as usize);
@@ -570,10 +637,16 @@ impl Cluster {
         let open = self.runs.iter().map(|(step, run)| OpenRun {
             step: *step,
             node: run.node,
-            lane: lane_key(self.drawn[*self.born.iter().find(|i| step_id(**i) == *step).unwrap()].lane),
+            lane: lane_key(
+                self.drawn[*self.born.iter().find(|i| step_id(**i) == *step).unwrap()].lane,
+            ),
             exclusive: run.exclusive,
         });
-        let web = DeploymentView { name: DeploymentName::parse("web").unwrap(), parent: None, held_by: None };
+        let web = DeploymentView {
+            name: DeploymentName::parse("web").unwrap(),
+            parent: None,
+            held_by: None,
+        };
         AdmissionView {
             now: Moment(self.now),
             enabled: true,
@@ -595,10 +668,18 @@ impl Cluster {
         assert_eq!(picks, admit(&view, LIMITS));
         assert!(picks.len() <= LIMITS.batch as usize);
         if let Some(first) = picks.first() {
-            assert_eq!(why_not(&view, LIMITS, *first), [], "the first pick is held back by nothing");
+            assert_eq!(
+                why_not(&view, LIMITS, *first),
+                [],
+                "the first pick is held back by nothing"
+            );
         } else {
             for step in self.in_state(StepState::Todo) {
-                assert_ne!(why_not(&view, LIMITS, step), [], "{step} is held back without a reason");
+                assert_ne!(
+                    why_not(&view, LIMITS, step),
+                    [],
+                    "{step} is held back without a reason"
+                );
             }
         }
         for id in &picks {
@@ -606,11 +687,17 @@ impl Cluster {
             assert!(self.holds(step), "{id} starts before its join holds");
             assert!(!step.is_instant());
             assert!(!self.uncertain.contains(id), "{id} may have been done, and is done again");
-            assert!(!self.destroyed.contains(&(*id, step.progress.generation)), "{id} is done twice");
+            assert!(
+                !self.destroyed.contains(&(*id, step.progress.generation)),
+                "{id} is done twice"
+            );
             assert!(step.needs != Needs::Alive || step.progress.node_up);
             let index = *self.born.iter().find(|i| step_id(**i) == *id).unwrap();
-            let run =
-                Run { generation: step.progress.generation, node: step.node, exclusive: self.drawn[index].exclusive };
+            let run = Run {
+                generation: step.progress.generation,
+                node: step.node,
+                exclusive: self.drawn[index].exclusive,
+            };
             self.runs.insert(*id, run);
             self.change(&Change::Step { step: *id, event: Event::Started }).unwrap();
         }
@@ -620,8 +707,10 @@ impl Cluster {
 
     fn check_limits(&self) {
         for (lane, (_, max, _)) in LANES.iter().enumerate() {
-            let running =
-                self.born.iter().filter(|i| self.drawn[**i].lane == lane && self.runs.contains_key(&step_id(**i)));
+            let running = self
+                .born
+                .iter()
+                .filter(|i| self.drawn[**i].lane == lane && self.runs.contains_key(&step_id(**i)));
             let running = running.count();
             assert!(max.is_none_or(|max| running <= max as usize), "lane {lane} is over its limit");
         }
@@ -633,7 +722,10 @@ impl Cluster {
         let applied = matches!(event, Event::Succeeded { generation } if generation == self.world.steps[&step].progress.generation);
         if self.world.steps[&step].destructive {
             if applied {
-                assert!(self.destroyed.insert((step, run.generation)), "applied twice at one generation");
+                assert!(
+                    self.destroyed.insert((step, run.generation)),
+                    "applied twice at one generation"
+                );
             }
             if matches!(event, Event::Lost { .. }) {
                 self.uncertain.insert(step);
@@ -665,12 +757,18 @@ impl Cluster {
                 self.world.steps.get_mut(step).unwrap().progress.generation = TargetNo(self.target);
             }
         }
-        let change = Change::Commit(steps.iter().map(|step| Committed { step: *step, rerun, parents: None }).collect());
+        let change = Change::Commit(
+            steps.iter().map(|step| Committed { step: *step, rerun, parents: None }).collect(),
+        );
         let before: Vec<Step> = self.world.steps.values().cloned().collect();
         self.change(&change).unwrap();
         for step in before.iter().filter(|step| !steps.contains(&step.id)) {
             if step.progress.state == StepState::Active && !step.is_instant() {
-                assert_eq!(self.state(step.id), StepState::Active, "children of what runs again stay ACTIVE");
+                assert_eq!(
+                    self.state(step.id),
+                    StepState::Active,
+                    "children of what runs again stay ACTIVE"
+                );
             }
         }
         let older = Change::Step {
@@ -688,11 +786,18 @@ impl Cluster {
         self.answered(id);
         let step = self.world.steps.get_mut(&id).unwrap();
         step.skipped = !step.skipped;
-        let mut committed =
-            vec![Committed { step: id, rerun: Some((TargetNo(self.target), Why::Changed)), parents: None }];
+        let mut committed = vec![Committed {
+            step: id,
+            rerun: Some((TargetNo(self.target), Why::Changed)),
+            parents: None,
+        }];
         for (child, kind) in self.children(index) {
             if kind == EdgeKind::OrderOnly {
-                committed.push(Committed { step: step_id(child), rerun: None, parents: Some(self.parents(child)) });
+                committed.push(Committed {
+                    step: step_id(child),
+                    rerun: None,
+                    parents: Some(self.parents(child)),
+                });
             }
         }
         self.change(&Change::Commit(committed)).unwrap();
@@ -722,7 +827,9 @@ impl Cluster {
                 StepState::Transition => panic!("an attempt goes on on a dead node"),
                 StepState::Active => assert!(step.is_done_for_good()),
                 StepState::Error => assert!(step.destructive),
-                StepState::Todo => assert!(!step.rests(), "a result on a dead node is taken for good"),
+                StepState::Todo => {
+                    assert!(!step.rests(), "a result on a dead node is taken for good")
+                }
                 StepState::Blocked => {}
             }
         }
@@ -731,7 +838,13 @@ impl Cluster {
     fn node_up(&mut self, node: usize) {
         self.up[node] = true;
         self.change(&Change::NodeUp { node: node_id(node) }).unwrap();
-        assert!(self.world.steps.values().filter(|s| s.node == node_id(node)).all(|s| s.progress.node_up));
+        assert!(
+            self.world
+                .steps
+                .values()
+                .filter(|s| s.node == node_id(node))
+                .all(|s| s.progress.node_up)
+        );
     }
 
     fn retry(&mut self, step: StepId) {
@@ -744,18 +857,26 @@ impl Cluster {
         let running = |n: &usize| self.pick(StepState::Transition, *n);
         match op {
             Op::Claim => drop(self.claim()),
-            Op::Succeed(n) => {
-                running(n).into_iter().for_each(|s| self.end(s, |generation| Event::Succeeded { generation }))
-            }
+            Op::Succeed(n) => running(n)
+                .into_iter()
+                .for_each(|s| self.end(s, |generation| Event::Succeeded { generation })),
             Op::Fail(n, retry) => running(n).into_iter().for_each(|s| {
                 let retry = *retry;
-                self.end(s, |generation| Event::Failed { generation, reason: "exit 1".into(), retry });
+                self.end(s, |generation| Event::Failed {
+                    generation,
+                    reason: "exit 1".into(),
+                    retry,
+                });
             }),
-            Op::Lose(n) => running(n).into_iter().for_each(|s| self.end(s, |generation| Event::Lost { generation })),
-            Op::NeverStarted(n) => running(n).into_iter().for_each(|s| self.end(s, |_| Event::NeverStarted)),
-            Op::Cancel(n) => {
-                running(n).into_iter().for_each(|s| self.end(s, |_| Event::Cancelled { by: "ada".into() }))
+            Op::Lose(n) => running(n)
+                .into_iter()
+                .for_each(|s| self.end(s, |generation| Event::Lost { generation })),
+            Op::NeverStarted(n) => {
+                running(n).into_iter().for_each(|s| self.end(s, |_| Event::NeverStarted))
             }
+            Op::Cancel(n) => running(n)
+                .into_iter()
+                .for_each(|s| self.end(s, |_| Event::Cancelled { by: "ada".into() })),
             Op::Retry(n) => self.pick(StepState::Error, *n).into_iter().for_each(|s| self.retry(s)),
             Op::Drift(n) => {
                 let all: Vec<StepId> = self.world.steps.keys().copied().collect();
@@ -798,7 +919,10 @@ impl Cluster {
         let view = self.view();
         for step in self.world.steps.values().filter(|step| !step.is_converged()) {
             let reasons = why_not(&view, LIMITS, step.id);
-            println!("{} {} pending {}: {reasons:?}", step.id, step.progress.state, step.progress.pending);
+            println!(
+                "{} {} pending {}: {reasons:?}",
+                step.id, step.progress.state, step.progress.pending
+            );
         }
         panic!("it does not converge");
     }
@@ -807,7 +931,12 @@ impl Cluster {
 /// `PROPTEST_CASES` asks for more than the usual number.
 fn config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(256);
-    ProptestConfig { cases, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig {
+        cases,
+        max_shrink_iters: 20_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
 
 proptest! {
@@ -924,10 +1053,17 @@ fn a_batch_is_bounded_and_goes_on() {
     let event = Event::Succeeded { generation: TargetNo(1) };
     let first = apply(&world, &Change::Step { step: id(0), event }).unwrap();
     world.take(&first);
-    let active = |world: &World| world.steps.values().filter(|s| s.progress.state == StepState::Active).count();
+    let active = |world: &World| {
+        world.steps.values().filter(|s| s.progress.state == StepState::Active).count()
+    };
     assert_eq!(active(&world), 1 + BATCH);
     assert_eq!(first.more.len(), wide - BATCH);
-    assert!(first.more.iter().all(|id| world.steps[id].progress.state == StepState::Todo && world.steps[id].rests()));
+    assert!(
+        first
+            .more
+            .iter()
+            .all(|id| world.steps[id].progress.state == StepState::Todo && world.steps[id].rests())
+    );
     assert_eq!(world.steps[&id(last)].progress.pending as usize, wide - BATCH);
     assert_eq!(world.steps[&id(last)].progress.state, StepState::Blocked);
     let started = apply(&world, &Change::Step { step: first.more[0], event: Event::Started });

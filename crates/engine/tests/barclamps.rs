@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use engine::canonical::ObjectKind;
 use engine::catalog::read::{
-    Draft, Finding, Findings, Import, MAX_DEPTH, MAX_EXPANDED, MAX_FILE, MAX_FILES, MAX_FINDINGS, MAX_SCRIPTS,
-    Severity, Source, import, link, read,
+    Draft, Finding, Findings, Import, MAX_DEPTH, MAX_EXPANDED, MAX_FILE, MAX_FILES, MAX_FINDINGS,
+    MAX_SCRIPTS, Severity, Source, import, link, read,
 };
 use engine::catalog::version::same_but_for_jigs;
 use engine::catalog::{
-    Catalog, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, MAX_SCRIPT, Needs, OnChange, OnError,
-    Place, Role, RunPolicy,
+    Catalog, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, MAX_SCRIPT, Needs,
+    OnChange, OnError, Place, Role, RunPolicy,
 };
 use engine::data::MAX_BYTES;
 use engine::ids::LaneName;
@@ -37,8 +37,10 @@ fn import_text(text: &str) -> Result<Import, Findings> {
 /// Imports several files, each `(path, text)`, without scripts.
 fn import_set(texts: &[(&str, &str)], base: &Catalog) -> Result<Import, Findings> {
     let none = Files::new();
-    let sources: Vec<Source<'_>> =
-        texts.iter().map(|(path, text)| Source { path, bytes: text.as_bytes(), folder: "", files: &none }).collect();
+    let sources: Vec<Source<'_>> = texts
+        .iter()
+        .map(|(path, text)| Source { path, bytes: text.as_bytes(), folder: "", files: &none })
+        .collect();
     import(&sources, base)
 }
 
@@ -55,7 +57,12 @@ fn complaint(result: Result<Import, Findings>) -> String {
 }
 
 fn role<'i>(import: &'i Import, name: &str) -> &'i Role {
-    import.barclamps.iter().flat_map(|entry| &entry.roles).find(|role| role.name.as_str() == name).expect(name)
+    import
+        .barclamps
+        .iter()
+        .flat_map(|entry| &entry.roles)
+        .find(|role| role.name.as_str() == name)
+        .expect(name)
 }
 
 /// Each file in `tests/barclamps` has a flaw; the snapshot beside it is what its author reads.
@@ -87,7 +94,10 @@ fn flaws_are_told_with_file_line_and_column() {
             Err(findings) => format!("refused\n{findings}"),
         };
         for line in said.lines().skip(1) {
-            assert!(line.starts_with(file) || line.starts_with("scripts/"), "{line:?} does not begin with its file");
+            assert!(
+                line.starts_with(file) || line.starts_with("scripts/"),
+                "{line:?} does not begin with its file"
+            );
         }
         insta::assert_snapshot!(stem, said);
     }
@@ -98,12 +108,14 @@ fn scripts_with_characters_that_cannot_be_seen_are_pointed_at() {
     let text = "barclamp: {name: demo, version: 1}\nroles: [{name: app, jig: script}]\n";
     let told = |script: &str| {
         let files = files(&[("scripts/app/10-run", script)]);
-        let import = import_one("demo.yml", text.as_bytes(), &files).expect("a warning is no error");
+        let import =
+            import_one("demo.yml", text.as_bytes(), &files).expect("a warning is no error");
         import.findings.to_string()
     };
     assert_eq!(told("#!/bin/sh\n# größer: 漢\n\tprintf '😀'\r\n"), "");
     let advice = "; read it where such characters are shown, as cat -A does, before it is approved";
-    let which = "the script has the character U+202E, which can't be seen or makes it read as another";
+    let which =
+        "the script has the character U+202E, which can't be seen or makes it read as another";
     assert_eq!(
         told("#!/bin/sh\n# nothing \u{202e}\nrm -r /\n"),
         format!("scripts/app/10-run:2:11: warning: {which}{advice}")
@@ -120,12 +132,24 @@ fn scripts_with_characters_that_cannot_be_seen_are_pointed_at() {
 #[test]
 fn paths_that_read_as_others_are_refused_and_shown_as_they_are() {
     let text = "barclamp: {name: demo, version: 1}\nroles: [{name: app, jig: script}]\n";
-    let said =
-        complaint(import_one("ym\u{202e}l.yml", text.as_bytes(), &files(&[("scripts/app/10-run", "#!/bin/sh\n")])));
-    assert!(said.contains("ym<U+202E>l.yml:1:1: error: the path of the file has the character U+202E"), "{said}");
-    let hidden = files(&[("scripts/app/10-run", "#!/bin/sh\n"), ("scripts/ap\u{200b}p/10-run", "#!/bin/sh\n")]);
+    let said = complaint(import_one(
+        "ym\u{202e}l.yml",
+        text.as_bytes(),
+        &files(&[("scripts/app/10-run", "#!/bin/sh\n")]),
+    ));
+    assert!(
+        said.contains("ym<U+202E>l.yml:1:1: error: the path of the file has the character U+202E"),
+        "{said}"
+    );
+    let hidden = files(&[
+        ("scripts/app/10-run", "#!/bin/sh\n"),
+        ("scripts/ap\u{200b}p/10-run", "#!/bin/sh\n"),
+    ]);
     let said = complaint(import_one("demo.yml", text.as_bytes(), &hidden));
-    assert!(said.contains("scripts/ap<U+200B>p/10-run:1:1: error: the path of the file has"), "{said}");
+    assert!(
+        said.contains("scripts/ap<U+200B>p/10-run:1:1: error: the path of the file has"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -176,8 +200,9 @@ roles:
         ("scripts/app/20-start", "#!/bin/sh\n"),
     ]);
     let import = import_one("demo.yml", text.as_bytes(), &files).expect("a sound file");
-    let is_virtual =
-        |finding: &Finding| finding.severity == Severity::Note && finding.said().contains("a virtual name");
+    let is_virtual = |finding: &Finding| {
+        finding.severity == Severity::Note && finding.said().contains("a virtual name")
+    };
     assert!(import.findings.0.iter().all(is_virtual), "{}", import.findings);
     let [entry] = import.barclamps.as_slice() else { panic!("one barclamp") };
     assert_eq!(entry.barclamp.version, "2.0");
@@ -196,7 +221,11 @@ roles:
             needs: Needs::Any,
             place: Place::For,
             exclusive: false,
-            lane: Some(Lane { name: LaneName::parse("doors").expect("a name"), max_running: 1, mode: LaneMode::Chunk }),
+            lane: Some(Lane {
+                name: LaneName::parse("doors").expect("a name"),
+                max_running: 1,
+                mode: LaneMode::Chunk
+            }),
             on_error: OnError::Node,
             on_change: OnChange::Keep,
             retries: 3,
@@ -211,7 +240,10 @@ roles:
 
     // Objects: two scripts, five roles, one barclamp, each under the hash that the document above it names.
     let kinds = |kind| import.objects.iter().filter(move |object| object.kind == kind).count();
-    assert_eq!((kinds(ObjectKind::Script), kinds(ObjectKind::Role), kinds(ObjectKind::Barclamp)), (2, 5, 1));
+    assert_eq!(
+        (kinds(ObjectKind::Script), kinds(ObjectKind::Role), kinds(ObjectKind::Barclamp)),
+        (2, 5, 1)
+    );
     let catalog = catalog(&import);
     let barclamp = catalog.barclamp(entry.hash).expect("stored");
     for (name, hash) in &barclamp.roles {
@@ -234,7 +266,8 @@ fn scripts_come_in_name_order_without_what_editors_leave() {
         ("README", "x"),
     ]);
     let import = import_one("demo/demo.yml", text.as_bytes(), &files).expect("a sound folder");
-    let names: Vec<&str> = import.barclamps[0].roles[0].scripts.iter().map(|script| script.name.as_str()).collect();
+    let names: Vec<&str> =
+        import.barclamps[0].roles[0].scripts.iter().map(|script| script.name.as_str()).collect();
     assert_eq!(names, ["10-a", "20-b"]);
     assert!(import.findings.0.is_empty(), "{}", import.findings);
 }
@@ -273,9 +306,9 @@ fn hashes_change_with_scripts_and_with_the_class_of_the_jig_and_with_nothing_els
 
 #[test]
 fn roles_may_come_from_a_file_that_is_read_later() {
-    let one = "barclamp: {name: one, version: '1'}\nroles: [{name: app, jig: quiet, requires: [base]}]\n";
-    let two =
-        "barclamp: {name: two, version: '1'}\njigs: [{name: quiet, class: noop}]\nroles: [{name: base, jig: quiet}]\n";
+    let one =
+        "barclamp: {name: one, version: '1'}\nroles: [{name: app, jig: quiet, requires: [base]}]\n";
+    let two = "barclamp: {name: two, version: '1'}\njigs: [{name: quiet, class: noop}]\nroles: [{name: base, jig: quiet}]\n";
     for set in [[("1.yml", one), ("2.yml", two)], [("2.yml", two), ("1.yml", one)]] {
         let import = import_set(&set, &Catalog::default()).expect("a sound set");
         assert_eq!(role(&import, "app").jig_class, JigClass::Noop);
@@ -283,7 +316,10 @@ fn roles_may_come_from_a_file_that_is_read_later() {
         assert_eq!(names, ["one", "two"]);
     }
     // Alone, each lacks what the other has. What the catalog has in its place serves, but for how a step runs.
-    assert!(complaint(import_set(&[("1.yml", one)], &Catalog::default())).contains("no barclamp declares"));
+    assert!(
+        complaint(import_set(&[("1.yml", one)], &Catalog::default()))
+            .contains("no barclamp declares")
+    );
     let base = catalog(&import_set(&[("2.yml", two)], &Catalog::default()).expect("sound alone"));
     assert_eq!(
         complaint(import_set(&[("1.yml", one)], &base)),
@@ -303,8 +339,13 @@ fn a_content_says_what_its_own_files_say() {
     let behind = import_set(&[("work.yml", uses)], &root).expect("sound");
     assert_eq!(alone.barclamps[0].hash, behind.barclamps[0].hash);
     assert_eq!(role(&behind, "app").requires, []);
-    let set = import_set(&[("root.yml", declares), ("work.yml", uses)], &Catalog::default()).expect("sound");
-    assert_eq!(role(&set, "app").requires, [role(&set, "client").name.clone()], "files that come together are one");
+    let set = import_set(&[("root.yml", declares), ("work.yml", uses)], &Catalog::default())
+        .expect("sound");
+    assert_eq!(
+        role(&set, "app").requires,
+        [role(&set, "client").name.clone()],
+        "files that come together are one"
+    );
 
     // What was stored when the catalog had a say is the same version still; what differs in anything else is not.
     let (stored, read) = (&set.barclamps[1].barclamp, &behind.barclamps[0].barclamp);
@@ -314,21 +355,28 @@ fn a_content_says_what_its_own_files_say() {
     }
     assert_ne!(stored, read);
     assert_eq!(same_but_for_jigs(stored, read, &both), Ok(true));
-    for (from, to) in
-        [("name: mark", "name: spot"), ("requires: [app]", "requires: [client]"), ("version: '1'", "version: '2'")]
-    {
+    for (from, to) in [
+        ("name: mark", "name: spot"),
+        ("requires: [app]", "requires: [client]"),
+        ("version: '1'", "version: '2'"),
+    ] {
         let other = import_set(&[("work.yml", &uses.replace(from, to))], &root).expect("sound");
         for object in &other.objects {
             both.add(object).expect("what was imported is readable");
         }
-        assert_eq!(same_but_for_jigs(stored, &other.barclamps[0].barclamp, &both), Ok(false), "{to}");
+        assert_eq!(
+            same_but_for_jigs(stored, &other.barclamps[0].barclamp, &both),
+            Ok(false),
+            "{to}"
+        );
     }
 }
 
 #[test]
 fn a_new_version_does_not_lean_on_the_old_one() {
     let old = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: noop}, {name: base, jig: noop}]\n";
-    let new = "barclamp: {name: demo, version: '2'}\nroles: [{name: app, jig: noop, requires: [base]}]\n";
+    let new =
+        "barclamp: {name: demo, version: '2'}\nroles: [{name: app, jig: noop, requires: [base]}]\n";
     let base = catalog(&import_text(old).expect("sound"));
     let said = complaint(import_set(&[("demo.yml", new)], &base));
     assert_eq!(
@@ -340,9 +388,11 @@ fn a_new_version_does_not_lean_on_the_old_one() {
 /// Of the set or of the catalog below it: a role by that name is what is meant then.
 #[test]
 fn a_provided_name_is_virtual_where_no_role_has_it() {
-    let told =
-        |text: &str, base: &Catalog| import_set(&[("demo.yml", text)], base).expect("sound").findings.to_string();
-    let provides = "barclamp: {name: demo, version: 1}\nroles:\n  - {name: app, jig: noop, provides: [web]}\n";
+    let told = |text: &str, base: &Catalog| {
+        import_set(&[("demo.yml", text)], base).expect("sound").findings.to_string()
+    };
+    let provides =
+        "barclamp: {name: demo, version: 1}\nroles:\n  - {name: app, jig: noop, provides: [web]}\n";
     assert_eq!(
         told(provides, &Catalog::default()),
         r#"demo.yml:3:39: note: role "app" provides "web", which no role is called; that is a virtual name, which other roles may require"#
@@ -361,7 +411,9 @@ fn cycles_are_found_across_files_and_into_the_catalog() {
     assert_eq!(said, format!("1.yml:2:41: error: {path}"));
 
     let stub = "barclamp: {name: one, version: '1'}\nroles: [{name: a, jig: noop}]\n";
-    let base = catalog(&import_set(&[("1.yml", stub), ("2.yml", two)], &Catalog::default()).expect("no cycle yet"));
+    let base = catalog(
+        &import_set(&[("1.yml", stub), ("2.yml", two)], &Catalog::default()).expect("no cycle yet"),
+    );
     let said = complaint(import_set(&[("1.yml", one)], &base));
     assert_eq!(said, format!("1.yml:2:41: error: {path}"));
 }
@@ -384,7 +436,10 @@ fn a_cycle_may_lead_through_a_jig_of_the_catalog() {
 fn one_name_means_one_thing_in_a_set() {
     let one = "barclamp: {name: demo, version: '1'}\njigs: [{name: j, class: noop}]\nroles: [{name: a, jig: j}]\n";
     let two = "barclamp: {name: demo, version: '1'}\njigs: [{name: j, class: test}]\nroles: [{name: a, jig: j}]\n";
-    insta::assert_snapshot!(complaint(import_set(&[("1.yml", one), ("2.yml", two)], &Catalog::default())));
+    insta::assert_snapshot!(complaint(import_set(
+        &[("1.yml", one), ("2.yml", two)],
+        &Catalog::default()
+    )));
 }
 
 #[test]
@@ -402,9 +457,11 @@ fn clients_of_jigs_must_be_able_to_be_one() {
             "barclamp: {{name: demo, version: '1'}}\njigs: [{{name: chef, class: ChefJig, implementor: {client}}}]\nroles: [{{name: own, jig: chef, flags: [implicit]}}, {{name: loose, jig: noop}}, {{name: good, jig: noop, flags: [implicit]}}]\n"
         )
     };
-    for (client, part) in
-        [("own", "needs that jig itself"), ("loose", "is not implicit"), ("gone", "which no barclamp has")]
-    {
+    for (client, part) in [
+        ("own", "needs that jig itself"),
+        ("loose", "is not implicit"),
+        ("gone", "which no barclamp has"),
+    ] {
         let said = complaint(import_text(&text(client)));
         assert!(said.contains("demo.yml:2:50: error:") && said.contains(part), "{said}");
     }
@@ -579,7 +636,8 @@ fn mutate(text: &mut Vec<u8>, (kind, at, length, byte): (u8, usize, usize, u8)) 
             text.splice(to..to, piece);
         }
         _ => {
-            let words: [&[u8]; 8] = [b"&a ", b"*a", b"null", b"1e999", b"!!int ", b"---\n", b"<<: ", b"\xef\xbb\xbf"];
+            let words: [&[u8]; 8] =
+                [b"&a ", b"*a", b"null", b"1e999", b"!!int ", b"---\n", b"<<: ", b"\xef\xbb\xbf"];
             let word = words[usize::from(byte) % words.len()];
             text.splice(at..at, word.iter().copied());
         }
@@ -625,8 +683,9 @@ fn the_demo_is_sound() {
     let files = demo_files();
     let import = import_one("demo.yml", SOUND.as_bytes(), &files).expect("the demo");
     // A milestone names what it stands for, also what another of these brings along.
-    let implied =
-        |finding: &Finding| finding.severity == Severity::Note && finding.what.contains("brings along already");
+    let implied = |finding: &Finding| {
+        finding.severity == Severity::Note && finding.what.contains("brings along already")
+    };
     assert!(import.findings.0.iter().all(implied), "{}", import.findings);
     let scripts: usize = import.barclamps[0].roles.iter().map(|role| role.scripts.len()).sum();
     assert_eq!(scripts, files.len(), "a script belongs to no role");

@@ -52,7 +52,8 @@ fn yml_files(folder: &Path) -> Vec<PathBuf> {
 
 /// All barclamp files of a set, root first, imported on top of `base`.
 fn set(folder: &Path, folders: &[&str], base: &Catalog) -> Import {
-    let paths: Vec<PathBuf> = folders.iter().flat_map(|inner| yml_files(&folder.join(inner))).collect();
+    let paths: Vec<PathBuf> =
+        folders.iter().flat_map(|inner| yml_files(&folder.join(inner))).collect();
     let bytes: Vec<(String, Vec<u8>)> = paths
         .iter()
         .map(|path| {
@@ -61,8 +62,10 @@ fn set(folder: &Path, folders: &[&str], base: &Catalog) -> Import {
         })
         .collect();
     let files = BTreeMap::new();
-    let sources: Vec<Source<'_>> =
-        bytes.iter().map(|(path, bytes)| Source { path, bytes, folder: "", files: &files }).collect();
+    let sources: Vec<Source<'_>> = bytes
+        .iter()
+        .map(|(path, bytes)| Source { path, bytes, folder: "", files: &files })
+        .collect();
     import(&sources, base).unwrap_or_else(|findings| panic!("{}:\n{findings}", folder.display()))
 }
 
@@ -84,7 +87,11 @@ fn virtual_names(import: &Import) -> Vec<String> {
 }
 
 fn roles(import: &Import) -> BTreeMap<String, usize> {
-    import.barclamps.iter().map(|entry| (entry.barclamp.name.to_string(), entry.roles.len())).collect()
+    import
+        .barclamps
+        .iter()
+        .map(|entry| (entry.barclamp.name.to_string(), entry.roles.len()))
+        .collect()
 }
 
 fn total(import: &Import) -> usize {
@@ -116,14 +123,19 @@ fn anvil_is_one_catalog_of_children_without_a_barclamp_section() {
         ]
     );
     let notes: Vec<String> = import.findings.of(Severity::Note).map(ToString::to_string).collect();
-    let missing = notes.iter().filter(|note| note.contains("requires \"network-admin\", which no barclamp has"));
+    let missing = notes
+        .iter()
+        .filter(|note| note.contains("requires \"network-admin\", which no barclamp has"));
     assert_eq!(missing.count(), 7, "where the others stand");
     // A slip of theirs that their own importer passed over.
     let slip = r#"barclamps/chef.yml:47:5: note: role "chef-client" has the key "wants-atribs", which means nothing here; did you mean "wants-attribs"?"#;
     assert!(notes.iter().any(|note| note == slip), "{notes:#?}");
-    let implied = notes.iter().find(|note| note.contains("\"provisioner-repos\" requires \"provisioner-server\""));
+    let implied = notes
+        .iter()
+        .find(|note| note.contains("\"provisioner-repos\" requires \"provisioner-server\""));
     assert!(
-        implied.is_some_and(|note| note.contains("brings along already; it may be left out, unless")),
+        implied
+            .is_some_and(|note| note.contains("brings along already; it may be left out, unless")),
         "{notes:#?}"
     );
 }
@@ -192,10 +204,16 @@ fn digital_rebar_and_what_builds_on_it() {
         ]
     );
 
-    let workloads = set(&corpus.join("workloads-2017"), &["docker", "kompos8", "dashboard"], &catalog(&core));
+    let workloads =
+        set(&corpus.join("workloads-2017"), &["docker", "kompos8", "dashboard"], &catalog(&core));
     let alone = set(&corpus.join("workloads-2017"), &["docker", "kompos8", "dashboard"], &NONE());
-    assert_eq!(warnings(&alone), warnings(&workloads), "without its base, what is missing is noted");
-    let hashes = |import: &Import| import.barclamps.iter().map(|entry| entry.hash).collect::<Vec<_>>();
+    assert_eq!(
+        warnings(&alone),
+        warnings(&workloads),
+        "without its base, what is missing is noted"
+    );
+    let hashes =
+        |import: &Import| import.barclamps.iter().map(|entry| entry.hash).collect::<Vec<_>>();
     assert_eq!(hashes(&alone), hashes(&workloads), "the same files, the same content");
     assert_eq!(
         serde_json::json!(roles(&workloads)),
@@ -225,10 +243,17 @@ fn hadoop_has_a_root_that_only_lists() {
 #[test]
 fn folders_are_read_whole() {
     let Some(corpus) = corpus() else { return };
-    let folders = ["", "barclamps", "template", "ansible/test-ansible", "ansible-playbooks/test-ansible-playbook"];
+    let folders = [
+        "",
+        "barclamps",
+        "template",
+        "ansible/test-ansible",
+        "ansible-playbooks/test-ansible-playbook",
+    ];
     let import = set(&corpus.join("digitalrebar-2018"), &folders, &NONE());
     assert_eq!(total(&import), 74 + 3);
-    let passed_over = import.findings.of(Severity::Note).filter(|note| note.file.ends_with("role.yml"));
+    let passed_over =
+        import.findings.of(Severity::Note).filter(|note| note.file.ends_with("role.yml"));
     assert_eq!(passed_over.count(), 2);
 }
 

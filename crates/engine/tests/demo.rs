@@ -42,7 +42,10 @@ fn in_order(import: &Import) -> Vec<Role> {
     let mut done = BTreeSet::new();
     let mut order = Vec::new();
     while !left.is_empty() {
-        let at = left.iter().position(|role| role.requires.iter().all(|name| done.contains(name))).expect("no cycle");
+        let at = left
+            .iter()
+            .position(|role| role.requires.iter().all(|name| done.contains(name)))
+            .expect("no cycle");
         let role = left.remove(at);
         done.insert(role.name.clone());
         order.push(role);
@@ -100,11 +103,18 @@ struct Outcome {
 impl Node {
     fn new(import: &Import, name: &'static str) -> Self {
         // A name with what shells trip over.
-        let folder = tempfile::Builder::new().prefix("a node's $root ").tempdir().expect("a folder");
+        let folder =
+            tempfile::Builder::new().prefix("a node's $root ").tempdir().expect("a folder");
         fs::create_dir(folder.path().join("root")).expect("a root");
         fs::create_dir(folder.path().join("run")).expect("a place for runs");
         let scripts = import.objects.iter().map(|object| (object.hash, object.body.clone()));
-        Self { folder, name, scripts: scripts.collect(), results: json!({}), user: json!({"runtime": {"pause": 0}}) }
+        Self {
+            folder,
+            name,
+            scripts: scripts.collect(),
+            results: json!({}),
+            user: json!({"runtime": {"pause": 0}}),
+        }
     }
 
     fn root(&self) -> PathBuf {
@@ -160,8 +170,12 @@ impl Node {
         let mut input = self.results.clone();
         merge(&mut input, &role.template);
         merge(&mut input, &self.user);
-        let mut all =
-            Outcome { ok: true, log: String::new(), reason: String::new(), result: Value::Object(Map::new()) };
+        let mut all = Outcome {
+            ok: true,
+            log: String::new(),
+            reason: String::new(),
+            result: Value::Object(Map::new()),
+        };
         for script in &role.scripts {
             let one = self.script(role, script.hash, &input);
             all.log += &one.log;
@@ -215,7 +229,8 @@ impl Node {
             .collect();
         scripts.sort();
         for script in scripts {
-            let status = Command::new(&script).stdout(Stdio::null()).status().expect("a boot script runs");
+            let status =
+                Command::new(&script).stdout(Stdio::null()).status().expect("a boot script runs");
             assert!(status.success(), "{}", script.display());
         }
     }
@@ -278,14 +293,21 @@ fn every_role_succeeds_and_a_second_round_changes_nothing() {
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
     node.run_all(&roles);
-    let (results, files, pids) = (node.results.clone(), node.files(), (node.pid("app"), node.pid("proxy")));
+    let (results, files, pids) =
+        (node.results.clone(), node.files(), (node.pid("app"), node.pid("proxy")));
     assert_eq!(results["app"]["port"], 8080);
     assert_eq!(results["app"]["pid"], pids.0);
     assert_eq!(results["check"]["status"], "ok");
     assert_eq!(results["proxy"]["answer"], "Hello from the demo");
-    assert!(node.read("var/metrics/demo.prom").contains("demo_services{node=\"web-1.demo.example.com\"}"));
+    assert!(
+        node.read("var/metrics/demo.prom")
+            .contains("demo_services{node=\"web-1.demo.example.com\"}")
+    );
     assert_eq!(results["base"]["hostname"], "web-1.demo.example.com");
-    assert_eq!(node.read("etc/hosts").lines().last(), Some("127.0.1.1 web-1.demo.example.com web-1"));
+    assert_eq!(
+        node.read("etc/hosts").lines().last(),
+        Some("127.0.1.1 web-1.demo.example.com web-1")
+    );
 
     node.run_all(&roles);
     assert_eq!((node.pid("app"), node.pid("proxy")), pids, "services were restarted");
@@ -299,7 +321,9 @@ fn nodes_with_the_same_data_live_side_by_side_and_a_proxy_finds_the_other_nodes_
     let roles = in_order(&import);
     let until_app: Vec<Role> = roles
         .iter()
-        .filter(|role| !["app-check", "proxy", "metrics", "web-ready"].contains(&role.name.as_str()))
+        .filter(|role| {
+            !["app-check", "proxy", "metrics", "web-ready"].contains(&role.name.as_str())
+        })
         .cloned()
         .collect();
     let mut one = Node::new(&import, "web-1.demo.example.com");
@@ -347,11 +371,21 @@ fn failures_say_why() {
         fails(&mut node, "app-config", json!({"app": {"port": port}}), reason);
     }
     assert!(!node.root().join("etc/app.conf").exists(), "a refused port was written");
-    fails(&mut node, "runtime", json!({"runtime": {"pause": "long"}}), "must be a number of seconds");
+    fails(
+        &mut node,
+        "runtime",
+        json!({"runtime": {"pause": "long"}}),
+        "must be a number of seconds",
+    );
     fails(&mut node, "app-check", json!({}), "the application does not report");
 
     node.run_all(&roles);
-    fails(&mut node, "app-check", json!({"check": {"fail": true}}), "told to fail: check.fail is true");
+    fails(
+        &mut node,
+        "app-check",
+        json!({"check": {"fail": true}}),
+        "told to fail: check.fail is true",
+    );
     fails(
         &mut node,
         "app-check",
@@ -434,16 +468,24 @@ fn a_number_that_another_process_got_is_left_alone() {
 fn the_example_of_a_file_that_declares_gives_data_to_the_roles_that_have_it() {
     let manual = include_str!("../../../docs/cli.md");
     let behind = manual.split_once("## Files that declare").expect("the chapter").1;
-    let example = behind.split("```").nth(1).and_then(|block| block.strip_prefix("yaml\n")).expect("an example");
+    let example = behind
+        .split("```")
+        .nth(1)
+        .and_then(|block| block.strip_prefix("yaml\n"))
+        .expect("an example");
     let demo = demo();
     let mut given = 0;
     for line in example.lines().filter(|line| line.contains(": {")) {
         let (role, data) = line.trim().split_once(": {").expect("a role and its data");
-        let (part, value) = data.trim_end_matches('}').split_once(": {").expect("a part of its data");
+        let (part, value) =
+            data.trim_end_matches('}').split_once(": {").expect("a part of its data");
         let path = format!("{part}/{}", value.split(':').next().expect("a value"));
         let there = demo.barclamps[0].roles.iter().find(|there| there.name.as_str() == role);
         let there = there.unwrap_or_else(|| panic!("the demo has no role {role}"));
-        assert!(there.attribs.iter().any(|attrib| attrib.map.join("/") == path), "{role} has nothing at {path}");
+        assert!(
+            there.attribs.iter().any(|attrib| attrib.map.join("/") == path),
+            "{role} has nothing at {path}"
+        );
         given += 1;
     }
     assert_eq!(given, 2, "{example}");

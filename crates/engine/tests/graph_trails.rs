@@ -36,7 +36,8 @@ fn item(at: usize, parents: Vec<NoderoleId>) -> Item {
 /// A graph without cycles: noderoles wait for those before them.
 fn graph() -> impl Strategy<Value = Vec<Item>> {
     proptest::collection::vec(prop::bool::weighted(0.3), COUNT * COUNT).prop_map(|wires| {
-        let parents = |at: usize| (0..at).filter(|parent| wires[at * COUNT + parent]).map(id).collect();
+        let parents =
+            |at: usize| (0..at).filter(|parent| wires[at * COUNT + parent]).map(id).collect();
         (0..COUNT).map(|at| item(at, parents(at))).collect()
     })
 }
@@ -48,7 +49,8 @@ fn some() -> impl Strategy<Value = BTreeSet<NoderoleId>> {
 /// Every way that begins here.
 fn ways_from(items: &[Item], from: NoderoleId) -> Vec<Vec<NoderoleId>> {
     let mut all = vec![vec![from]];
-    for child in items.iter().filter(|item| item.parents.iter().any(|(parent, _)| *parent == from)) {
+    for child in items.iter().filter(|item| item.parents.iter().any(|(parent, _)| *parent == from))
+    {
         all.extend(ways_from(items, child.id).into_iter().map(|rest| [vec![from], rest].concat()));
     }
     all
@@ -127,8 +129,13 @@ proptest! {
 
 #[test]
 fn what_stands_in_a_cycle_has_no_wave_and_is_on_no_longest_way() {
-    let items =
-        vec![item(0, vec![id(1)]), item(1, vec![id(0)]), item(2, vec![id(1)]), item(3, vec![]), item(4, vec![id(3)])];
+    let items = vec![
+        item(0, vec![id(1)]),
+        item(1, vec![id(0)]),
+        item(2, vec![id(1)]),
+        item(3, vec![]),
+        item(4, vec![id(3)]),
+    ];
     assert_eq!(waves(&items), [None, None, None, Some(1), Some(2)]);
     assert_eq!(longest(&items, |_| 1), [id(3), id(4)]);
     assert_eq!(longest(&[], |_| 1), []);

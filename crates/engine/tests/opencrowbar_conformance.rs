@@ -20,8 +20,12 @@ use std::sync::Arc;
 use engine::canonical::{self, Object, ObjectKind};
 use engine::catalog::read::{Source, import};
 use engine::catalog::{Barclamp, Catalog, Flags, Jig, JigClass, Role};
-use engine::cluster::{Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use engine::cluster::{
+    Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton,
+};
+use engine::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+};
 use engine::plan::effects::{Bound, Why};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{Edit, Effects, NumberedEdit, Rules, resolve_by};
@@ -101,8 +105,14 @@ fn found(named: Option<&Path>, beside: &Path) -> Option<PathBuf> {
     if folder.join("worked").is_dir() {
         return Some(folder);
     }
-    assert!(named.is_none(), "GANTRY_CORPUS is set, and there is no {}", folder.join("worked").display());
-    eprintln!("skipped: no worked scenarios (set GANTRY_CORPUS to the folder that has opencrowbar/worked)");
+    assert!(
+        named.is_none(),
+        "GANTRY_CORPUS is set, and there is no {}",
+        folder.join("worked").display()
+    );
+    eprintln!(
+        "skipped: no worked scenarios (set GANTRY_CORPUS to the folder that has opencrowbar/worked)"
+    );
     None
 }
 
@@ -119,7 +129,8 @@ fn a_corpus_that_is_named_has_to_be_there() {
 
 /// All `.yml` files of a folder and the folders in it, those of the folder itself first, each level in the order of names.
 fn files(root: &Path, folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
-    let mut entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     let (folders, plain): (Vec<_>, Vec<_>) = entries.into_iter().partition(|path| path.is_dir());
     for path in plain.iter().filter(|path| path.extension().is_some_and(|ending| ending == "yml")) {
@@ -139,8 +150,10 @@ fn roles(folder: &Path) -> Result<(Vec<Role>, BTreeMap<JigName, Jig>), String> {
     let mut bytes = Vec::new();
     files(folder, folder, &mut bytes);
     let none = BTreeMap::new();
-    let sources: Vec<Source<'_>> =
-        bytes.iter().map(|(path, bytes)| Source { path, bytes, folder: "", files: &none }).collect();
+    let sources: Vec<Source<'_>> = bytes
+        .iter()
+        .map(|(path, bytes)| Source { path, bytes, folder: "", files: &none })
+        .collect();
     let import = import(&sources, &Catalog::default()).map_err(|findings| findings.to_string())?;
     let jigs = import.barclamps.iter().flat_map(|b| b.barclamp.jigs.clone()).collect();
     let mut roles: Vec<Role> = import.barclamps.iter().flat_map(|b| b.roles.clone()).collect();
@@ -155,12 +168,16 @@ fn roles(folder: &Path) -> Result<(Vec<Role>, BTreeMap<JigName, Jig>), String> {
 /// The role that a server makes for each network: implicit, run by chef-solo on top of the network server.
 fn networks(roles: &[Role]) -> Vec<Role> {
     let known: BTreeSet<&str> = roles.iter().map(|role| role.name.as_str()).collect();
-    let required: BTreeSet<&str> = roles.iter().flat_map(|role| &role.requires).map(RoleName::as_str).collect();
-    let missing = required.into_iter().filter(|name| name.starts_with("network-") && !known.contains(name));
+    let required: BTreeSet<&str> =
+        roles.iter().flat_map(|role| &role.requires).map(RoleName::as_str).collect();
+    let missing =
+        required.into_iter().filter(|name| name.starts_with("network-") && !known.contains(name));
     let role = |name: &str| -> Role {
-        let jig = json!({"name": name, "barclamp": "network", "jig": "chef-solo", "jig_class": "noop"});
+        let jig =
+            json!({"name": name, "barclamp": "network", "jig": "chef-solo", "jig_class": "noop"});
         let role: Role = serde_json::from_value(jig).unwrap();
-        let requires = ["network-server", "chef-solo"].map(|name| RoleName::parse(name).unwrap()).into();
+        let requires =
+            ["network-server", "chef-solo"].map(|name| RoleName::parse(name).unwrap()).into();
         Role { flags: Flags { implicit: true, ..Flags::default() }, requires, ..role }
     };
     missing.map(role).collect()
@@ -181,7 +198,8 @@ fn world(folder: &Path, names: BTreeSet<&str>) -> Result<World, String> {
         content.insert(role.name.clone(), hash);
         catalog.add_role(hash, Arc::new(role));
     }
-    let base: Barclamp = serde_json::from_value(json!({"name": "all", "version": "1", "roles": {}})).unwrap();
+    let base: Barclamp =
+        serde_json::from_value(json!({"name": "all", "version": "1", "roles": {}})).unwrap();
     let barclamp = Barclamp { roles: content, jigs, ..base };
     let pin = Object::of(ObjectKind::Barclamp, &barclamp).unwrap();
     catalog.add(&pin).unwrap();
@@ -210,15 +228,18 @@ fn world(folder: &Path, names: BTreeSet<&str>) -> Result<World, String> {
     blueprint.put_node(phantom).unwrap();
     let nodes: BTreeMap<String, NodeId> =
         (100..).zip(names).map(|(n, name)| (name.to_owned(), NodeId(Uuid::from_u128(n)))).collect();
-    let bare =
-        nodes.iter().map(|(name, id)| (*id, Fqdn::parse(&format!("{name}.worked.example.com")).unwrap(), SYSTEM));
+    let bare = nodes.iter().map(|(name, id)| {
+        (*id, Fqdn::parse(&format!("{name}.worked.example.com")).unwrap(), SYSTEM)
+    });
     let skeleton = Skeleton::of(&blueprint, bare, &catalog).map_err(|e| e.to_string())?;
     Ok(World { catalog, skeleton, nodes })
 }
 
 fn run(corpus: &Path, scenario: &Scenario) -> Result<Outcome, String> {
-    let world =
-        world(&corpus.join(&scenario.corpus), scenario.bind_steps.iter().map(|(node, _)| node.as_str()).collect())?;
+    let world = world(
+        &corpus.join(&scenario.corpus),
+        scenario.bind_steps.iter().map(|(node, _)| node.as_str()).collect(),
+    )?;
     let edit = |(node, role): &(String, String)| {
         Ok::<_, String>(Edit::Bind {
             deployment: SYSTEM,
@@ -227,7 +248,8 @@ fn run(corpus: &Path, scenario: &Scenario) -> Result<Outcome, String> {
         })
     };
     let edits = scenario.bind_steps.iter().map(edit).collect::<Result<Vec<_>, _>>()?;
-    let numbered: Vec<NumberedEdit> = (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }).collect();
+    let numbered: Vec<NumberedEdit> =
+        (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }).collect();
     let effects = resolve_by(scenario.rules(), &world.skeleton, &world.catalog, &numbered);
     if let Some(refusal) = effects.refused.first() {
         return Err(format!("bind step {} is refused: {}", refusal.edit, refusal.reason));
@@ -243,8 +265,12 @@ fn outcome(world: &World, effects: &Effects) -> Outcome {
     };
     let label = |node: NodeId, key: &NoderoleKey| format!("{}/{key}", name_of(node));
     let is_barrier = |role| world.catalog.role(role).unwrap().gathers.is_some();
-    let barriers: BTreeMap<NoderoleId, &[_]> =
-        effects.bound.iter().filter(|b| is_barrier(b.role)).map(|b| (b.id, b.parents.as_slice())).collect();
+    let barriers: BTreeMap<NoderoleId, &[_]> = effects
+        .bound
+        .iter()
+        .filter(|b| is_barrier(b.role))
+        .map(|b| (b.id, b.parents.as_slice()))
+        .collect();
     let names: BTreeMap<NoderoleId, String> =
         effects.bound.iter().map(|b| (b.id, label(b.node, &b.noderole))).collect();
     let mut found = Outcome::default();
@@ -286,16 +312,29 @@ fn a_hard_edge_through_a_barrier_beats_a_soft_one_to_its_member() {
         }
         World { catalog, skeleton: Skeleton::default(), nodes: BTreeMap::new() }
     };
-    let member: Role =
-        serde_json::from_value(json!({"name": "db", "barclamp": "b", "jig": "noop", "jig_class": "noop"})).unwrap();
+    let member: Role = serde_json::from_value(
+        json!({"name": "db", "barclamp": "b", "jig": "noop", "jig_class": "noop"}),
+    )
+    .unwrap();
     let member = Role { flags: Flags { cluster: true, ..Flags::default() }, ..member };
-    let (barrier, child) =
-        (member.barrier().unwrap(), Role { name: RoleName::parse("app").unwrap(), ..member.clone() });
+    let (barrier, child) = (
+        member.barrier().unwrap(),
+        Role { name: RoleName::parse("app").unwrap(), ..member.clone() },
+    );
     let world = world(&[&member, &barrier, &child]);
     let bound = |role: &Role, parents: Vec<EdgeDoc>| {
         let noderole = key(role.name.as_str());
         let (id, role) = (noderole.id(PHANTOM), canonical::hash(role).unwrap());
-        Bound { id, node: PHANTOM, noderole, deployment: SYSTEM, role, rank: 0, parents, why: Why::Asked { edit: 1 } }
+        Bound {
+            id,
+            node: PHANTOM,
+            noderole,
+            deployment: SYSTEM,
+            role,
+            rank: 0,
+            parents,
+            why: Why::Asked { edit: 1 },
+        }
     };
     let to = |role: &Role, kind| EdgeDoc { parent: key(role.name.as_str()).id(PHANTOM), kind };
     for swapped in [false, true] {
@@ -305,7 +344,11 @@ fn a_hard_edge_through_a_barrier_beats_a_soft_one_to_its_member() {
         }
         let of_barrier = vec![to(&member, EdgeKind::Hard)];
         let effects = Effects {
-            bound: vec![bound(&member, Vec::new()), bound(&barrier, of_barrier), bound(&child, parents)],
+            bound: vec![
+                bound(&member, Vec::new()),
+                bound(&barrier, of_barrier),
+                bound(&child, parents),
+            ],
             ..Effects::default()
         };
         let edge = (format!("{PHANTOM_NAME}/db"), format!("{PHANTOM_NAME}/app"));
@@ -319,7 +362,9 @@ fn differences(expected: &Outcome, found: &Outcome) -> Vec<String> {
     for (name, cohort) in &expected.cohorts {
         match found.cohorts.get(name) {
             None => lines.push(format!("noderole {name} is missing")),
-            Some(other) if other != cohort => lines.push(format!("{name} has cohort {other}, not {cohort}")),
+            Some(other) if other != cohort => {
+                lines.push(format!("{name} has cohort {other}, not {cohort}"))
+            }
             Some(_) => {}
         }
     }
@@ -330,7 +375,11 @@ fn differences(expected: &Outcome, found: &Outcome) -> Vec<String> {
         match found.edges.get(&(parent.clone(), child.clone())) {
             None => lines.push(format!("edge {parent} -> {child} is missing")),
             Some(other) if other != soft => {
-                lines.push(format!("edge {parent} -> {child} is {}, not {}", kind(*other), kind(*soft)));
+                lines.push(format!(
+                    "edge {parent} -> {child} is {}, not {}",
+                    kind(*other),
+                    kind(*soft)
+                ));
             }
             Some(_) => {}
         }

@@ -12,14 +12,17 @@ use engine::canonical::{Object, ObjectKind};
 use engine::catalog::{Attrib, Barclamp, Catalog, Flags, JigClass, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
 use engine::gate::Policy;
-use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName};
+use engine::ids::{
+    AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName,
+};
 use engine::lint::{Check, Finding};
 use engine::plan::base::{Beyond, Scope, Within, base, beyond, outside, written};
 use engine::plan::effects::Why;
 use engine::plan::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{
-    Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, materialise, resolve, resolve_by, resolve_with,
+    Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, materialise, resolve, resolve_by,
+    resolve_with,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -89,7 +92,9 @@ impl World {
         catalog.add(&pin).unwrap();
         let mut blueprint = Blueprint::default();
         for (n, (id, label, parent)) in
-            [(SYSTEM, "system", None), (WEB, "web", Some(SYSTEM)), (EDGE, "edge", Some(SYSTEM))].into_iter().enumerate()
+            [(SYSTEM, "system", None), (WEB, "web", Some(SYSTEM)), (EDGE, "edge", Some(SYSTEM))]
+                .into_iter()
+                .enumerate()
         {
             let pins = parent.is_none().then(|| (barclamp.name.clone(), pin.hash));
             let doc = DeploymentDoc {
@@ -133,9 +138,12 @@ impl World {
     fn commit(&mut self, edits: &[Edit]) -> Effects {
         let effects = self.effects(edits);
         assert_eq!(effects.refused, []);
-        let done =
-            materialise(&self.blueprint, &|id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2).into()), &effects)
-                .unwrap();
+        let done = materialise(
+            &self.blueprint,
+            &|id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2).into()),
+            &effects,
+        )
+        .unwrap();
         let mut skeleton = self.skeleton();
         skeleton.follow(&self.blueprint, &done.blueprint, self.bare(), &self.catalog).unwrap();
         self.blueprint = done.blueprint;
@@ -185,11 +193,17 @@ fn what_an_edit_takes_along_is_told_and_nothing_of_a_refused_one() {
 
 #[test]
 fn a_role_brings_what_it_requires_and_says_why() {
-    let world =
-        World::of(vec![implicit(role("dns", &[])), role("runtime", &["dns"]), role("app", &["runtime", "dns"])]);
+    let world = World::of(vec![
+        implicit(role("dns", &[])),
+        role("runtime", &["dns"]),
+        role("app", &["runtime", "dns"]),
+    ]);
     let effects = world.effects(&[bind(WEB, 1, "app")]);
     assert_eq!(bound(&effects), ["dns@1", "runtime@1", "app@1"]);
-    assert_eq!(effects.bound.iter().map(|b| (b.rank, b.parents.len())).collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2)]);
+    assert_eq!(
+        effects.bound.iter().map(|b| (b.rank, b.parents.len())).collect::<Vec<_>>(),
+        [(0, 0), (1, 1), (2, 2)]
+    );
     assert_eq!(effects.bound[0].why, Why::Brought { edit: 1, by: name("runtime"), implicit: true });
     assert_eq!(effects.bound[2].why, Why::Asked { edit: 1 });
     assert_eq!((effects.moved[0].from, effects.moved[0].to), (SYSTEM, WEB));
@@ -198,7 +212,11 @@ fn a_role_brings_what_it_requires_and_says_why() {
 
 #[test]
 fn a_parent_is_found_on_the_node_then_in_the_deployment_then_above_it() {
-    let mut world = World::of(vec![implicit(role("base", &[])), role("db", &["base"]), role("app", &["db", "base"])]);
+    let mut world = World::of(vec![
+        implicit(role("base", &[])),
+        role("db", &["base"]),
+        role("app", &["db", "base"]),
+    ]);
     world.commit(&[bind(SYSTEM, 1, "db")]);
     world.commit(&[bind(WEB, 3, "db")]);
     let parent_of_app = |world: &World, edits: &[Edit]| {
@@ -207,9 +225,21 @@ fn a_parent_is_found_on_the_node_then_in_the_deployment_then_above_it() {
         let key = NoderoleKey::first(name("db"));
         (1..=4).find(|n| app.parents.iter().any(|p| p.parent == key.id(node(*n)))).unwrap()
     };
-    assert_eq!(parent_of_app(&world, &[bind(WEB, 2, "app")]), 3, "the deployment's before its ancestor's");
-    assert_eq!(parent_of_app(&world, &[bind(EDGE, 2, "app")]), 1, "the ancestor's where the deployment has none");
-    assert_eq!(parent_of_app(&world, &[bind(WEB, 2, "db"), bind(WEB, 2, "app")]), 2, "the node's own before all");
+    assert_eq!(
+        parent_of_app(&world, &[bind(WEB, 2, "app")]),
+        3,
+        "the deployment's before its ancestor's"
+    );
+    assert_eq!(
+        parent_of_app(&world, &[bind(EDGE, 2, "app")]),
+        1,
+        "the ancestor's where the deployment has none"
+    );
+    assert_eq!(
+        parent_of_app(&world, &[bind(WEB, 2, "db"), bind(WEB, 2, "app")]),
+        2,
+        "the node's own before all"
+    );
     let effects = world.effects(&[bind(EDGE, 2, "app")]);
     assert_eq!(bound(&effects), ["base@2", "app@2"], "what is implicit never comes from elsewhere");
 }
@@ -223,7 +253,8 @@ fn a_provider_serves_for_what_it_provides() {
 
 #[test]
 fn refused_edits_leave_nothing_and_say_what_to_do() {
-    let abstract_role = Role { flags: Flags { is_abstract: true, ..Flags::default() }, ..role("store", &[]) };
+    let abstract_role =
+        Role { flags: Flags { is_abstract: true, ..Flags::default() }, ..role("store", &[]) };
     let foreign = Role { jig_class: JigClass::Other("chef".into()), ..role("cook", &[]) };
     let rival = Role { conflicts: [name("app")].into(), ..role("rival", &["app2"]) };
     let mut world = World::of(vec![
@@ -246,7 +277,11 @@ fn refused_edits_leave_nothing_and_say_what_to_do() {
         (bind(WEB, 2, "cook"), "no_such_jig", "class chef"),
         (bind(WEB, 1, "rival"), "conflict", "conflicts with app"),
         (bind(WEB, 2, "dangling"), "unresolved_require", "requires ap"),
-        (bind(WEB, 2, "stored"), "abstract_require", "stored requires store, which is abstract, and no barclamp"),
+        (
+            bind(WEB, 2, "stored"),
+            "abstract_require",
+            "stored requires store, which is abstract, and no barclamp",
+        ),
         (bind(EDGE, 1, "app2"), "sibling", "belongs to web, beside edge"),
         (bind(WEB, 1, "app"), "already_bound", "already"),
         (bind(WEB, 9, "app"), "unknown_node", "not there"),
@@ -262,7 +297,8 @@ fn refused_edits_leave_nothing_and_say_what_to_do() {
 
 #[test]
 fn a_chain_that_is_too_long_is_refused() {
-    let mut roles: Vec<Role> = (0..70).map(|n| role(&format!("r{n}"), &[&format!("r{}", n + 1)])).collect();
+    let mut roles: Vec<Role> =
+        (0..70).map(|n| role(&format!("r{n}"), &[&format!("r{}", n + 1)])).collect();
     roles.push(role("r70", &[]));
     let world = World::of(roles);
     assert_eq!(world.effects(&[bind(WEB, 1, "r0")]).refused[0].code, "too_deep");
@@ -289,25 +325,42 @@ fn an_id_that_is_or_was_something_is_not_minted_again() {
         parent: SYSTEM,
     };
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
-    let codes = |edits: &[Edit]| world.effects(edits).refused.into_iter().map(|r| r.code).collect::<Vec<_>>();
+    let codes = |edits: &[Edit]| {
+        world.effects(edits).refused.into_iter().map(|r| r.code).collect::<Vec<_>>()
+    };
     assert_eq!(codes(&[create(WEB, phantom, "blue")]), ["deployment_id_used"]);
     let remove = |deployment| Edit::RemoveDeployment { deployment };
-    assert_eq!(codes(&[remove(EDGE), create(EDGE, phantom, "blue")]), ["deployment_id_used"], "what goes here counts");
+    assert_eq!(
+        codes(&[remove(EDGE), create(EDGE, phantom, "blue")]),
+        ["deployment_id_used"],
+        "what goes here counts"
+    );
     let made = create(id, phantom, "blue");
-    assert_eq!(codes(&[made.clone(), remove(id), create(id, phantom, "green")]), ["deployment_id_used"]);
+    assert_eq!(
+        codes(&[made.clone(), remove(id), create(id, phantom, "green")]),
+        ["deployment_id_used"]
+    );
     let other = create(DeploymentId(Uuid::from_u128(10)), phantom, "green");
     assert_eq!(codes(&[made.clone(), remove(id), other]), ["phantom_taken"]);
     // Nor is one of the other kind.
-    let of = |id: Uuid, phantom: Uuid, label: &str| create(DeploymentId(id), NodeId(phantom), label);
+    let of =
+        |id: Uuid, phantom: Uuid, label: &str| create(DeploymentId(id), NodeId(phantom), label);
     let fresh = Uuid::from_u128(10);
     let phantom_of_web = world.blueprint.deployments[&WEB].doc.phantom.0;
     for taken in [node(1).0, phantom_of_web, phantom.0] {
-        assert_eq!(codes(&[made.clone(), of(taken, fresh, "green")]), ["deployment_id_used"], "{taken}");
+        assert_eq!(
+            codes(&[made.clone(), of(taken, fresh, "green")]),
+            ["deployment_id_used"],
+            "{taken}"
+        );
     }
     for taken in [node(1).0, phantom_of_web, SYSTEM.0, id.0] {
         assert_eq!(codes(&[made.clone(), of(fresh, taken, "green")]), ["phantom_taken"], "{taken}");
     }
-    assert_eq!(codes(&[of(Uuid::nil(), fresh, "green"), of(fresh, Uuid::nil(), "green")]), ["nil_id"; 2]);
+    assert_eq!(
+        codes(&[of(Uuid::nil(), fresh, "green"), of(fresh, Uuid::nil(), "green")]),
+        ["nil_id"; 2]
+    );
     assert_eq!(codes(&[of(fresh, fresh, "green")]), ["one_id_for_two"]);
 }
 
@@ -324,7 +377,12 @@ fn a_record_that_no_target_speaks_of_is_not_given_up_by_a_review() {
 fn a_new_deployment_can_be_filled_at_once() {
     let world = World::of(vec![role("app", &[])]);
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
-    let create = Edit::CreateDeployment { id, phantom, name: DeploymentName::parse("blue").unwrap(), parent: WEB };
+    let create = Edit::CreateDeployment {
+        id,
+        phantom,
+        name: DeploymentName::parse("blue").unwrap(),
+        parent: WEB,
+    };
     let again = Edit::CreateDeployment {
         id: DeploymentId(Uuid::from_u128(10)),
         phantom: NodeId(Uuid::from_u128(98)),
@@ -339,10 +397,17 @@ fn a_new_deployment_can_be_filled_at_once() {
     };
     let effects = world.effects(&[over_a_machine]);
     assert_eq!((effects.refused[0].code.as_str(), effects.is_empty()), ("phantom_taken", true));
-    let nul = Edit::SetRoleData { deployment: WEB, role: name("app"), data: json!({"a": ["x\0y"]}) };
-    assert_eq!(world.effects(&[Edit::AddRole { deployment: WEB, role: name("app") }, nul]).refused[0].code, "data");
+    let nul =
+        Edit::SetRoleData { deployment: WEB, role: name("app"), data: json!({"a": ["x\0y"]}) };
+    assert_eq!(
+        world.effects(&[Edit::AddRole { deployment: WEB, role: name("app") }, nul]).refused[0].code,
+        "data"
+    );
     let effects = world.effects(&[create.clone(), bind(id, 1, "app"), again]);
-    assert_eq!((bound(&effects), effects.refused[0].code.as_str()), (vec!["app@1".to_owned()], "deployment_exists"));
+    assert_eq!(
+        (bound(&effects), effects.refused[0].code.as_str()),
+        (vec!["app@1".to_owned()], "deployment_exists")
+    );
     let skeleton = world.skeleton();
     let covers = |scope: DeploymentId, earlier: Option<&Edit>, edit: Edit| {
         let mut within = Within::new(&skeleton, scope);
@@ -372,7 +437,10 @@ fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
     assert_eq!(effects.deployments.len(), MAX_LEVELS - 1);
     let [refused] = effects.refused.as_slice() else { panic!("{:?}", effects.refused) };
     assert_eq!(refused.code, "too_low");
-    assert!(refused.reason.starts_with("level-17 would stand below level-16, which has 16 deployments"), "{refused:?}");
+    assert!(
+        refused.reason.starts_with("level-17 would stand below level-16, which has 16 deployments"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -403,13 +471,17 @@ fn the_difference_lists_what_differs_and_counts_the_rest() {
     let mut world = World::of(vec![role("app", &[]), role("other", &[])]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 1, "other"), bind(WEB, 2, "app")]);
     let before = world.blueprint.clone();
-    let data =
-        |value: Value| Edit::SetNoderoleData { node: node(1), noderole: NoderoleKey::first(name("app")), data: value };
+    let data = |value: Value| Edit::SetNoderoleData {
+        node: node(1),
+        noderole: NoderoleKey::first(name("app")),
+        data: value,
+    };
     world.commit(&[data(json!({"port": 1, "key": {"$secret": "k", "version": 2}}))]);
     let documents = changes(&before.root(), &world.blueprint.root());
     let found = difference(&before, &world.blueprint, &documents).unwrap();
     assert_eq!((found.nodes.len(), found.nodes[0].unchanged, found.unchanged), (1, 1, 7));
-    let lines: Vec<String> = found.nodes[0].noderoles[0].data.iter().map(ToString::to_string).collect();
+    let lines: Vec<String> =
+        found.nodes[0].noderoles[0].data.iter().map(ToString::to_string).collect();
     assert_eq!(lines, [r#"/key: added "(secret k version 2)""#, "/port: added 1"]);
     let work = project(&before, &world.blueprint, &documents, &world.catalog).unwrap();
     assert_eq!(work.steps.len(), 1);
@@ -487,7 +559,8 @@ fn world_like(world: &World) -> World {
 fn hashes_of_effects_are_known_to_be_stable() {
     let world = World::of(vec![role("app", &[])]);
     let effects = world.effects(&[bind(WEB, 1, "app")]);
-    let through_json: Effects = serde_json::from_slice(&engine::canonical::bytes(&effects).unwrap()).unwrap();
+    let through_json: Effects =
+        serde_json::from_slice(&engine::canonical::bytes(&effects).unwrap()).unwrap();
     assert_eq!(through_json.hash().unwrap(), effects.hash().unwrap());
     assert_ne!(effects.hash().unwrap(), Hash::of_bytes(b""));
     assert!(Effects::default().is_empty() && !effects.is_empty());
@@ -522,8 +595,11 @@ fn what_others_need_goes_only_with_them_or_when_something_else_serves() {
     assert!(reason.contains("app on n2, app on n3 need it"), "{reason}");
 
     let effects = world.effects(&[unbind(1, "db", true)]);
-    let gone: BTreeSet<String> =
-        effects.unbound.iter().map(|u| format!("{}@{}", u.noderole, u.node.0.as_u128() - 100)).collect();
+    let gone: BTreeSet<String> = effects
+        .unbound
+        .iter()
+        .map(|u| format!("{}@{}", u.noderole, u.node.0.as_u128() - 100))
+        .collect();
     assert_eq!(gone, ["app@2", "app@3", "db@1"].map(String::from).into());
     let db = effects.unbound.iter().find(|u| u.noderole.role == name("db")).unwrap();
     assert_eq!(db.why, Why::Asked { edit: 1 });
@@ -544,10 +620,16 @@ fn a_node_is_given_up_with_a_reason_and_only_when_nobody_elsewhere_needs_it() {
     let (code, reason) = refusal(&world, expunge(1));
     assert_eq!(code, "node_needed");
     assert!(reason.contains("app on n2, app on n3 need what it carries"), "{reason}");
-    assert_eq!(refusal(&world, Edit::ExpungeNode { node: node(2), reason: "  ".into() }).0, "no_reason");
+    assert_eq!(
+        refusal(&world, Edit::ExpungeNode { node: node(2), reason: "  ".into() }).0,
+        "no_reason"
+    );
     let before = world.blueprint.clone();
     let effects = world.commit(&[expunge(2)]);
-    assert_eq!((effects.expunged[0].node, effects.expunged[0].reason.as_str()), (node(2), "its board burnt"));
+    assert_eq!(
+        (effects.expunged[0].node, effects.expunged[0].reason.as_str()),
+        (node(2), "its board burnt")
+    );
     assert!(!world.blueprint.nodes.contains_key(&node(2)));
     let documents = changes(&before.root(), &world.blueprint.root());
     let work = project(&before, &world.blueprint, &documents, &world.catalog).unwrap();
@@ -563,7 +645,11 @@ fn roles_and_deployments_go_when_nothing_is_in_them() {
     assert_eq!((code.as_str(), reason.contains("on n2, n3")), ("role_in_use", true), "{reason}");
     assert_eq!(refusal(&world, drop_role("top")).0, "not_a_role_here");
     let (code, reason) = refusal(&world, Edit::RemoveDeployment { deployment: WEB });
-    assert_eq!((code.as_str(), reason.contains("node n1, node n2, node n3")), ("not_empty", true), "{reason}");
+    assert_eq!(
+        (code.as_str(), reason.contains("node n1, node n2, node n3")),
+        ("not_empty", true),
+        "{reason}"
+    );
     assert_eq!(refusal(&world, Edit::RemoveDeployment { deployment: SYSTEM }).0, "root_deployment");
 
     world.commit(&[unbind(2, "app", false), unbind(3, "app", false), drop_role("app")]);
@@ -577,9 +663,17 @@ fn roles_and_deployments_go_when_nothing_is_in_them() {
 fn edits_that_undo_each_other_leave_no_trace() {
     let world = tiers();
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
-    let create = Edit::CreateDeployment { id, phantom, name: DeploymentName::parse("blue").unwrap(), parent: WEB };
-    let data =
-        Edit::SetNoderoleData { node: node(2), noderole: NoderoleKey::first(name("top")), data: json!({"a": 1}) };
+    let create = Edit::CreateDeployment {
+        id,
+        phantom,
+        name: DeploymentName::parse("blue").unwrap(),
+        parent: WEB,
+    };
+    let data = Edit::SetNoderoleData {
+        node: node(2),
+        noderole: NoderoleKey::first(name("top")),
+        data: json!({"a": 1}),
+    };
     let add = Edit::AddRole { deployment: WEB, role: name("top") };
     let drop_role = Edit::RemoveRole { deployment: WEB, role: name("top") };
     let effects = world.effects(&[
@@ -601,8 +695,11 @@ fn edits_that_undo_each_other_leave_no_trace() {
 fn a_noderole_that_went_and_came_back_starts_anew() {
     let mut world = tiers();
     let key = NoderoleKey::first(name("app"));
-    let data =
-        |value: u32| Edit::SetNoderoleData { node: node(2), noderole: key.clone(), data: json!({"port": value}) };
+    let data = |value: u32| Edit::SetNoderoleData {
+        node: node(2),
+        noderole: key.clone(),
+        data: json!({"port": value}),
+    };
     world.commit(&[data(1)]);
     world.commit(&[data(2), unbind(2, "app", false), bind(WEB, 2, "app")]);
     let (_, noderole) = world.blueprint.noderole(node(2), &key).unwrap();
@@ -619,9 +716,16 @@ fn a_slice_runs_again_with_what_waits_for_it_in_the_deployment() {
         reason: reason.into(),
     };
     let effects = world.effects(&[slice(&["db"], "new certificates")]);
-    let again: Vec<String> =
-        effects.reruns.iter().map(|r| format!("{}@{}", r.noderole, r.node.0.as_u128() - 100)).collect();
-    assert_eq!(again, ["db@1", "app@2", "app@3", "top@3"], "in the order in which they run; not the db of system");
+    let again: Vec<String> = effects
+        .reruns
+        .iter()
+        .map(|r| format!("{}@{}", r.noderole, r.node.0.as_u128() - 100))
+        .collect();
+    assert_eq!(
+        again,
+        ["db@1", "app@2", "app@3", "top@3"],
+        "in the order in which they run; not the db of system"
+    );
     assert_eq!(effects.reruns[0].why, Why::Asked { edit: 1 });
     assert_eq!(effects.reruns[3].why, Why::Brought { edit: 1, by: name("app"), implicit: false });
     assert_eq!(refusal(&world, slice(&["db"], "")).0, "no_reason");
@@ -648,8 +752,9 @@ fn a_jig_that_is_off_takes_nothing_new() {
 #[test]
 fn a_policy_asks_for_a_review_at_least() {
     let world = tiers();
-    let policy =
-        |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
+    let policy = |approvals| Edit::SetPolicy {
+        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    };
     assert_eq!(refusal(&world, policy(0)).0, "policy");
     let effects = world.effects(&[policy(1), policy(2)]);
     assert_eq!(effects.policy.map(|p| (p.policy.approvals, p.why.edit())), Some((2, 2)));
@@ -672,20 +777,33 @@ fn members_of_a_cluster_act_as_one_parent_through_a_barrier() {
         let (_, noderole) = world.blueprint.noderole(node, key).unwrap();
         noderole.parents.iter().map(|e| e.parent).collect::<BTreeSet<_>>()
     };
-    assert_eq!(edges(&world, node(2), &NoderoleKey::first(name("app"))), [barrier.id(phantom)].into());
+    assert_eq!(
+        edges(&world, node(2), &NoderoleKey::first(name("app"))),
+        [barrier.id(phantom)].into()
+    );
 
     let joined = world.commit(&[bind(WEB, 3, "kv")]);
     assert_eq!(joined.rewired.len(), 1, "one that joins later comes before those who wait already");
     let members: BTreeSet<_> = [1, 3].map(|n| NoderoleKey::first(name("kv")).id(node(n))).into();
     assert_eq!(edges(&world, phantom, &barrier), members);
 
-    let (code, _) = refusal(&world, Edit::Unbind { node: phantom, noderole: barrier.clone(), with_dependents: true });
+    let (code, _) = refusal(
+        &world,
+        Edit::Unbind { node: phantom, noderole: barrier.clone(), with_dependents: true },
+    );
     assert_eq!(code, "barrier");
     world.commit(&[unbind(1, "kv", false)]);
     let (code, reason) = refusal(&world, unbind(3, "kv", false));
-    assert_eq!((code.as_str(), reason.contains("app on n2 needs it")), ("needed", true), "{reason}");
+    assert_eq!(
+        (code.as_str(), reason.contains("app on n2 needs it")),
+        ("needed", true),
+        "{reason}"
+    );
     world.commit(&[unbind(3, "kv", true)]);
-    assert!(world.blueprint.noderole(phantom, &barrier).is_none(), "the barrier goes with the last member");
+    assert!(
+        world.blueprint.noderole(phantom, &barrier).is_none(),
+        "the barrier goes with the last member"
+    );
 }
 
 #[test]
@@ -701,7 +819,8 @@ fn services_stand_on_the_phantom_and_their_node_stays_where_it_is() {
     assert_eq!(on, [("dns", phantom), ("app", node(1)), ("app", node(2))]);
     assert_eq!(world.effects(&[bind(WEB, 3, "dns")]).refused[0].code, "already_bound");
     let rules = Rules { service_roles_to_phantom: false, ..Rules::default() };
-    let plain = resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(EDGE, 3, "app")]));
+    let plain =
+        resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(EDGE, 3, "app")]));
     assert_eq!(bound(&plain), ["dns@3", "app@3"]);
 }
 
@@ -713,8 +832,13 @@ fn what_goes_along_on_a_phantom_below_is_within_the_base() {
     world.commit(&[bind(WEB, 2, "dns")]);
     let (before, skeleton) = (world.blueprint.clone(), world.skeleton());
     let effects = world.commit(&[unbind(1, "db", true)]);
-    assert_eq!(beyond(&skeleton, Scope::Node(node(1)), &effects), None, "no other machine is touched");
-    let written = written(&before, &world.blueprint, &changes(&before.root(), &world.blueprint.root()));
+    assert_eq!(
+        beyond(&skeleton, Scope::Node(node(1)), &effects),
+        None,
+        "no other machine is touched"
+    );
+    let written =
+        written(&before, &world.blueprint, &changes(&before.root(), &world.blueprint.root()));
     assert_eq!(written, [SYSTEM, WEB].into());
     let rests_on = base(&skeleton, Scope::Node(node(1)), &effects);
     assert_eq!(rests_on, [SYSTEM, WEB].into(), "and not on edge");
@@ -740,7 +864,8 @@ fn what_precedes_keeps_its_place_without_being_owned() {
     let (_, later) = world.blueprint.noderole(node(1), &NoderoleKey::first(name("later"))).unwrap();
     assert_eq!((later.rank, later.parents.len()), (0, 0));
     let rules = Rules { preceeds_soft_edges: false, ..Rules::default() };
-    let plain = resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "first")]));
+    let plain =
+        resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "first")]));
     assert_eq!(plain.rewired, []);
 }
 
@@ -750,7 +875,11 @@ fn above(world: &World, n: u128, role: &str) -> Vec<String> {
     let skeleton = world.skeleton();
     let above = noderole.parents.iter().map(|edge| {
         let (node, key) = skeleton.place(edge.parent).unwrap();
-        format!("{key}@{}{}", node.0.as_u128() - 100, if edge.kind == EdgeKind::Soft { "?" } else { "" })
+        format!(
+            "{key}@{}{}",
+            node.0.as_u128() - 100,
+            if edge.kind == EdgeKind::Soft { "?" } else { "" }
+        )
     });
     let mut above: Vec<String> = above.collect();
     above.sort();
@@ -761,12 +890,29 @@ fn above(world: &World, n: u128, role: &str) -> Vec<String> {
 fn order_lasts_as_long_as_there_is_one_to_wait_for() {
     let first = Role { preceeds: [name("later")].into(), ..role("first", &[]) };
     let mut world = World::of(vec![first, role("later", &[])]);
-    world.commit(&[bind(WEB, 3, "later"), bind(WEB, 4, "later"), bind(WEB, 1, "first"), bind(WEB, 2, "first")]);
-    assert_eq!([above(&world, 3, "later"), above(&world, 4, "later")], [["first@1?"], ["first@1?"]], "one each");
+    world.commit(&[
+        bind(WEB, 3, "later"),
+        bind(WEB, 4, "later"),
+        bind(WEB, 1, "first"),
+        bind(WEB, 2, "first"),
+    ]);
+    assert_eq!(
+        [above(&world, 3, "later"), above(&world, 4, "later")],
+        [["first@1?"], ["first@1?"]],
+        "one each"
+    );
     world.commit(&[unbind(1, "first", false)]);
-    assert_eq!([above(&world, 3, "later"), above(&world, 4, "later")], [["first@2?"], ["first@2?"]], "then the next");
+    assert_eq!(
+        [above(&world, 3, "later"), above(&world, 4, "later")],
+        [["first@2?"], ["first@2?"]],
+        "then the next"
+    );
     world.commit(&[bind(WEB, 3, "first")]);
-    assert_eq!(above(&world, 3, "later"), ["first@2?", "first@3?"], "the one on its node in any case");
+    assert_eq!(
+        above(&world, 3, "later"),
+        ["first@2?", "first@3?"],
+        "the one on its node in any case"
+    );
     world.commit(&[unbind(3, "first", false)]);
     assert_eq!(above(&world, 3, "later"), ["first@2?"]);
     world.commit(&[unbind(2, "first", false)]);
@@ -782,7 +928,8 @@ fn owners_of_wanted_attributes_become_parents() {
     let world = World::of(vec![owner, wants]);
     assert_eq!(bound(&world.effects(&[bind(WEB, 1, "wants")])), ["owner@1", "wants@1"]);
     let rules = Rules { wants_attribs_make_parents: false, ..Rules::default() };
-    let plain = resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "wants")]));
+    let plain =
+        resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "wants")]));
     assert_eq!(bound(&plain), ["wants@1"]);
 }
 
@@ -808,26 +955,47 @@ fn the_report_says_something_at_every_stage_also_when_nothing_changes() {
     };
     let idle = about(&[]);
     let stages: Vec<Stage> = idle.stages.iter().map(|s| s.stage).collect();
-    let all = [Stage::Catalog, Stage::Edits, Stage::Bind, Stage::Place, Stage::Order, Stage::Check, Stage::Lint];
+    let all = [
+        Stage::Catalog,
+        Stage::Edits,
+        Stage::Bind,
+        Stage::Place,
+        Stage::Order,
+        Stage::Check,
+        Stage::Lint,
+    ];
     assert_eq!(stages, all);
     for stage in &idle.stages {
-        assert!(!stage.did.is_empty() && stage.did.iter().all(|line| !line.evidence.is_empty()), "{stage:?}");
+        assert!(
+            !stage.did.is_empty() && stage.did.iter().all(|line| !line.evidence.is_empty()),
+            "{stage:?}"
+        );
         assert!(stage.will_do.is_empty() && stage.blocked_by.is_empty(), "{stage:?}");
     }
-    assert_eq!(idle.stages[3].waiting_on[0].about, [Subject::Node(node(4))], "a node without a role");
+    assert_eq!(
+        idle.stages[3].waiting_on[0].about,
+        [Subject::Node(node(4))],
+        "a node without a role"
+    );
 
     let busy = about(&[bind(WEB, 4, "top"), unbind(1, "db", false), bind(EDGE, 1, "top")]);
     let of = |stage: Stage| busy.stages.iter().find(|s| s.stage == stage).unwrap();
     let (bound, top) = (&of(Stage::Bind).will_do, NoderoleKey::first(name("top")).id(node(4)));
     let lines: Vec<&str> = bound.iter().map(|line| line.what.as_str()).collect();
     assert_eq!(lines, ["bind top: 1 noderole"]);
-    assert_eq!((bound[0].about.as_slice(), &bound[0].edits), (&[Subject::Noderole(top)][..], &[1].into()));
+    assert_eq!(
+        (bound[0].about.as_slice(), &bound[0].edits),
+        (&[Subject::Noderole(top)][..], &[1].into())
+    );
     assert_eq!(of(Stage::Bind).blocked_by[0].edits, [2].into(), "what is needed can't go");
     assert_eq!(of(Stage::Place).blocked_by[0].edits, [3].into(), "a sibling's node");
     assert_eq!(of(Stage::Place).will_do[0].about, [Subject::Node(node(4))]);
     assert_eq!(of(Stage::Check).blocked_by[0].edits, [2, 3].into());
     let begins = &of(Stage::Order).will_do[0];
-    assert_eq!(begins.what, "what is new begins with 1 noderole", "how many waves is the consequences' to say");
+    assert_eq!(
+        begins.what, "what is new begins with 1 noderole",
+        "how many waves is the consequences' to say"
+    );
     assert_eq!(begins.about, [Subject::Noderole(top)]);
     let read: Report = serde_json::from_value(serde_json::to_value(&busy).unwrap()).unwrap();
     assert_eq!(read, busy);
@@ -841,9 +1009,17 @@ fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
     world.commit(&[Edit::AddRole { deployment: WEB, role: name("app") }, bind(WEB, 1, "app")]);
     world.commit(&[Edit::AddRole { deployment: WEB, role: name("rival") }]);
     let edits = numbered(&[bind(WEB, 2, "app")]);
-    let said = engine::plan::lift(&world.skeleton(), &world.catalog, &edits, 2, WEB, &[node(1), node(2), node(3)]);
+    let said = engine::plan::lift(
+        &world.skeleton(),
+        &world.catalog,
+        &edits,
+        2,
+        WEB,
+        &[node(1), node(2), node(3)],
+    );
 
-    let mut skeleton: Skeleton = serde_json::from_str(&serde_json::to_string(&world.skeleton()).unwrap()).unwrap();
+    let mut skeleton: Skeleton =
+        serde_json::from_str(&serde_json::to_string(&world.skeleton()).unwrap()).unwrap();
     let mut catalog = Catalog::default();
     for (hash, barclamp) in world.catalog.barclamps() {
         let text = serde_json::to_string(&**barclamp).unwrap();
@@ -854,14 +1030,24 @@ fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
         catalog.add_role(hash, Arc::new(serde_json::from_str(&text).unwrap()));
     }
     skeleton.index(&catalog).unwrap();
-    assert_eq!(engine::plan::lift(&skeleton, &catalog, &edits, 2, WEB, &[node(1), node(2), node(3)]), said);
+    assert_eq!(
+        engine::plan::lift(&skeleton, &catalog, &edits, 2, WEB, &[node(1), node(2), node(3)]),
+        said
+    );
 
     let of = |role: &str| said.roles.iter().find(|r| r.role == name(role)).unwrap();
     assert_eq!(of("app").legal, [node(3)], "the proposal has the second already");
     assert_eq!(of("app").illegal.len(), 2);
     assert_eq!(of("rival").legal, [node(3)]);
-    assert!(of("rival").illegal[0].reason.contains("conflicts with app"), "{:?}", of("rival").illegal);
-    assert_eq!((of("app").added, of("app").brings[0].why.as_str()), (2, "brought by app, implicit"));
+    assert!(
+        of("rival").illegal[0].reason.contains("conflicts with app"),
+        "{:?}",
+        of("rival").illegal
+    );
+    assert_eq!(
+        (of("app").added, of("app").brings[0].why.as_str()),
+        (2, "brought by app, implicit")
+    );
     assert_eq!(of("app").moves, ["n3 moves from system to web"]);
     assert_eq!(of("app").wave, Some((2, 2)));
 
@@ -881,7 +1067,9 @@ fn the_report_ends_with_lint_and_calls_what_stands_for_a_deployment_by_its_name(
     let world = World::of(vec![member, role("app", &["db"])]);
     let edits = numbered(&[bind(WEB, 1, "db"), bind(WEB, 2, "app")]);
     let effects = resolve(&world.skeleton(), &world.catalog, &edits);
-    let about = |findings: Option<&[Finding]>| report(&world.skeleton(), &world.catalog, &edits, &effects, findings);
+    let about = |findings: Option<&[Finding]>| {
+        report(&world.skeleton(), &world.catalog, &edits, &effects, findings)
+    };
     let finding = |check: Check| Finding {
         check,
         level: check.level(),
@@ -894,7 +1082,8 @@ fn the_report_ends_with_lint_and_calls_what_stands_for_a_deployment_by_its_name(
     let lint = told.stages.last().unwrap();
     assert_eq!((lint.stage, lint.did[0].what.as_str()), (Stage::Lint, "1 error and 1 warning"));
     let words = |line: &Line| (line.what.clone(), line.evidence.clone(), line.about.len());
-    let said = |check: &str| ("app on n2: it is odd. Mend it".to_owned(), format!("check {check}"), 1);
+    let said =
+        |check: &str| ("app on n2: it is odd. Mend it".to_owned(), format!("check {check}"), 1);
     assert_eq!(lint.blocked_by.iter().map(words).collect::<Vec<_>>(), [said("abstract-role")]);
     assert_eq!(lint.did.iter().skip(1).map(words).collect::<Vec<_>>(), [said("cluster-size")]);
     assert_eq!(about(None).stages.last().unwrap().waiting_on.len(), 1);
@@ -906,12 +1095,16 @@ fn the_report_ends_with_lint_and_calls_what_stands_for_a_deployment_by_its_name(
 #[test]
 fn long_lists_of_the_report_are_counted() {
     let world = World { nodes: 400, ..World::of(vec![role("app", &[])]) };
-    let edits: Vec<Edit> = (1..=300).map(|n| Edit::MoveNode { node: node(n), deployment: WEB }).collect();
+    let edits: Vec<Edit> =
+        (1..=300).map(|n| Edit::MoveNode { node: node(n), deployment: WEB }).collect();
     let edits = numbered(&edits);
     let effects = resolve(&world.skeleton(), &world.catalog, &edits);
     let told = report(&world.skeleton(), &world.catalog, &edits, &effects, None);
     let place = &told.stages[3].will_do;
-    assert_eq!((place.len(), place.last().unwrap().what.as_str()), (MAX_LINES + 1, "250 more like these"));
+    assert_eq!(
+        (place.len(), place.last().unwrap().what.as_str()),
+        (MAX_LINES + 1, "250 more like these")
+    );
     let taken = &told.stages[1].did[0];
     assert_eq!((taken.edits.len(), taken.more_edits), (MAX_NAMED, 250));
     assert_eq!(taken.edits.last(), Some(&50));
@@ -948,17 +1141,33 @@ fn using(deployment: DeploymentId, version: Hash) -> Edit {
 #[test]
 fn another_version_is_taken_on_by_what_is_bound() {
     let mut world = tiers();
-    let newer = |text: &str, requires: &[&str]| Role { description: "newer".into(), ..role(text, requires) };
+    let newer = |text: &str, requires: &[&str]| Role {
+        description: "newer".into(),
+        ..role(text, requires)
+    };
     let lacking = other_version(&mut world, vec![role("db", &[])]);
     let (code, reason) = refusal(&world, lacking);
-    assert_eq!((code.as_str(), reason.contains("lacks app, which web has")), ("version_unfit", true), "{reason}");
+    assert_eq!(
+        (code.as_str(), reason.contains("lacks app, which web has")),
+        ("version_unfit", true),
+        "{reason}"
+    );
 
-    let roles = vec![role("db", &[]), newer("app", &["db", "cache"]), role("cache", &[]), role("top", &["app"])];
+    let roles = vec![
+        role("db", &[]),
+        newer("app", &["db", "cache"]),
+        role("cache", &[]),
+        role("top", &["app"]),
+    ];
     let edit = other_version(&mut world, roles);
     let before = world.blueprint.clone();
     let effects = world.commit(&[edit]);
     assert_eq!(bound(&effects), ["cache@2"], "what the newer version requires comes along, once");
-    assert_eq!(effects.repinned.iter().filter(|r| r.node.is_some()).count(), 2, "app on two nodes; db is as it was");
+    assert_eq!(
+        effects.repinned.iter().filter(|r| r.node.is_some()).count(),
+        2,
+        "app on two nodes; db is as it was"
+    );
     assert_eq!(effects.rewired.len(), 2);
     let documents = changes(&before.root(), &world.blueprint.root());
     let work = project(&before, &world.blueprint, &documents, &world.catalog).unwrap();
@@ -977,7 +1186,9 @@ fn barclamp(world: &mut World, label: &str, number: &str, roles: &[&str]) -> (Ba
         content.insert(role.name.clone(), hash);
         world.catalog.add_role(hash, Arc::new(role));
     }
-    let stored: Barclamp = serde_json::from_value(json!({"name": label, "version": number, "roles": content})).unwrap();
+    let stored: Barclamp =
+        serde_json::from_value(json!({"name": label, "version": number, "roles": content}))
+            .unwrap();
     let pin = Object::of(ObjectKind::Barclamp, &stored).unwrap();
     world.catalog.add(&pin).unwrap();
     (label, pin.hash)
@@ -1009,11 +1220,18 @@ fn two_barclamps_in_one_sight_never_have_a_role_of_one_name() {
         reason
     };
     let reason = refused(&world, use_in(WEB, &second));
-    assert!(reason.starts_with("barclamps second and first both have a role app, and web would see both"), "{reason}");
+    assert!(
+        reason
+            .starts_with("barclamps second and first both have a role app, and web would see both"),
+        "{reason}"
+    );
     assert!(refused(&world, use_in(SYSTEM, &second)).contains("web would see both"));
     let (below, make) = below_web();
     let effects = world.effects(&[make, use_in(below, &second)]);
-    assert_eq!(effects.refused.iter().map(|r| (r.edit, r.code.as_str())).collect::<Vec<_>>(), [(2, "role_twice")]);
+    assert_eq!(
+        effects.refused.iter().map(|r| (r.edit, r.code.as_str())).collect::<Vec<_>>(),
+        [(2, "role_twice")]
+    );
     // A sibling does not see it; nor is there anything against a version without the role.
     assert_eq!(world.effects(&[use_in(EDGE, &second), use_in(WEB, &mended)]).refused, []);
     // Where both are seen from before, what they had in common may stay, and no more comes.
@@ -1032,27 +1250,44 @@ fn a_version_that_is_pinned_below_hides_the_one_above_as_a_whole() {
     let owner = Role { attribs: vec![owned], ..role("owner", &[]) };
     let app = Role { wants: vec![attrib("port")], ..role("app", &[]) };
     let jig = |client: &str| json!({"noop": {"class": "noop", "client_role": client}});
-    let own = |text: &str| Role { jig: JigName::parse("test").unwrap(), ..implicit(role(text, &[])) };
+    let own =
+        |text: &str| Role { jig: JigName::parse("test").unwrap(), ..implicit(role(text, &[])) };
     let mut world = World::of(Vec::new());
-    let one = version(&mut world, "1", vec![own("old"), owner, role("dropped", &[]), app.clone()], jig("old"));
+    let one = version(
+        &mut world,
+        "1",
+        vec![own("old"), owner, role("dropped", &[]), app.clone()],
+        jig("old"),
+    );
     let two = version(&mut world, "2", vec![own("new"), own("old"), app], jig("new"));
     world.commit(&[using(SYSTEM, one), using(WEB, two), bind(SYSTEM, 1, "dropped")]);
 
     let effects = world.effects(&[bind(EDGE, 2, "app")]);
     assert_eq!(bound(&effects), ["old@2", "owner@2", "app@2"], "beside it the one above counts");
     let effects = world.effects(&[bind(WEB, 2, "app")]);
-    assert_eq!(bound(&effects), ["new@2", "app@2"], "neither the other's jig nor its owner of the attribute");
+    assert_eq!(
+        bound(&effects),
+        ["new@2", "app@2"],
+        "neither the other's jig nor its owner of the attribute"
+    );
     // The role that the system has itself is of the hidden version.
-    for edit in [bind(WEB, 2, "dropped"), Edit::AddRole { deployment: WEB, role: name("dropped") }] {
+    for edit in [bind(WEB, 2, "dropped"), Edit::AddRole { deployment: WEB, role: name("dropped") }]
+    {
         let (code, reason) = refusal(&world, edit);
-        assert_eq!((code.as_str(), reason.contains("did you mean \"dropped\"")), ("unknown_role", false), "{reason}");
+        assert_eq!(
+            (code.as_str(), reason.contains("did you mean \"dropped\"")),
+            ("unknown_role", false),
+            "{reason}"
+        );
     }
 }
 
 #[test]
 fn another_version_is_taken_on_with_all_its_rules_of_binding() {
-    let before = |text: &str, later: &str| Role { preceeds: [name(later)].into(), ..role(text, &[]) };
-    let roles = || vec![role("first", &[]), role("later", &[]), role("db", &[]), role("app", &["db"])];
+    let before =
+        |text: &str, later: &str| Role { preceeds: [name(later)].into(), ..role(text, &[]) };
+    let roles =
+        || vec![role("first", &[]), role("later", &[]), role("db", &[]), role("app", &["db"])];
     let with = |other: Role| {
         let mut roles = roles();
         roles.retain(|role| role.name != other.name);
@@ -1066,26 +1301,47 @@ fn another_version_is_taken_on_with_all_its_rules_of_binding() {
 
     let ordered = version(&mut world, "ordered", with(before("first", "later")), json!({}));
     world.commit(&[using(SYSTEM, ordered)]);
-    assert_eq!([above(&world, 1, "later"), above(&world, 2, "later")], [["first@1?"], ["first@1?"]]);
+    assert_eq!(
+        [above(&world, 1, "later"), above(&world, 2, "later")],
+        [["first@1?"], ["first@1?"]]
+    );
     let plain = version(&mut world, "plain", with(before("first", "elsewhere")), json!({}));
     world.commit(&[using(SYSTEM, plain)]);
-    assert_eq!([above(&world, 1, "later"), above(&world, 2, "later")], [Vec::<String>::new(), Vec::new()]);
+    assert_eq!(
+        [above(&world, 1, "later"), above(&world, 2, "later")],
+        [Vec::<String>::new(), Vec::new()]
+    );
 
     let near = version(&mut world, "near", with(implicit(role("db", &[]))), json!({}));
     let effects = world.commit(&[using(SYSTEM, near)]);
-    assert_eq!((bound(&effects), above(&world, 2, "app")), (vec!["db@2".to_owned()], vec!["db@2".to_owned()]));
+    assert_eq!(
+        (bound(&effects), above(&world, 2, "app")),
+        (vec!["db@2".to_owned()], vec!["db@2".to_owned()])
+    );
 
     // Nothing of app differs, and its jig asks for a role now.
     let client = Role { jig: JigName::parse("test").unwrap(), ..implicit(role("client", &[])) };
     let mut asking = with(implicit(role("db", &[])));
     asking.retain(|role| role.name != name("db"));
-    asking.extend([client, Role { jig: JigName::parse("test").unwrap(), ..implicit(role("db", &[])) }]);
-    let asking = version(&mut world, "asking", asking, json!({"noop": {"class": "noop", "client_role": "client"}}));
+    asking.extend([
+        client,
+        Role { jig: JigName::parse("test").unwrap(), ..implicit(role("db", &[])) },
+    ]);
+    let asking = version(
+        &mut world,
+        "asking",
+        asking,
+        json!({"noop": {"class": "noop", "client_role": "client"}}),
+    );
     world.commit(&[using(SYSTEM, asking)]);
     assert_eq!(above(&world, 2, "app"), ["client@2", "db@2"]);
 
-    let phantom =
-        version(&mut world, "service", with(flagged(role("app", &[]), |flags| flags.service = true)), json!({}));
+    let phantom = version(
+        &mut world,
+        "service",
+        with(flagged(role("app", &[]), |flags| flags.service = true)),
+        json!({}),
+    );
     let (code, reason) = refusal(&world, using(SYSTEM, phantom));
     assert_eq!(code, "version_unfit");
     assert_eq!(
@@ -1124,7 +1380,10 @@ fn contents(world: &World, deployment: DeploymentId, n: u128, role: &str) -> (Ha
 
 #[test]
 fn a_deployment_that_gives_its_own_version_up_has_the_one_from_above() {
-    let newer = |text: &str, requires: &[&str]| Role { description: "newer".into(), ..role(text, requires) };
+    let newer = |text: &str, requires: &[&str]| Role {
+        description: "newer".into(),
+        ..role(text, requires)
+    };
     let mut world = World::of(vec![role("db", &[]), role("app", &[])]);
     let (code, reason) = refusal(&world, inherit(WEB));
     assert_eq!(
@@ -1142,20 +1401,35 @@ fn a_deployment_that_gives_its_own_version_up_has_the_one_from_above() {
 
     let before = world.blueprint.clone();
     let effects = world.commit(&[inherit(WEB)]);
-    assert_eq!(contents(&world, WEB, 1, "app"), was, "role and noderole have the content from above");
+    assert_eq!(
+        contents(&world, WEB, 1, "app"),
+        was,
+        "role and noderole have the content from above"
+    );
     assert_eq!(above(&world, 1, "app"), Vec::<String>::new(), "and wait for what that asks for");
     let [told] = effects.unpinned.as_slice() else { panic!("{:?}", effects.unpinned) };
     let one = world.blueprint.deployments[&SYSTEM].doc.barclamps[&told.barclamp];
-    assert_eq!((told.deployment, told.from, told.to, &told.why), (WEB, two, Some(one), &Why::Asked { edit: 1 }));
+    assert_eq!(
+        (told.deployment, told.from, told.to, &told.why),
+        (WEB, two, Some(one), &Why::Asked { edit: 1 })
+    );
     assert!(!effects.is_empty() && world.blueprint.deployments[&WEB].doc.barclamps.is_empty());
     let documents = changes(&before.root(), &world.blueprint.root());
     let found = difference(&before, &world.blueprint, &documents).unwrap();
     let names = engine::blueprint::text::Names::of(&found, &before, &world.blueprint);
     let text = found.text(&names, &Default::default());
     assert!(text.contains(&format!("  - barclamp b {}\n", two.short())), "{text}");
-    let told = report(&world.skeleton(), &world.catalog, &numbered(&[inherit(WEB)]), &effects, None);
-    let line = told.stages.iter().flat_map(|stage| &stage.will_do).find(|line| line.what.starts_with("web has b"));
-    assert_eq!(line.map(|line| line.what.clone()), Some(format!("web has b {} from above", one.short())));
+    let told =
+        report(&world.skeleton(), &world.catalog, &numbered(&[inherit(WEB)]), &effects, None);
+    let line = told
+        .stages
+        .iter()
+        .flat_map(|stage| &stage.will_do)
+        .find(|line| line.what.starts_with("web has b"));
+    assert_eq!(
+        line.map(|line| line.what.clone()),
+        Some(format!("web has b {} from above", one.short()))
+    );
 
     // Used and given up in one proposal, nothing is left of it; and what is above changes for those that have it from there.
     world.commit(&[unbind(1, "db", false), Edit::RemoveRole { deployment: WEB, role: name("db") }]);
@@ -1174,8 +1448,19 @@ fn a_version_below_stays_when_the_one_above_it_goes() {
     let (below, make) = below_web();
     let one = world.blueprint.deployments[&SYSTEM].doc.barclamps.values().next().copied().unwrap();
     let two = version(&mut world, "2", vec![newer("app")], json!({}));
-    let three = version(&mut world, "3", vec![Role { description: "newest".into(), ..role("app", &[]) }], json!({}));
-    world.commit(&[make, using(WEB, two), using(below, three), bind(WEB, 1, "app"), bind(below, 2, "app")]);
+    let three = version(
+        &mut world,
+        "3",
+        vec![Role { description: "newest".into(), ..role("app", &[]) }],
+        json!({}),
+    );
+    world.commit(&[
+        make,
+        using(WEB, two),
+        using(below, three),
+        bind(WEB, 1, "app"),
+        bind(below, 2, "app"),
+    ]);
     let kept = contents(&world, below, 2, "app");
     world.commit(&[inherit(WEB)]);
     let content = |pin: Hash| world.catalog.barclamp(pin).unwrap().roles[&name("app")];
@@ -1213,29 +1498,44 @@ fn two_barclamps_exchange_a_role_name_in_either_order() {
         let effects = world.effects(edits);
         effects.refused.into_iter().map(|r| (r.edit, r.code, r.reason)).collect::<Vec<_>>()
     };
-    let (a1, b1) = (barclamp(&mut world, "a", "1", &["r", "x"]), barclamp(&mut world, "b2", "1", &["s"]));
-    let (a2, b2) = (barclamp(&mut world, "a", "2", &["s", "x"]), barclamp(&mut world, "b2", "2", &["r"]));
+    let (a1, b1) =
+        (barclamp(&mut world, "a", "1", &["r", "x"]), barclamp(&mut world, "b2", "1", &["s"]));
+    let (a2, b2) =
+        (barclamp(&mut world, "a", "2", &["s", "x"]), barclamp(&mut world, "b2", "2", &["r"]));
     world.commit(&[use_in(WEB, &a1), use_in(WEB, &b1), bind(WEB, 1, "x")]);
     let (to_a, to_b) = (use_in(WEB, &a2), use_in(WEB, &b2));
     let mut ends = Vec::new();
     for edits in [[to_a.clone(), to_b.clone()], [to_b.clone(), to_a.clone()]] {
         assert_eq!(refused(&world, &edits), []);
-        let mut other =
-            World { catalog: world.catalog.clone(), blueprint: world.blueprint.clone(), nodes: world.nodes };
+        let mut other = World {
+            catalog: world.catalog.clone(),
+            blueprint: world.blueprint.clone(),
+            nodes: world.nodes,
+        };
         other.commit(&edits);
         let bound = other.effects(&[bind(WEB, 2, "r")]).bound;
-        assert_eq!(world.catalog.role(bound[0].role).unwrap().barclamp, b2.0, "what is bound next is the new owner's");
+        assert_eq!(
+            world.catalog.role(bound[0].role).unwrap().barclamp,
+            b2.0,
+            "what is bound next is the new owner's"
+        );
         ends.push(other.blueprint.root());
     }
     assert_eq!(ends[0], ends[1]);
     // One of them alone is at odds with what is there, and what stands behind it takes effect without it.
-    for (edit, named) in
-        [(&to_a, "barclamps a and b2 both have a role s"), (&to_b, "barclamps b2 and a both have a role r")]
-    {
+    for (edit, named) in [
+        (&to_a, "barclamps a and b2 both have a role s"),
+        (&to_b, "barclamps b2 and a both have a role r"),
+    ] {
         let add = Edit::AddRole { deployment: WEB, role: name("x") };
         let found = refused(
             &world,
-            &[Edit::RemoveRole { deployment: WEB, role: name("s") }, edit.clone(), bind(WEB, 2, "x"), add],
+            &[
+                Edit::RemoveRole { deployment: WEB, role: name("s") },
+                edit.clone(),
+                bind(WEB, 2, "x"),
+                add,
+            ],
         );
         let [_, (2, code, reason), (4, _, _)] = found.as_slice() else { panic!("{found:?}") };
         assert!(code == "role_twice" && reason.starts_with(named), "{reason}");
@@ -1253,7 +1553,9 @@ fn two_barclamps_exchange_a_role_name_in_either_order() {
     // Nor is a later version of the barclamp that had the role before.
     let taker = barclamp(&mut world, "f", "1", &["x"]);
     let more = barclamp(&mut world, "a", "3", &["r", "x", "y"]);
-    for edits in [[use_in(WEB, &taker), use_in(WEB, &more)], [use_in(WEB, &taker), use_in(WEB, &a1)]] {
+    for edits in
+        [[use_in(WEB, &taker), use_in(WEB, &more)], [use_in(WEB, &taker), use_in(WEB, &a1)]]
+    {
         let found = refused(&world, &edits);
         assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [1], "{found:?}");
     }
@@ -1264,5 +1566,8 @@ fn two_barclamps_exchange_a_role_name_in_either_order() {
     let back = Edit::InheritBarclamp { deployment: WEB, barclamp: own.0.clone() };
     let found = refused(&world, &[back]);
     let [(1, code, reason)] = found.as_slice() else { panic!("{found:?}") };
-    assert!(code == "role_twice" && reason.starts_with("barclamps d and e both have a role newer"), "{reason}");
+    assert!(
+        code == "role_twice" && reason.starts_with("barclamps d and e both have a role newer"),
+        "{reason}"
+    );
 }

@@ -25,10 +25,13 @@ use engine::Hash;
 use engine::blueprint::{DocumentChange, changes, compare, project};
 use engine::canonical::{self, Object, ObjectKind};
 use engine::catalog::{Attrib, Barclamp, Catalog, Flags, JigClass, Role};
-use engine::cluster::{Blueprint, ConnectionChange, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
+use engine::cluster::{
+    Blueprint, ConnectionChange, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton,
+};
 use engine::gate::Policy;
 use engine::ids::{
-    AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+    AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId,
+    RoleName,
 };
 use engine::plan::base::{Scope, Within, base, beyond, outside, written};
 use engine::plan::effects::{Bound, Why};
@@ -108,17 +111,29 @@ fn wires() -> impl Strategy<Value = Wires> {
         prop::bool::weighted(0.3),
         prop::bool::weighted(0.25),
     )
-        .prop_map(|(requires, wants, preceeds, implicit, cluster, service, conflicts, by_test, shares)| Wires {
-            requires,
-            wants,
-            preceeds,
-            implicit,
-            cluster,
-            service,
-            conflicts,
-            by_test,
-            shares,
-        })
+        .prop_map(
+            |(
+                requires,
+                wants,
+                preceeds,
+                implicit,
+                cluster,
+                service,
+                conflicts,
+                by_test,
+                shares,
+            )| Wires {
+                requires,
+                wants,
+                preceeds,
+                implicit,
+                cluster,
+                service,
+                conflicts,
+                by_test,
+                shares,
+            },
+        )
 }
 
 /// What a world begins with: a tree of deployments with *system* as its root, nodes somewhere in it, and two versions of the one
@@ -136,26 +151,30 @@ struct Beginning {
 fn tree() -> impl Strategy<Value = (Vec<usize>, Vec<usize>)> {
     let parents = prop::collection::vec(0..MOST_DEPLOYMENTS, 1..MOST_DEPLOYMENTS);
     let nodes = usize::try_from(FEWEST_NODES).unwrap()..=usize::try_from(MOST_NODES).unwrap();
-    (parents, prop::collection::vec(0..MOST_DEPLOYMENTS, nodes)).prop_map(|(mut parents, mut homes)| {
-        parents.iter_mut().enumerate().for_each(|(before, parent)| *parent %= before + 1);
-        homes.iter_mut().for_each(|home| *home %= parents.len() + 1);
-        (parents, homes)
-    })
+    (parents, prop::collection::vec(0..MOST_DEPLOYMENTS, nodes)).prop_map(
+        |(mut parents, mut homes)| {
+            parents.iter_mut().enumerate().for_each(|(before, parent)| *parent %= before + 1);
+            homes.iter_mut().for_each(|home| *home %= parents.len() + 1);
+            (parents, homes)
+        },
+    )
 }
 
 fn beginning() -> impl Strategy<Value = Beginning> {
     let other = prop::collection::vec((wires(), prop::bool::weighted(0.05)), ROLES - 1..ROLES + 1);
-    (tree(), prop::collection::vec(wires(), ROLES), other).prop_map(|((parents, homes), first, other)| {
-        let keep = |(at, (wires, changes)): (usize, (Wires, bool))| {
-            let (cluster, service) = match changes {
-                true => (wires.cluster, wires.service),
-                false => (first[at].cluster, first[at].service),
+    (tree(), prop::collection::vec(wires(), ROLES), other).prop_map(
+        |((parents, homes), first, other)| {
+            let keep = |(at, (wires, changes)): (usize, (Wires, bool))| {
+                let (cluster, service) = match changes {
+                    true => (wires.cluster, wires.service),
+                    false => (first[at].cluster, first[at].service),
+                };
+                Wires { cluster, service, ..wires }
             };
-            Wires { cluster, service, ..wires }
-        };
-        let other = other.into_iter().enumerate().map(keep).collect();
-        Beginning { parents, homes, first, other }
-    })
+            let other = other.into_iter().enumerate().map(keep).collect();
+            Beginning { parents, homes, first, other }
+        },
+    )
 }
 
 fn attrib(n: usize) -> AttribName {
@@ -174,7 +193,11 @@ fn role(n: usize, wires: &Wires, version: &str) -> Role {
     Role {
         // What is both has its parent on two nodes; importing it says so.
         flags: Flags { implicit: implicit && !cluster, cluster, service, ..Flags::default() },
-        requires: (0..n).filter(|m| wires.requires[*m]).map(name).chain(shares.clone().filter(|_| !low)).collect(),
+        requires: (0..n)
+            .filter(|m| wires.requires[*m])
+            .map(name)
+            .chain(shares.clone().filter(|_| !low))
+            .collect(),
         provides: shares.filter(|_| low).into_iter().collect(),
         wants: (0..n).filter(|m| wires.wants[*m]).map(attrib).collect(),
         attribs: vec![owned],
@@ -291,11 +314,16 @@ impl World {
             Drawn::Use(d, v) => Edit::UseBarclamp {
                 deployment: deployment(*d),
                 barclamp: BarclampName::parse("b").unwrap(),
-                version: self.versions.get(*v).copied().unwrap_or_else(|| Hash::of_bytes(b"nobody's")),
+                version: self
+                    .versions
+                    .get(*v)
+                    .copied()
+                    .unwrap_or_else(|| Hash::of_bytes(b"nobody's")),
             },
-            Drawn::Inherit(d) => {
-                Edit::InheritBarclamp { deployment: deployment(*d), barclamp: BarclampName::parse("b").unwrap() }
-            }
+            Drawn::Inherit(d) => Edit::InheritBarclamp {
+                deployment: deployment(*d),
+                barclamp: BarclampName::parse("b").unwrap(),
+            },
         }
     }
 
@@ -307,7 +335,9 @@ impl World {
     fn browser(&self, edits: &[Edit]) -> Grounded {
         let skeleton = self.skeleton();
         let versions = versions(&skeleton, &numbered(edits));
-        let sent = serde_json::to_string(&Ground::of(&skeleton, &self.catalog, &versions, usize::MAX)).unwrap();
+        let sent =
+            serde_json::to_string(&Ground::of(&skeleton, &self.catalog, &versions, usize::MAX))
+                .unwrap();
         serde_json::from_str::<Option<Ground>>(&sent).unwrap().unwrap().open().unwrap()
     }
 
@@ -317,7 +347,12 @@ impl World {
 
     fn restore(&self, then: &Self, n: usize) -> Restore {
         let skeleton = self.skeleton();
-        let now = Now { blueprint: &self.blueprint, skeleton: &skeleton, catalog: &self.catalog, bare: &|_| None };
+        let now = Now {
+            blueprint: &self.blueprint,
+            skeleton: &skeleton,
+            catalog: &self.catalog,
+            bare: &|_| None,
+        };
         restore(now, &then.blueprint, deployment(n)).unwrap()
     }
 
@@ -359,15 +394,22 @@ impl World {
                 let mut above = 0;
                 for edge in &noderole.parents {
                     let rank = ranks.get(&edge.parent);
-                    prop_assert!(rank.is_some(), "{key} on {} waits for what is not there", node.fqdn);
+                    prop_assert!(
+                        rank.is_some(),
+                        "{key} on {} waits for what is not there",
+                        node.fqdn
+                    );
                     above = above.max(rank.unwrap() + 1);
                 }
                 prop_assert_eq!(noderole.rank, above, "{} on {}", key, &node.fqdn);
                 let role = self.catalog.role(noderole.role).unwrap();
                 let Some(gathered) = &role.gathers else { continue };
-                let members: BTreeSet<NoderoleId> =
-                    skeleton.answering(noderole.deployment, gathered).map(|a| a.key.id(a.node)).collect();
-                let parents: BTreeSet<NoderoleId> = noderole.parents.iter().map(|edge| edge.parent).collect();
+                let members: BTreeSet<NoderoleId> = skeleton
+                    .answering(noderole.deployment, gathered)
+                    .map(|a| a.key.id(a.node))
+                    .collect();
+                let parents: BTreeSet<NoderoleId> =
+                    noderole.parents.iter().map(|edge| edge.parent).collect();
                 prop_assert!(!members.is_empty() && parents == members, "{} on {:?}", key, id);
             }
         }
@@ -384,11 +426,18 @@ impl World {
             }
         }
         for (id, node) in &skeleton.nodes {
-            let carried: Vec<&Role> = node.noderoles.keys().map(|key| bound.all[&key.id(*id)].role).collect();
+            let carried: Vec<&Role> =
+                node.noderoles.keys().map(|key| bound.all[&key.id(*id)].role).collect();
             for (at, one) in carried.iter().enumerate() {
                 for other in &carried[at + 1..] {
-                    let excludes = |a: &Role, b: &Role| b.names().any(|name| a.conflicts.contains(name));
-                    prop_assert!(!excludes(one, other) && !excludes(other, one), "{} and {}", one.name, other.name);
+                    let excludes =
+                        |a: &Role, b: &Role| b.names().any(|name| a.conflicts.contains(name));
+                    prop_assert!(
+                        !excludes(one, other) && !excludes(other, one),
+                        "{} and {}",
+                        one.name,
+                        other.name
+                    );
                     prop_assert!(
                         one.names().all(|name| !other.answers_to(name)),
                         "{} and {} on {} answer to one name",
@@ -434,21 +483,34 @@ impl<'w> Bindings<'w> {
     /// The roles of the version that a deployment sees.
     fn seen(&self, deployment: DeploymentId) -> BTreeMap<&'w RoleName, &'w Role> {
         let pin = self.barclamp(deployment);
-        pin.roles.iter().map(|(name, hash)| (name, &**self.world.catalog.role(*hash).unwrap())).collect()
+        pin.roles
+            .iter()
+            .map(|(name, hash)| (name, &**self.world.catalog.role(*hash).unwrap()))
+            .collect()
     }
 
     fn barclamp(&self, deployment: DeploymentId) -> &'w Barclamp {
         let chain = self.skeleton.chain(deployment);
-        let pin = chain.iter().find_map(|id| self.skeleton.deployments[id].barclamps.values().next()).unwrap();
+        let pin = chain
+            .iter()
+            .find_map(|id| self.skeleton.deployments[id].barclamps.values().next())
+            .unwrap();
         self.world.catalog.barclamp(*pin).unwrap()
     }
 
     fn wanted(&self, of: &Binding<'_>) -> BTreeSet<RoleName> {
         let seen = self.seen(of.deployment);
-        let owns = |attrib: &AttribName| seen.values().find(|role| role.attribs.iter().any(|a| a.name == *attrib));
+        let owns = |attrib: &AttribName| {
+            seen.values().find(|role| role.attribs.iter().any(|a| a.name == *attrib))
+        };
         let owners = of.role.wants.iter().filter_map(owns).map(|role| role.name.clone());
-        let client = self.barclamp(of.deployment).jigs.get(&of.role.jig).and_then(|jig| jig.client_role.clone());
-        let mut wanted: BTreeSet<RoleName> = of.role.requires.iter().cloned().chain(owners).chain(client).collect();
+        let client = self
+            .barclamp(of.deployment)
+            .jigs
+            .get(&of.role.jig)
+            .and_then(|jig| jig.client_role.clone());
+        let mut wanted: BTreeSet<RoleName> =
+            of.role.requires.iter().cloned().chain(owners).chain(client).collect();
         wanted.remove(&of.role.name);
         wanted
     }
@@ -456,27 +518,38 @@ impl<'w> Bindings<'w> {
     /// Whether a parent, or what stands before it, answers to a name.
     fn serves(&self, parent: NoderoleId, wanted: &RoleName) -> bool {
         let found = &self.all[&parent];
-        let before = || found.parents.iter().any(|edge| self.all[&edge.parent].role.answers_to(wanted));
+        let before =
+            || found.parents.iter().any(|edge| self.all[&edge.parent].role.answers_to(wanted));
         found.role.answers_to(wanted) || found.role.gathers.is_some() && before()
     }
 
     fn check_parents(&self, id: NoderoleId, of: &Binding<'_>) -> Result<(), TestCaseError> {
         let seen = self.seen(of.deployment);
-        prop_assert_eq!(seen.get(&of.role.name).copied(), Some(of.role), "the content is the one in sight");
-        let hard: Vec<NoderoleId> = of.parents.iter().filter(|e| e.kind == EdgeKind::Hard).map(|e| e.parent).collect();
+        prop_assert_eq!(
+            seen.get(&of.role.name).copied(),
+            Some(of.role),
+            "the content is the one in sight"
+        );
+        let hard: Vec<NoderoleId> =
+            of.parents.iter().filter(|e| e.kind == EdgeKind::Hard).map(|e| e.parent).collect();
         let chain = self.skeleton.chain(of.deployment);
         let wanted = self.wanted(of);
         for name in &wanted {
-            let meant = seen.get(name).or_else(|| seen.values().find(|role| role.provides.contains(name)));
+            let meant =
+                seen.get(name).or_else(|| seen.values().find(|role| role.provides.contains(name)));
             let implicit = meant.is_some_and(|role| role.flags.implicit);
             // A service that is implicit is the one of the deployment itself.
             let service = meant.is_some_and(|role| role.flags.service);
             let phantom = service.then_some(self.skeleton.deployments[&of.deployment].phantom);
             let near = |node| node == of.node || Some(node) == phantom;
-            let own = self.all.iter().filter(|(_, other)| near(other.node) && other.role.answers_to(name));
+            let own = self
+                .all
+                .iter()
+                .filter(|(_, other)| near(other.node) && other.role.answers_to(name));
             let own: BTreeSet<NoderoleId> = own.map(|(id, _)| *id).collect();
             let fits = |parent: &NoderoleId| {
-                let beside = own.contains(parent) || self.all[parent].parents.iter().any(|e| own.contains(&e.parent));
+                let beside = own.contains(parent)
+                    || self.all[parent].parents.iter().any(|e| own.contains(&e.parent));
                 let gathers = self.all[parent].role.gathers.is_some();
                 let here = own.contains(parent) || gathers && beside;
                 here || !implicit && chain.contains(&self.all[parent].deployment)
@@ -486,34 +559,60 @@ impl<'w> Bindings<'w> {
         }
         for parent in hard {
             let role = &self.all[&parent].role.name;
-            prop_assert!(wanted.iter().any(|name| self.serves(parent, name)), "{} waits for {role}", of.role.name);
+            prop_assert!(
+                wanted.iter().any(|name| self.serves(parent, name)),
+                "{} waits for {role}",
+                of.role.name
+            );
         }
         Ok(())
     }
 
     fn waits_for(&self, later: NoderoleId, earlier: NoderoleId) -> bool {
-        later == earlier || self.all[&later].parents.iter().any(|edge| self.waits_for(edge.parent, earlier))
+        later == earlier
+            || self.all[&later].parents.iter().any(|edge| self.waits_for(edge.parent, earlier))
     }
 
     fn check_order(&self, id: NoderoleId, of: &Binding<'_>) -> Result<(), TestCaseError> {
         let implicit = of.role.flags.implicit;
         for edge in of.parents.iter().filter(|edge| edge.kind == EdgeKind::Soft) {
             let first = &self.all[&edge.parent];
-            prop_assert!(first.role.preceeds.contains(&of.role.name), "{} before {}", first.role.name, of.role.name);
-            prop_assert!(!implicit || first.node == of.node, "{} before {}", first.role.name, of.role.name);
+            prop_assert!(
+                first.role.preceeds.contains(&of.role.name),
+                "{} before {}",
+                first.role.name,
+                of.role.name
+            );
+            prop_assert!(
+                !implicit || first.node == of.node,
+                "{} before {}",
+                first.role.name,
+                of.role.name
+            );
         }
-        for earlier in self.seen(of.deployment).values().filter(|role| role.preceeds.contains(&of.role.name)) {
+        for earlier in
+            self.seen(of.deployment).values().filter(|role| role.preceeds.contains(&of.role.name))
+        {
             let before = |other: &NoderoleId| self.all[other].role.name == earlier.name;
-            let gathered = |other: &NoderoleId| self.all[other].role.gathers.as_ref() == Some(&earlier.name);
+            let gathered =
+                |other: &NoderoleId| self.all[other].role.gathers.as_ref() == Some(&earlier.name);
             let mut parents = of.parents.iter().map(|edge| edge.parent);
             if parents.any(|parent| before(&parent) || gathered(&parent)) {
                 continue;
             }
-            let near = |other: &Binding<'_>| other.node == of.node || !implicit && other.deployment == of.deployment;
+            let near = |other: &Binding<'_>| {
+                other.node == of.node || !implicit && other.deployment == of.deployment
+            };
             let all = self.all.iter().filter(|(other, found)| before(other) && near(found));
-            let mut free = all
-                .filter(|(other, found)| found.role.preceeds.contains(&of.role.name) && !self.waits_for(**other, id));
-            prop_assert!(free.next().is_none(), "{} has {} to wait for", of.role.name, earlier.name);
+            let mut free = all.filter(|(other, found)| {
+                found.role.preceeds.contains(&of.role.name) && !self.waits_for(**other, id)
+            });
+            prop_assert!(
+                free.next().is_none(),
+                "{} has {} to wait for",
+                of.role.name,
+                earlier.name
+            );
         }
         Ok(())
     }
@@ -544,28 +643,27 @@ fn everyday() -> impl Strategy<Value = Drawn> {
         node: node(n),
         role: name(r),
     });
-    let bind_nodes = (some_nodes(), r.clone(), d.clone()).prop_map(|(nodes, r, d)| Edit::BindNodes {
-        deployment: deployment(d),
-        role: name(r),
-        nodes,
+    let bind_nodes = (some_nodes(), r.clone(), d.clone()).prop_map(|(nodes, r, d)| {
+        Edit::BindNodes { deployment: deployment(d), role: name(r), nodes }
     });
-    let unbind = (n.clone(), r.clone(), any::<bool>()).prop_map(|(n, r, with_dependents)| Edit::Unbind {
-        node: node(n),
-        noderole: key(r),
-        with_dependents,
+    let unbind = (n.clone(), r.clone(), any::<bool>()).prop_map(|(n, r, with_dependents)| {
+        Edit::Unbind { node: node(n), noderole: key(r), with_dependents }
     });
-    let unbind_nodes = (some_nodes(), r.clone()).prop_map(|(nodes, r)| Edit::UnbindNodes { noderole: key(r), nodes });
-    let service = (d.clone(), r.clone(), any::<bool>()).prop_map(|(d, r, with_dependents)| Edit::Unbind {
-        node: phantom(d),
-        noderole: key(r),
-        with_dependents,
+    let unbind_nodes = (some_nodes(), r.clone())
+        .prop_map(|(nodes, r)| Edit::UnbindNodes { noderole: key(r), nodes });
+    let service = (d.clone(), r.clone(), any::<bool>()).prop_map(|(d, r, with_dependents)| {
+        Edit::Unbind { node: phantom(d), noderole: key(r), with_dependents }
     });
-    let expunge = n.clone().prop_map(|n| Edit::ExpungeNode { node: node(n), reason: "gone".into() });
-    let moved = (n.clone(), d.clone()).prop_map(|(n, d)| Edit::MoveNode { node: node(n), deployment: deployment(d) });
-    let add = (d.clone(), r.clone()).prop_map(|(d, r)| Edit::AddRole { deployment: deployment(d), role: name(r) });
-    let drop_role =
-        (d.clone(), r.clone()).prop_map(|(d, r)| Edit::RemoveRole { deployment: deployment(d), role: name(r) });
-    let drop_deployment = d.clone().prop_map(|d| Edit::RemoveDeployment { deployment: deployment(d) });
+    let expunge =
+        n.clone().prop_map(|n| Edit::ExpungeNode { node: node(n), reason: "gone".into() });
+    let moved = (n.clone(), d.clone())
+        .prop_map(|(n, d)| Edit::MoveNode { node: node(n), deployment: deployment(d) });
+    let add = (d.clone(), r.clone())
+        .prop_map(|(d, r)| Edit::AddRole { deployment: deployment(d), role: name(r) });
+    let drop_role = (d.clone(), r.clone())
+        .prop_map(|(d, r)| Edit::RemoveRole { deployment: deployment(d), role: name(r) });
+    let drop_deployment =
+        d.clone().prop_map(|d| Edit::RemoveDeployment { deployment: deployment(d) });
     let data = (n.clone(), r.clone(), 0..3u8).prop_map(|(n, r, v)| Edit::SetNoderoleData {
         node: node(n),
         noderole: key(r),
@@ -580,8 +678,10 @@ fn everyday() -> impl Strategy<Value = Drawn> {
         10 => bind, 2 => bind_nodes, 4 => unbind, 1 => unbind_nodes, 1 => service, 1 => expunge, 2 => moved, 1 => add,
         1 => drop_role, 1 => drop_deployment, 1 => data, 1 => role_data
     ];
-    let create = (0..2 * MOST_DEPLOYMENTS, d.clone()).prop_map(|(name, parent)| Drawn::Create { name, parent });
-    let used = (d.clone(), prop_oneof![8 => 0..2usize, 1 => Just(2)]).prop_map(|(d, v)| Drawn::Use(d, v));
+    let create = (0..2 * MOST_DEPLOYMENTS, d.clone())
+        .prop_map(|(name, parent)| Drawn::Create { name, parent });
+    let used =
+        (d.clone(), prop_oneof![8 => 0..2usize, 1 => Just(2)]).prop_map(|(d, v)| Drawn::Use(d, v));
     let inherited = d.prop_map(Drawn::Inherit);
     prop_oneof![26 => edit.prop_map(Drawn::Edit), 1 => create, 2 => used, 1 => inherited]
 }
@@ -589,10 +689,12 @@ fn everyday() -> impl Strategy<Value = Drawn> {
 /// Every kind of edit: [`no_kind_of_edit_is_left_out`].
 fn edit() -> impl Strategy<Value = Drawn> {
     let slice =
-        (some_deployment(), prop::collection::btree_set(0..ROLES, 1..3)).prop_map(|(d, roles)| Edit::RerunSlice {
-            deployment: deployment(d),
-            roles: roles.into_iter().map(name).collect(),
-            reason: "again".into(),
+        (some_deployment(), prop::collection::btree_set(0..ROLES, 1..3)).prop_map(|(d, roles)| {
+            Edit::RerunSlice {
+                deployment: deployment(d),
+                roles: roles.into_iter().map(name).collect(),
+                reason: "again".into(),
+            }
         });
     let jig = (any::<bool>(), any::<bool>()).prop_map(|(test, active)| Edit::ActivateJig {
         jig: JigName::parse(if test { "test" } else { "noop" }).unwrap(),
@@ -608,9 +710,13 @@ fn edit() -> impl Strategy<Value = Drawn> {
     });
     let connection = (some_node(), 0..3u8).prop_map(|(n, v)| Edit::SetConnection {
         node: node(n),
-        connection: ConnectionChange { root: Some(format!("/srv/{v}")), ..ConnectionChange::default() },
+        connection: ConnectionChange {
+            root: Some(format!("/srv/{v}")),
+            ..ConnectionChange::default()
+        },
     });
-    let hints = (some_node(), 0..3u8).prop_map(|(n, v)| Edit::SetHints { node: node(n), hints: json!({"rack": v}) });
+    let hints = (some_node(), 0..3u8)
+        .prop_map(|(n, v)| Edit::SetHints { node: node(n), hints: json!({"rack": v}) });
     let rare = prop_oneof![slice, jig, policy, again, connection, hints].prop_map(Drawn::Edit);
     prop_oneof![6 => everyday(), 1 => rare]
 }
@@ -636,7 +742,10 @@ kinds! {
 #[test]
 fn no_kind_of_edit_is_left_out() {
     let mut runner = TestRunner::deterministic();
-    let drawn = (beginning(), prop::collection::vec(edit(), 2_000)).new_tree(&mut runner).unwrap().current();
+    let drawn = (beginning(), prop::collection::vec(edit(), 2_000))
+        .new_tree(&mut runner)
+        .unwrap()
+        .current();
     let drawn: BTreeSet<&str> = World::of(&drawn.0).edits(&drawn.1).iter().map(kind).collect();
     assert_eq!(drawn, KINDS.iter().copied().collect());
 }
@@ -737,41 +846,52 @@ proptest! {
 /// it was sent the ground, and for nothing else: how often it knew is measured, of those edits too that use a version.
 #[test]
 fn a_browser_comes_to_what_the_server_comes_to_or_does_not_know() {
-    let mut runner =
-        TestRunner::new(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let (known, known_with_version, unknown) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let edits = || prop::collection::vec(edit(), 0..10);
     let version = || (some_deployment(), 0..3usize).prop_map(|(d, v)| Drawn::Use(d, v));
     let further = prop::collection::vec(prop_oneof![9 => edit(), 1 => version()], 1..8);
-    let done = runner.run(&(beginning(), edits(), edits(), further), |(beginning, first, draft, further)| {
-        let mut world = World::of(&beginning);
-        let first = world.edits(&first);
-        let effects = world.resolve(&first);
-        world.take(&effects);
-        let (draft, further) = (world.edits(&draft), world.edits(&further));
-        let used = |edits: &[Edit]| -> BTreeSet<Hash> {
-            let version = |edit: &Edit| match edit {
-                Edit::UseBarclamp { version, .. } => Some(*version),
-                _ => None,
+    let done = runner.run(
+        &(beginning(), edits(), edits(), further),
+        |(beginning, first, draft, further)| {
+            let mut world = World::of(&beginning);
+            let first = world.edits(&first);
+            let effects = world.resolve(&first);
+            world.take(&effects);
+            let (draft, further) = (world.edits(&draft), world.edits(&further));
+            let used = |edits: &[Edit]| -> BTreeSet<Hash> {
+                let version = |edit: &Edit| match edit {
+                    Edit::UseBarclamp { version, .. } => Some(*version),
+                    _ => None,
+                };
+                edits.iter().filter_map(version).collect()
             };
-            edits.iter().filter_map(version).collect()
-        };
-        let pinned = world.blueprint.deployments.values().flat_map(|found| found.doc.barclamps.values().copied());
-        let in_use: BTreeSet<Hash> = pinned.chain(used(&draft)).filter(|hash| world.versions.contains(hash)).collect();
+            let pinned = world
+                .blueprint
+                .deployments
+                .values()
+                .flat_map(|found| found.doc.barclamps.values().copied());
+            let in_use: BTreeSet<Hash> =
+                pinned.chain(used(&draft)).filter(|hash| world.versions.contains(hash)).collect();
 
-        let all: Vec<Edit> = draft.iter().chain(&further).cloned().collect();
-        let (before, new) = (numbered(&draft), numbered(&all).split_off(draft.len()));
-        let foretold = world.browser(&draft).effects_with(&before, &new);
-        prop_assert_eq!(foretold.is_some(), used(&further).is_subset(&in_use));
-        let count = |of: &Cell<usize>| of.set(of.get() + 1);
-        let Some(foretold) = foretold else {
-            count(&unknown);
-            return Ok(());
-        };
-        prop_assert_eq!(foretold.hash().unwrap(), world.resolve(&all).hash().unwrap());
-        count(if used(&further).is_empty() { &known } else { &known_with_version });
-        Ok(())
-    });
+            let all: Vec<Edit> = draft.iter().chain(&further).cloned().collect();
+            let (before, new) = (numbered(&draft), numbered(&all).split_off(draft.len()));
+            let foretold = world.browser(&draft).effects_with(&before, &new);
+            prop_assert_eq!(foretold.is_some(), used(&further).is_subset(&in_use));
+            let count = |of: &Cell<usize>| of.set(of.get() + 1);
+            let Some(foretold) = foretold else {
+                count(&unknown);
+                return Ok(());
+            };
+            prop_assert_eq!(foretold.hash().unwrap(), world.resolve(&all).hash().unwrap());
+            count(if used(&further).is_empty() { &known } else { &known_with_version });
+            Ok(())
+        },
+    );
     done.unwrap();
     let counts = (known.get(), known_with_version.get(), unknown.get());
     println!("KNOWN {}, {} with a version; UNKNOWN {}", counts.0, counts.1, counts.2);
@@ -802,7 +922,8 @@ fn independent() -> impl Strategy<Value = Vec<Edit>> {
         _ => String::new(),
     };
     prop::collection::vec(prop_oneof![role_data, data, again], 1..12).prop_map(move |edits| {
-        let by_subject: BTreeMap<String, Edit> = edits.into_iter().map(|edit| (about(&edit), edit)).collect();
+        let by_subject: BTreeMap<String, Edit> =
+            edits.into_iter().map(|edit| (about(&edit), edit)).collect();
         by_subject.into_values().collect()
     })
 }
@@ -903,13 +1024,15 @@ fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
 /// A drop as it would really be: every node bound to the role, one after the other, on top of the proposal's edits.
 fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[NodeId]) -> LiftRole {
     let skeleton = world.skeleton();
-    let bind = |node: &NodeId| Edit::Bind { deployment: deployment(d), node: *node, role: role.clone() };
+    let bind =
+        |node: &NodeId| Edit::Bind { deployment: deployment(d), node: *node, role: role.clone() };
     let all: Vec<Edit> = edits.iter().cloned().chain(nodes.iter().map(bind)).collect();
     let effects = world.resolve(&all);
     let first = u32::try_from(edits.len()).unwrap() + 1;
     let name = |id: DeploymentId| skeleton.deployments.get(&id).map(|found| found.name.to_string());
     let called = |fqdn: &Fqdn| engine::cluster::phantom::called(fqdn, name).into_owned();
-    let short = |node: NodeId| skeleton.nodes.get(&node).map_or(node.to_string(), |n| called(&n.fqdn));
+    let short =
+        |node: NodeId| skeleton.nodes.get(&node).map_or(node.to_string(), |n| called(&n.fqdn));
     let mut told = LiftRole {
         role: role.clone(),
         legal: Vec::new(),
@@ -925,7 +1048,11 @@ fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[No
             None => told.legal.push(*id),
             Some(refused) => {
                 let reason = refused.reason.clone();
-                told.illegal.push(engine::plan::lift::IllegalNode { node: *id, short: short(*id), reason });
+                told.illegal.push(engine::plan::lift::IllegalNode {
+                    node: *id,
+                    short: short(*id),
+                    reason,
+                });
             }
         }
     }
@@ -940,7 +1067,12 @@ fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[No
         let known = told.brings.iter().position(|b| b.role == bound.noderole.role && b.why == why);
         let at = known.unwrap_or_else(|| {
             let role = bound.noderole.role.clone();
-            told.brings.push(engine::plan::lift::Brought { role, nodes: Vec::new(), count: 0, why });
+            told.brings.push(engine::plan::lift::Brought {
+                role,
+                nodes: Vec::new(),
+                count: 0,
+                why,
+            });
             told.brings.len() - 1
         });
         told.brings[at].count += 1;
@@ -948,19 +1080,23 @@ fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[No
             told.brings[at].nodes.push(short(bound.node));
         }
     }
-    let own = new.iter().filter(|b| b.noderole.role == *role).filter_map(|b| levels.get(&b.id)).max();
+    let own =
+        new.iter().filter(|b| b.noderole.role == *role).filter_map(|b| levels.get(&b.id)).max();
     told.wave = own.zip(levels.values().max()).map(|(own, all)| (own + 1, all + 1));
     // From where the proposal has it, which is where the board shows it.
     let (mut before, mut after) = (world.clone(), world.clone());
     before.take(&world.resolve(edits));
     after.take(&effects);
-    let at = |world: &World, node: NodeId| world.blueprint.nodes.get(&node).map(|n| n.doc.deployment);
+    let at =
+        |world: &World, node: NodeId| world.blueprint.nodes.get(&node).map(|n| n.doc.deployment);
     // The proposal may itself have created the deployment that a node is in.
     let titled = |id: DeploymentId| &after.blueprint.deployments[&id].doc.name;
     let moved = nodes.iter().filter_map(|id| Some((*id, at(&before, *id)?, at(&after, *id)?)));
     told.moves = moved
         .filter(|(_, from, to)| from != to)
-        .map(|(id, from, to)| format!("{} moves from {} to {}", short(id), titled(from), titled(to)))
+        .map(|(id, from, to)| {
+            format!("{} moves from {} to {}", short(id), titled(from), titled(to))
+        })
         .collect();
     told
 }
@@ -1006,8 +1142,11 @@ proptest! {
 /// the property is not kept by giving everything up.
 #[test]
 fn what_a_deployment_was_comes_back_or_is_named() {
-    let mut runner =
-        TestRunner::new(ProptestConfig { cases: 240, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 240,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let (whole, busy) = (Cell::new(0), Cell::new(0));
     let edits = || prop::collection::vec(everyday(), 1..14);
     let drawn = (beginning(), edits(), edits(), any::<prop::sample::Index>());
@@ -1051,10 +1190,20 @@ fn what_a_deployment_was_comes_back_or_is_named() {
             );
         }
         for (role, content) in &was.roles {
-            prop_assert_eq!(back.roles.get(role) == Some(content), !named(Wanted::Role(role.clone())), "{}", role);
+            prop_assert_eq!(
+                back.roles.get(role) == Some(content),
+                !named(Wanted::Role(role.clone())),
+                "{}",
+                role
+            );
         }
         for role in back.roles.keys() {
-            prop_assert_eq!(was.roles.contains_key(role), !named(Wanted::WithoutRole(role.clone())), "{}", role);
+            prop_assert_eq!(
+                was.roles.contains_key(role),
+                !named(Wanted::WithoutRole(role.clone())),
+                "{}",
+                role
+            );
         }
         for node in &was.nodes {
             prop_assert_eq!(back.nodes.contains(node), !named(Wanted::Node(*node)), "{}", node);
@@ -1062,7 +1211,9 @@ fn what_a_deployment_was_comes_back_or_is_named() {
         prop_assert!(missing.iter().all(|m| !m.reason.is_empty()), "each with its reason");
         prop_assert_eq!(
             was.versions == back.versions,
-            !missing.iter().any(|m| matches!(m.wanted, Wanted::Version(_) | Wanted::WithoutBarclamp(_)))
+            !missing
+                .iter()
+                .any(|m| matches!(m.wanted, Wanted::Version(_) | Wanted::WithoutBarclamp(_)))
         );
         if missing.is_empty() {
             // By hash, as documents are compared. Nodes that joined since stay.

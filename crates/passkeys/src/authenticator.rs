@@ -35,8 +35,11 @@ impl Authenticator {
     #[expect(clippy::unwrap_used, reason = "it is for tests")]
     pub fn new() -> Self {
         let random = SystemRandom::new();
-        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
-        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random).unwrap();
+        let document =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
+        let key =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random)
+                .unwrap();
         let id = Hash::of_bytes(key.public_key().as_ref()).as_bytes().to_vec();
         Self { key, id, verifies: true }
     }

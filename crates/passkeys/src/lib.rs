@@ -17,15 +17,17 @@ use engine::gate::signature::{Assertion, Passkey};
 use engine::ids::PersonId;
 use serde_json::{Value, json};
 use webauthn_rs::prelude::{
-    CredentialID, Passkey as Credential, PasskeyAuthentication, PasskeyRegistration, PublicKeyCredential,
-    RegisterPublicKeyCredential, Url, Webauthn, WebauthnBuilder,
+    CredentialID, Passkey as Credential, PasskeyAuthentication, PasskeyRegistration,
+    PublicKeyCredential, RegisterPublicKeyCredential, Url, Webauthn, WebauthnBuilder,
 };
 
 /// Why a registration or a signature is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PasskeyError {
     /// Passkeys are bound to host names.
-    #[error("passkeys need a host name, and {0} has none. Open Gantry by its name, on this machine http://localhost")]
+    #[error(
+        "passkeys need a host name, and {0} has none. Open Gantry by its name, on this machine http://localhost"
+    )]
     NoHostName(String),
     /// The browser's answer has another form.
     #[error("invalid WebAuthn response: {0}")]
@@ -62,7 +64,8 @@ impl Site {
     fn webauthn(&self) -> Result<Webauthn, PasskeyError> {
         let corrupt = |error: String| PasskeyError::Corrupt(format!("{}: {error}", self.origin));
         let origin = Url::parse(&self.origin).map_err(|error| corrupt(error.to_string()))?;
-        let builder = WebauthnBuilder::new(&self.rp_id, &origin).map_err(|error| corrupt(error.to_string()))?;
+        let builder = WebauthnBuilder::new(&self.rp_id, &origin)
+            .map_err(|error| corrupt(error.to_string()))?;
         builder.rp_name("Gantry").build().map_err(|error| corrupt(error.to_string()))
     }
 }
@@ -101,10 +104,10 @@ pub fn registration(
 /// # Errors
 /// [`PasskeyError`].
 pub fn register(site: &Site, state: &Value, answer: &Value) -> Result<Registered, PasskeyError> {
-    let state: PasskeyRegistration =
-        serde_json::from_value(state.clone()).map_err(|error| PasskeyError::Corrupt(error.to_string()))?;
-    let answer: RegisterPublicKeyCredential =
-        serde_json::from_value(answer.clone()).map_err(|error| PasskeyError::Malformed(error.to_string()))?;
+    let state: PasskeyRegistration = serde_json::from_value(state.clone())
+        .map_err(|error| PasskeyError::Corrupt(error.to_string()))?;
+    let answer: RegisterPublicKeyCredential = serde_json::from_value(answer.clone())
+        .map_err(|error| PasskeyError::Malformed(error.to_string()))?;
     let made = site.webauthn()?.finish_passkey_registration(&answer, &state);
     let made = made.map_err(|error| PasskeyError::Rejected(error.to_string()))?;
     let credential = without_nulls(written(&made)?);
@@ -118,7 +121,9 @@ pub fn register(site: &Site, state: &Value, answer: &Value) -> Result<Registered
 
 /// The options for the browser (`PublicKeyCredentialRequestOptionsJSON`) to sign a challenge with one of these credentials.
 pub fn request(site: &Site, challenge: Hash, credential_ids: &[Vec<u8>]) -> Value {
-    let allowed = credential_ids.iter().map(|id| json!({ "type": "public-key", "id": URL_SAFE_NO_PAD.encode(id) }));
+    let allowed = credential_ids
+        .iter()
+        .map(|id| json!({ "type": "public-key", "id": URL_SAFE_NO_PAD.encode(id) }));
     json!({
         "challenge": URL_SAFE_NO_PAD.encode(challenge.as_bytes()),
         "rpId": site.rp_id,
@@ -133,8 +138,8 @@ pub fn request(site: &Site, challenge: Hash, credential_ids: &[Vec<u8>]) -> Valu
 /// # Errors
 /// [`PasskeyError::Malformed`].
 pub fn assertion(answer: &Value) -> Result<(Vec<u8>, Assertion), PasskeyError> {
-    let answer: PublicKeyCredential =
-        serde_json::from_value(answer.clone()).map_err(|error| PasskeyError::Malformed(error.to_string()))?;
+    let answer: PublicKeyCredential = serde_json::from_value(answer.clone())
+        .map_err(|error| PasskeyError::Malformed(error.to_string()))?;
     let assertion = Assertion {
         client_data: answer.response.client_data_json,
         authenticator_data: answer.response.authenticator_data,
@@ -147,10 +152,15 @@ pub fn assertion(answer: &Value) -> Result<(Vec<u8>, Assertion), PasskeyError> {
 ///
 /// # Errors
 /// [`PasskeyError`].
-pub fn verified(passkey: &Passkey, challenge: Hash, assertion: &Assertion) -> Result<u32, PasskeyError> {
+pub fn verified(
+    passkey: &Passkey,
+    challenge: Hash,
+    assertion: &Assertion,
+) -> Result<u32, PasskeyError> {
     let site = Site { rp_id: passkey.rp_id.clone(), origin: passkey.origin.clone() };
     let corrupt = |error: serde_json::Error| PasskeyError::Corrupt(error.to_string());
-    let credential: Credential = serde_json::from_value(passkey.credential.clone()).map_err(corrupt)?;
+    let credential: Credential =
+        serde_json::from_value(passkey.credential.clone()).map_err(corrupt)?;
     let id = URL_SAFE_NO_PAD.encode(credential.cred_id());
     let state: PasskeyAuthentication = serde_json::from_value(json!({ "ast": {
         "credentials": [passkey.credential.get("cred")],
@@ -190,9 +200,11 @@ fn written(value: &impl serde::Serialize) -> Result<Value, PasskeyError> {
 
 fn without_nulls(value: Value) -> Value {
     match value {
-        Value::Object(fields) => {
-            fields.into_iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k, without_nulls(v))).collect()
-        }
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(_, v)| !v.is_null())
+            .map(|(k, v)| (k, without_nulls(v)))
+            .collect(),
         Value::Array(items) => items.into_iter().map(without_nulls).collect(),
         other => other,
     }
@@ -246,7 +258,8 @@ mod tests {
         let passkey = registered(&authenticator);
         let challenge = Hash::of_bytes(b"statement");
         let options = request(&Site::of(ORIGIN).unwrap(), challenge, &[]);
-        let (_, signed) = assertion(&authenticator.without_verification().get(ORIGIN, &options)).unwrap();
+        let (_, signed) =
+            assertion(&authenticator.without_verification().get(ORIGIN, &options)).unwrap();
         let rejected = verified(&passkey, challenge, &signed).unwrap_err();
         assert!(matches!(rejected, PasskeyError::Rejected(_)), "{rejected}");
     }
@@ -256,16 +269,25 @@ mod tests {
         for origin in ["http://127.0.0.1:7780", "http://[::1]:7780", "not an address"] {
             assert!(matches!(Site::of(origin), Err(PasskeyError::NoHostName(_))), "{origin}");
         }
-        assert_eq!(Site::of("https://gantry.example.com/").unwrap().origin, "https://gantry.example.com");
+        assert_eq!(
+            Site::of("https://gantry.example.com/").unwrap().origin,
+            "https://gantry.example.com"
+        );
     }
 
     #[test]
     fn malformed_answers_are_rejected() {
         let site = Site::of(ORIGIN).unwrap();
         let (_, state) = registration(&site, PersonId(Uuid::nil()), "bo", &[]).unwrap();
-        for answer in [json!(null), json!({}), json!({ "id": "x", "rawId": "x", "type": "public-key", "response": {} })]
-        {
-            assert!(matches!(register(&site, &state, &answer), Err(PasskeyError::Malformed(_))), "{answer}");
+        for answer in [
+            json!(null),
+            json!({}),
+            json!({ "id": "x", "rawId": "x", "type": "public-key", "response": {} }),
+        ] {
+            assert!(
+                matches!(register(&site, &state, &answer), Err(PasskeyError::Malformed(_))),
+                "{answer}"
+            );
             assert!(matches!(assertion(&answer), Err(PasskeyError::Malformed(_))), "{answer}");
         }
     }

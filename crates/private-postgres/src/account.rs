@@ -33,9 +33,11 @@ impl Account {
         let owner = std::fs::metadata(data_dir).ok().map(|found| Uid::from_raw(found.uid()));
         if !me.is_root() {
             return match owner {
-                Some(owner) if owner != me => {
-                    Err(Error::NotMine { folder: data_dir.to_owned(), owner: name_of(owner), me: client })
-                }
+                Some(owner) if owner != me => Err(Error::NotMine {
+                    folder: data_dir.to_owned(),
+                    owner: name_of(owner),
+                    me: client,
+                }),
                 _ => Ok(Self { name: client.clone(), client, step_down: None, uid: me }),
             };
         }
@@ -57,7 +59,9 @@ impl Account {
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir("/").env("LC_ALL", "C").stdin(Stdio::null());
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG"))
+        {
             command.env_remove(name);
         }
         if let Some((uid, gid)) = self.step_down {
@@ -69,7 +73,9 @@ impl Account {
     /// Gives a path to this account.
     pub(crate) fn own(&self, path: &Path) -> Result<(), Error> {
         match self.step_down {
-            Some((uid, gid)) => chown(path, Some(uid), Some(gid)).at("can't give to the database account:", path),
+            Some((uid, gid)) => {
+                chown(path, Some(uid), Some(gid)).at("can't give to the database account:", path)
+            }
             None => Ok(()),
         }
     }

@@ -40,7 +40,8 @@ impl Binaries {
 
 /// Every usable installation, best first. A named folder (argument or `GANTRY_PG_BIN`) is the only one looked at.
 pub(crate) fn find(named: Option<&Path>) -> Result<Vec<Binaries>, Error> {
-    let named = named.map(Path::to_owned).or_else(|| env::var_os("GANTRY_PG_BIN").map(PathBuf::from));
+    let named =
+        named.map(Path::to_owned).or_else(|| env::var_os("GANTRY_PG_BIN").map(PathBuf::from));
     let dirs = match named {
         Some(dir) => vec![dir],
         None => usual_dirs(),
@@ -65,7 +66,9 @@ fn usual_dirs() -> Vec<PathBuf> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .filter_map(|entry| {
+            Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin")))
+        })
         .collect();
     versioned.sort_by_key(|(major, _)| std::cmp::Reverse(*major));
     dirs.extend(versioned.into_iter().map(|(_, dir)| dir));

@@ -17,13 +17,18 @@ pub(crate) const PORT: u16 = 5432;
 /// Where a person's own settings go.
 const LOCAL: &str = "local.conf";
 
-const HEADER: &str = "# Written by Gantry at every start. Your own settings go into local.conf beside this file.\n";
+const HEADER: &str =
+    "# Written by Gantry at every start. Your own settings go into local.conf beside this file.\n";
 
 /// Writes `postgresql.conf`, `pg_hba.conf` and `pg_ident.conf`.
 pub(crate) fn write(folder: &Folder, account: &Account, settings: &Settings) -> Result<(), Error> {
     let data = folder.data();
     write_file(account, &data.join("postgresql.conf"), &server(folder.socket_dir(), settings))?;
-    write_file(account, &data.join("pg_hba.conf"), &format!("{HEADER}local all all peer map=gantry\n"))?;
+    write_file(
+        account,
+        &data.join("pg_hba.conf"),
+        &format!("{HEADER}local all all peer map=gantry\n"),
+    )?;
     write_file(account, &data.join("pg_ident.conf"), &identities(account))
 }
 

@@ -70,7 +70,9 @@ pub enum Error {
         account: String,
     },
     /// Root without an account to step down to.
-    #[error("PostgreSQL doesn't run as root, and there is neither an account `postgres` nor `nobody` to run it as")]
+    #[error(
+        "PostgreSQL doesn't run as root, and there is neither an account `postgres` nor `nobody` to run it as"
+    )]
     NoAccount,
     /// A program of PostgreSQL failed.
     #[error("{program} failed ({status}):\n{output}")]

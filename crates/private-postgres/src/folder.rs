@@ -59,7 +59,8 @@ impl Folder {
         let lock = take_lock(&root)?;
         account.own(&root.join("lock"))?;
         account.own(&root)?;
-        fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).at("can't close to others:", &root)?;
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o700))
+            .at("can't close to others:", &root)?;
         account.require_reach(&root)?;
         let socket_dir = socket_folder(&root, account)?;
         let throwaway = settings.durability == Durability::Throwaway;
@@ -88,7 +89,11 @@ impl Folder {
         let data = written.and_then(|text| text.trim().parse::<u32>().ok());
         let installed = found.iter().map(|b| b.major.to_string()).collect::<Vec<_>>().join(", ");
         let chosen = found.into_iter().find(|b| data.is_none_or(|data| data == b.major));
-        chosen.ok_or(Error::OtherMajor { folder: self.data(), data: data.unwrap_or_default(), installed })
+        chosen.ok_or(Error::OtherMajor {
+            folder: self.data(),
+            data: data.unwrap_or_default(),
+            installed,
+        })
     }
 
     /// Makes the data folder unless it is there. Done beside it and renamed: an interrupted one leaves no half cluster.
@@ -106,7 +111,12 @@ impl Folder {
             fs::remove_dir_all(&fresh).at("can't remove", &fresh)?;
         }
         let mut initdb = account.command(binaries.initdb());
-        initdb.arg("--pgdata").arg(&fresh).args(["--username", ADMIN_ROLE, "--encoding=UTF8", "--locale=C"]);
+        initdb.arg("--pgdata").arg(&fresh).args([
+            "--username",
+            ADMIN_ROLE,
+            "--encoding=UTF8",
+            "--locale=C",
+        ]);
         // Host lines are never used: pg_hba.conf is replaced before the first start.
         initdb.args(["--auth-local=peer", "--auth-host=reject"]);
         if settings.durability == Durability::Throwaway {
@@ -185,7 +195,8 @@ impl Folder {
             .filter(|pid| {
                 let process = PathBuf::from(format!("/proc/{pid}"));
                 fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == data)
-                    && fs::read_to_string(process.join("comm")).is_ok_and(|comm| comm.trim().starts_with("postgres"))
+                    && fs::read_to_string(process.join("comm"))
+                        .is_ok_and(|comm| comm.trim().starts_with("postgres"))
             })
             .collect()
     }
@@ -204,7 +215,9 @@ impl Drop for Folder {
 
 fn make_parents(folder: &Path) -> Result<(), Error> {
     match folder.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => fs::create_dir_all(parent).at("can't make", parent),
+        Some(parent) if !parent.as_os_str().is_empty() => {
+            fs::create_dir_all(parent).at("can't make", parent)
+        }
         _ => Ok(()),
     }
 }
@@ -227,8 +240,13 @@ fn require_ours(root: &Path) -> Result<(), Error> {
 
 fn take_lock(root: &Path) -> Result<File, Error> {
     let path = root.join("lock");
-    let mut file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).at("can't open", &path)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .at("can't open", &path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -272,7 +290,8 @@ fn fits_socket(dir: &Path) -> bool {
 fn remove_left_socket_folder(left: &Path, account: &Account) {
     let ours = left.parent() == Some(Path::new("/tmp"))
         && left.file_name().is_some_and(|name| name.as_bytes().starts_with(b"gantry-"))
-        && fs::symlink_metadata(left).is_ok_and(|found| found.is_dir() && found.uid() == account.uid());
+        && fs::symlink_metadata(left)
+            .is_ok_and(|found| found.is_dir() && found.uid() == account.uid());
     if ours {
         let _ = fs::remove_dir_all(left);
     }
@@ -290,7 +309,11 @@ fn run(mut command: std::process::Command, program: &str, folder: &Path) -> Resu
     }
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    Err(Error::Program { program: program.to_owned(), status: output.status.to_string(), output: text })
+    Err(Error::Program {
+        program: program.to_owned(),
+        status: output.status.to_string(),
+        output: text,
+    })
 }
 
 fn tail(path: &Path) -> String {

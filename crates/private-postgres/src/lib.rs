@@ -48,7 +48,8 @@ use postmaster::Postmaster;
 pub use binaries::OLDEST_MAJOR;
 pub use error::Error;
 pub use roles::{
-    DATABASE, METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, SERVER_ROLE, WORKER_ROLE, connect_sql, ensure_roles, set_up_sql,
+    DATABASE, METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, SERVER_ROLE, WORKER_ROLE, connect_sql,
+    ensure_roles, set_up_sql,
 };
 
 /// The bootstrap superuser of a private cluster.
@@ -82,7 +83,12 @@ pub struct Settings {
 impl Settings {
     /// A cluster that keeps what is committed.
     pub fn durable(data_dir: impl Into<PathBuf>) -> Self {
-        Self { data_dir: data_dir.into(), durability: Durability::Durable, bin_dir: None, max_connections: 200 }
+        Self {
+            data_dir: data_dir.into(),
+            durability: Durability::Durable,
+            bin_dir: None,
+            max_connections: 200,
+        }
     }
 
     /// A cluster for tests: fast, and gone afterwards.
@@ -160,7 +166,8 @@ impl PrivatePostgres {
             return Ok(false);
         }
         self.folder.stop_stale_postmaster()?;
-        self.postmaster = Postmaster::spawn(&self.binaries, &self.account, &self.folder, &self.settings)?;
+        self.postmaster =
+            Postmaster::spawn(&self.binaries, &self.account, &self.folder, &self.settings)?;
         self.ready().await?;
         Ok(true)
     }
@@ -208,7 +215,10 @@ impl PrivatePostgres {
                 Err(refused) => refused,
             };
             if !self.postmaster.is_running() || tokio::time::Instant::now() > deadline {
-                return Err(Error::NotStarted { reason: refused.to_string(), log: self.folder.log_tail() });
+                return Err(Error::NotStarted {
+                    reason: refused.to_string(),
+                    log: self.folder.log_tail(),
+                });
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
@@ -221,7 +231,9 @@ impl PrivatePostgres {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(ended) => Err(Error::Interrupted(ended.to_string())),
@@ -233,7 +245,9 @@ fn percent_encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte))
+            }
             _ => {
                 let _ = write!(encoded, "%{byte:02X}");
             }

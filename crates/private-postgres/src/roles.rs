@@ -67,12 +67,15 @@ fn quoted(text: &str, quote: char) -> String {
 /// The server's refusal, as when the role isn't allowed to make roles.
 pub async fn ensure_roles(admin: &mut PgConnection) -> Result<(), Error> {
     admin.execute(AssertSqlSafe(roles_sql(PROGRAM_ROLES))).await?;
-    let there: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
-        .bind(DATABASE)
-        .fetch_one(&mut *admin)
-        .await?;
+    let there: bool =
+        sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
+            .bind(DATABASE)
+            .fetch_one(&mut *admin)
+            .await?;
     if !there {
-        admin.execute(AssertSqlSafe(format!("CREATE DATABASE {DATABASE} OWNER {OWNER_ROLE}"))).await?;
+        admin
+            .execute(AssertSqlSafe(format!("CREATE DATABASE {DATABASE} OWNER {OWNER_ROLE}")))
+            .await?;
     }
     for statement in connect_sql(DATABASE, PROGRAM_ROLES) {
         admin.execute(AssertSqlSafe(statement)).await?;

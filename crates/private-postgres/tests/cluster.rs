@@ -93,7 +93,8 @@ async fn data_and_roles_outlive_a_stop() {
 
     // A cluster of an earlier version has one role for all programs.
     let again = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
-    for url in [again.server_url(DATABASE), again.worker_url(DATABASE), again.metrics_url(DATABASE)] {
+    for url in [again.server_url(DATABASE), again.worker_url(DATABASE), again.metrics_url(DATABASE)]
+    {
         assert_eq!(scalar::<i32>(&url, "SELECT 1").await, 1);
     }
     let earlier = "SELECT count(*)::int FROM pg_roles WHERE rolname = 'gantry_app'";
@@ -106,12 +107,17 @@ async fn data_and_roles_outlive_a_stop() {
 #[tokio::test]
 async fn the_application_role_owns_nothing() {
     let folder = open_folder();
-    let cluster = PrivatePostgres::start(Settings::throwaway(folder.path().join("db"))).await.unwrap();
+    let cluster =
+        PrivatePostgres::start(Settings::throwaway(folder.path().join("db"))).await.unwrap();
     let app = cluster.server_url(DATABASE);
     execute(&cluster.owner_url(DATABASE), "CREATE TABLE t (n int)").await.unwrap();
-    for refused in
-        ["CREATE TABLE mine (n int)", "SELECT * FROM t", "DROP TABLE t", "CREATE ROLE x", "CREATE DATABASE x"]
-    {
+    for refused in [
+        "CREATE TABLE mine (n int)",
+        "SELECT * FROM t",
+        "DROP TABLE t",
+        "CREATE ROLE x",
+        "CREATE DATABASE x",
+    ] {
         let error = execute(&app, refused).await.expect_err(refused);
         assert!(
             error.to_string().contains("denied") || error.to_string().contains("must be owner"),
@@ -194,7 +200,8 @@ async fn a_pid_file_that_names_a_stranger_is_no_obstacle() {
     PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
     let data = home.join("data");
     let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
-    fs::write(data.join("postmaster.pid"), format!("{}\n{}\n1\n", stranger.id(), data.display())).unwrap();
+    fs::write(data.join("postmaster.pid"), format!("{}\n{}\n1\n", stranger.id(), data.display()))
+        .unwrap();
     let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
     assert!(stranger.try_wait().unwrap().is_none(), "the stranger was not touched");
     stranger.kill().unwrap();
@@ -223,7 +230,9 @@ async fn hold() {
     let throwaway = home.ends_with("throwaway");
     let settings = if throwaway { Settings::throwaway(&home) } else { Settings::durable(&home) };
     let cluster = PrivatePostgres::start(settings).await.unwrap();
-    execute(&cluster.owner_url(DATABASE), "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n").await.unwrap();
+    execute(&cluster.owner_url(DATABASE), "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n")
+        .await
+        .unwrap();
     println!("\nholding");
     tokio::time::sleep(Duration::from_secs(600)).await;
 }
@@ -335,6 +344,8 @@ async fn as_this_user() {
         return;
     };
     let cluster = PrivatePostgres::start(Settings::durable(home)).await.unwrap();
-    execute(&cluster.owner_url(DATABASE), "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n").await.unwrap();
+    execute(&cluster.owner_url(DATABASE), "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n")
+        .await
+        .unwrap();
     cluster.stop().await.unwrap();
 }

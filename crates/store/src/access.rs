@@ -51,11 +51,20 @@ pub async fn access_of(on: &mut PgConnection, people: &[PersonId]) -> Result<Acc
     .bind(people)
     .fetch_all(&mut *on)
     .await?;
-    let change = |(person, by, by_name, kind, at, confirmed): (Uuid, Uuid, String, String, i64, bool)| {
-        let kind = AccessKind::ALL.into_iter().find(|known| known.as_str() == kind);
-        let kind = kind.ok_or_else(|| StoreError::corrupt("access_change.kind", "an unknown kind"))?;
-        Ok(AccessChange { person: PersonId(person), by: PersonId(by), by_name, kind, at, confirmed })
-    };
+    let change =
+        |(person, by, by_name, kind, at, confirmed): (Uuid, Uuid, String, String, i64, bool)| {
+            let kind = AccessKind::ALL.into_iter().find(|known| known.as_str() == kind);
+            let kind =
+                kind.ok_or_else(|| StoreError::corrupt("access_change.kind", "an unknown kind"))?;
+            Ok(AccessChange {
+                person: PersonId(person),
+                by: PersonId(by),
+                by_name,
+                kind,
+                at,
+                confirmed,
+            })
+        };
     let changes = rows.into_iter().map(change).collect::<Result<Vec<_>, StoreError>>()?;
     let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     let now: i64 = sqlx::query_scalar(now).fetch_one(on).await?;
@@ -84,7 +93,10 @@ pub async fn listed(on: &mut PgConnection, person: PersonId) -> Result<Vec<Chang
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn limits(on: &mut PgConnection, person: PersonId) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
+pub async fn limits(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
     let rows = sqlx::query_as(
         "WITH cooling AS (
            SELECT make_interval(hours => cooling_hours(y.hash)) AS period
@@ -108,7 +120,11 @@ pub async fn limits(on: &mut PgConnection, person: PersonId) -> Result<Vec<(Stri
 ///
 /// # Errors
 /// When the database refuses the admin or does not answer.
-pub async fn confirm(on: &mut PgConnection, person: PersonId, admin: PersonId) -> Result<i64, StoreError> {
+pub async fn confirm(
+    on: &mut PgConnection,
+    person: PersonId,
+    admin: PersonId,
+) -> Result<i64, StoreError> {
     let confirm = sqlx::query_scalar("SELECT confirm_access($1, $2)");
     Ok(confirm.bind(person.0).bind(admin.0).fetch_one(on).await?)
 }
@@ -117,7 +133,10 @@ pub async fn confirm(on: &mut PgConnection, person: PersonId, admin: PersonId) -
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn notices(on: &mut PgConnection, person: PersonId) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
+pub async fn notices(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT b.name, c.at FROM access_change c JOIN person b ON b.id = c.by
          WHERE c.person_id = $1 AND c.kind = 'reset' AND c.dismissed_at IS NULL ORDER BY c.id DESC LIMIT $2",

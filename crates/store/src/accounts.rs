@@ -59,7 +59,11 @@ const ACCOUNT: &str = "p.id, p.name, p.kind, p.disabled, p.permissions, p.grants
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn accounts(on: &mut PgConnection, find: &FindAccounts, most: i64) -> Result<Vec<AccountRow>, StoreError> {
+pub async fn accounts(
+    on: &mut PgConnection,
+    find: &FindAccounts,
+    most: i64,
+) -> Result<Vec<AccountRow>, StoreError> {
     let (sign, way) = if find.falling { ("<", "DESC") } else { (">", "ASC") };
     let sql = format!(
         "SELECT {ACCOUNT} FROM person p
@@ -82,7 +86,10 @@ pub async fn accounts(on: &mut PgConnection, find: &FindAccounts, most: i64) -> 
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn account(on: &mut PgConnection, id: PersonId) -> Result<Option<AccountRow>, StoreError> {
+pub async fn account(
+    on: &mut PgConnection,
+    id: PersonId,
+) -> Result<Option<AccountRow>, StoreError> {
     let sql = format!("SELECT {ACCOUNT} FROM person p WHERE p.id = $1");
     Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(on).await?)
 }
@@ -123,7 +130,10 @@ pub async fn grants(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<Grant
 /// When the database does not answer.
 pub async fn lock_to_change(on: &mut PgConnection, ids: &[PersonId]) -> Result<(), StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE").bind(ids).execute(on).await?;
+    sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE")
+        .bind(ids)
+        .execute(on)
+        .await?;
     Ok(())
 }
 
@@ -143,7 +153,8 @@ pub async fn set_grants(
         .bind(everywhere)
         .execute(&mut *on)
         .await?;
-    let (words, places): (Vec<&str>, Vec<Uuid>) = inside.iter().map(|(word, place)| (*word, place.0)).unzip();
+    let (words, places): (Vec<&str>, Vec<Uuid>) =
+        inside.iter().map(|(word, place)| (*word, place.0)).unzip();
     sqlx::query(
         "DELETE FROM scoped_grant g WHERE g.person_id = $1
          AND NOT EXISTS (SELECT FROM unnest($2::text[], $3::uuid[]) AS x (w, d) WHERE x.w = g.permission AND x.d = g.deployment_id)",
@@ -171,7 +182,10 @@ pub async fn set_grants(
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn password_of_name(on: &mut PgConnection, name: &str) -> Result<Option<(PersonId, String)>, StoreError> {
+pub async fn password_of_name(
+    on: &mut PgConnection,
+    name: &str,
+) -> Result<Option<(PersonId, String)>, StoreError> {
     let row: Option<(Uuid, String)> = sqlx::query_as(
         "SELECT p.id, a.password_hash FROM person p JOIN account a ON a.person_id = p.id
          WHERE p.name = $1 AND NOT p.disabled AND p.kind = 'human'",
@@ -237,7 +251,10 @@ pub struct OwnSessionRow {
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn sessions(on: &mut PgConnection, person: PersonId) -> Result<Vec<OwnSessionRow>, StoreError> {
+pub async fn sessions(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<OwnSessionRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT id, token_hash, created_at, last_seen_at, expires_at, user_agent, address FROM session
          WHERE person_id = $1 AND expires_at > now() AND idle_expires_at > now() ORDER BY created_at DESC, id LIMIT $2",
@@ -253,7 +270,11 @@ pub async fn sessions(on: &mut PgConnection, person: PersonId) -> Result<Vec<Own
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn end_session_named(on: &mut PgConnection, person: PersonId, session: Uuid) -> Result<bool, StoreError> {
+pub async fn end_session_named(
+    on: &mut PgConnection,
+    person: PersonId,
+    session: Uuid,
+) -> Result<bool, StoreError> {
     let sql = "DELETE FROM session WHERE person_id = $1 AND id = $2";
     let done = sqlx::query(sql).bind(person.0).bind(session).execute(on).await?;
     Ok(done.rows_affected() == 1)
@@ -263,7 +284,10 @@ pub async fn end_session_named(on: &mut PgConnection, person: PersonId, session:
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn deployment_named(on: &mut PgConnection, name: &str) -> Result<Option<DeploymentId>, StoreError> {
+pub async fn deployment_named(
+    on: &mut PgConnection,
+    name: &str,
+) -> Result<Option<DeploymentId>, StoreError> {
     let sql = "SELECT id FROM deployment WHERE name = $1 AND removed_in IS NULL";
     let id: Option<Uuid> = sqlx::query_scalar(sql).bind(name).fetch_optional(on).await?;
     Ok(id.map(DeploymentId))
@@ -273,7 +297,10 @@ pub async fn deployment_named(on: &mut PgConnection, name: &str) -> Result<Optio
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn name_of_deployment(on: &mut PgConnection, id: DeploymentId) -> Result<Option<String>, StoreError> {
+pub async fn name_of_deployment(
+    on: &mut PgConnection,
+    id: DeploymentId,
+) -> Result<Option<String>, StoreError> {
     let sql = "SELECT name FROM deployment WHERE id = $1 AND removed_in IS NULL";
     Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(on).await?)
 }
@@ -283,7 +310,8 @@ pub async fn name_of_deployment(on: &mut PgConnection, id: DeploymentId) -> Resu
 /// # Errors
 /// When the database does not answer.
 pub async fn top(on: &mut PgConnection) -> Result<Option<DeploymentId>, StoreError> {
-    let id: Option<Uuid> = sqlx::query_scalar("SELECT id FROM deployment WHERE system").fetch_optional(on).await?;
+    let id: Option<Uuid> =
+        sqlx::query_scalar("SELECT id FROM deployment WHERE system").fetch_optional(on).await?;
     Ok(id.map(DeploymentId))
 }
 

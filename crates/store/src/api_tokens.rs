@@ -79,7 +79,8 @@ pub async fn bearer(pool: &PgPool, hash: &TokenHash) -> Result<Option<BearerRow>
 /// When the database does not answer.
 pub async fn bearer_of(pool: &PgPool, token: Uuid) -> Result<Option<BearerRow>, StoreError> {
     let sql = holding("t.id = $1");
-    let row: Option<RawBearer> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(token).fetch_optional(pool).await?;
+    let row: Option<RawBearer> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(token).fetch_optional(pool).await?;
     Ok(row.map(BearerRow::from))
 }
 
@@ -190,14 +191,18 @@ const TOKEN: &str =
     "t.id, t.person_id, p.name AS person, p.kind, t.name, t.scopes, d.name AS deployment, by.name AS by,
     t.created_at, t.expires_at, t.last_used_at, t.revoked_at,
     t.revoked_at IS NULL AND t.expires_at > now() AND NOT p.disabled AS holds";
-const FROM: &str = "token t JOIN person p ON p.id = t.person_id LEFT JOIN deployment d ON d.id = t.deployment_id
+const FROM: &str =
+    "token t JOIN person p ON p.id = t.person_id LEFT JOIN deployment d ON d.id = t.deployment_id
     LEFT JOIN person by ON by.id = t.created_by";
 
 /// A person's tokens, those first that are neither over nor taken back.
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn tokens_of(on: &mut PgConnection, person: PersonId) -> Result<Vec<ApiTokenRow>, StoreError> {
+pub async fn tokens_of(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<ApiTokenRow>, StoreError> {
     let sql = format!(
         "SELECT {TOKEN} FROM {FROM} WHERE t.person_id = $1 AND t.kind = 'api'
          ORDER BY t.revoked_at IS NULL AND t.expires_at > now() DESC, t.created_at DESC, t.id LIMIT $2"
@@ -219,7 +224,8 @@ pub async fn token(on: &mut PgConnection, id: Uuid) -> Result<Option<ApiTokenRow
 /// # Errors
 /// When the database does not answer.
 pub async fn revoke(on: &mut PgConnection, id: Uuid) -> Result<bool, StoreError> {
-    let sql = "UPDATE token SET revoked_at = now() WHERE id = $1 AND kind = 'api' AND revoked_at IS NULL";
+    let sql =
+        "UPDATE token SET revoked_at = now() WHERE id = $1 AND kind = 'api' AND revoked_at IS NULL";
     Ok(sqlx::query(sql).bind(id).execute(on).await?.rows_affected() == 1)
 }
 

@@ -50,7 +50,9 @@ pub enum StoreError {
     #[error("the database did not answer: {0}")]
     Orm(#[from] sea_orm::DbErr),
     /// A row holds what no statement of ours writes.
-    #[error("row {what} is not what it should be ({reason}): restore it from a backup, or report it")]
+    #[error(
+        "row {what} is not what it should be ({reason}): restore it from a backup, or report it"
+    )]
     Corrupt {
         /// Table and key.
         what: String,
@@ -111,7 +113,8 @@ impl Store {
     /// # Errors
     /// When the URL is none.
     pub fn open(how: &Connecting) -> Result<Self, StoreError> {
-        let options = PgConnectOptions::from_str(&how.url)?.application_name("gantry").options(SETTINGS);
+        let options =
+            PgConnectOptions::from_str(&how.url)?.application_name("gantry").options(SETTINGS);
         let pool = PgPoolOptions::new()
             .max_connections(how.connections)
             .acquire_timeout(how.wait)

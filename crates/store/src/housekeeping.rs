@@ -20,7 +20,8 @@ const EVENT_DAYS: i32 = 7;
 pub async fn seal(pool: &PgPool) -> Result<i32, StoreError> {
     let mut all = 0;
     for _ in 0..SEAL_STATEMENTS {
-        let sealed: i32 = sqlx::query_scalar("SELECT seal_audit($1)").bind(SEALS).fetch_one(pool).await?;
+        let sealed: i32 =
+            sqlx::query_scalar("SELECT seal_audit($1)").bind(SEALS).fetch_one(pool).await?;
         all += sealed;
         if sealed < SEALS {
             break;
@@ -59,7 +60,10 @@ pub async fn forget_workers(pool: &PgPool) -> Result<u64, StoreError> {
 pub async fn keep_house(pool: &PgPool) -> Result<(), StoreError> {
     seal(pool).await?;
     sqlx::query("SELECT ensure_run_log_room()").execute(pool).await?;
-    sqlx::query("SELECT forget_events(make_interval(days => $1))").bind(EVENT_DAYS).execute(pool).await?;
+    sqlx::query("SELECT forget_events(make_interval(days => $1))")
+        .bind(EVENT_DAYS)
+        .execute(pool)
+        .await?;
     forget_workers(pool).await?;
     Ok(())
 }
@@ -103,8 +107,10 @@ mod tests {
         let rows = "INSERT INTO audit (action) SELECT 'test' FROM generate_series(1, 2500)";
         sqlx::query(rows).execute(database.app()).await.expect("rows");
         assert_eq!(seal(database.app()).await.expect("a round"), 2500);
-        let left: i64 =
-            sqlx::query_scalar("SELECT count(*) FROM audit_unsealed").fetch_one(database.app()).await.expect("a count");
+        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM audit_unsealed")
+            .fetch_one(database.app())
+            .await
+            .expect("a count");
         assert_eq!(left, 0);
     }
 }

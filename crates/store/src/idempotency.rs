@@ -122,13 +122,19 @@ pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, Stor
     if row.request != key.request {
         return Ok(Claimed::Other);
     }
-    let Some(status) = row.status else { return Ok(Claimed::UnderWay(row.left.clamp(1.0, 600.0).ceil() as u64)) };
+    let Some(status) = row.status else {
+        return Ok(Claimed::UnderWay(row.left.clamp(1.0, 600.0).ceil() as u64));
+    };
     let withheld = match row.withheld.as_deref() {
         Some("secret") => Withheld::Secret,
         _ => Withheld::Large,
     };
     let headers = row.headers.unwrap_or_default();
-    Ok(Claimed::Answered(Kept { status: status.unsigned_abs(), headers, body: row.body.ok_or(withheld) }))
+    Ok(Claimed::Answered(Kept {
+        status: status.unsigned_abs(),
+        headers,
+        body: row.body.ok_or(withheld),
+    }))
 }
 
 /// Nothing was claimed, and nothing is there: there are too many, or it was freed just now, and whoever comes again gets it.
@@ -168,7 +174,12 @@ pub async fn renew_key(pool: &PgPool, key: &Key, claim: Uuid) -> Result<bool, St
 ///
 /// # Errors
 /// What the database refused.
-pub async fn keep_answer(on: &mut PgConnection, key: &Key, claim: Uuid, kept: &Kept) -> Result<bool, StoreError> {
+pub async fn keep_answer(
+    on: &mut PgConnection,
+    key: &Key,
+    claim: Uuid,
+    kept: &Kept,
+) -> Result<bool, StoreError> {
     let (body, withheld) = match &kept.body {
         Ok(body) => (Some(body.as_slice()), None),
         Err(Withheld::Secret) => (None, Some("secret")),

@@ -58,7 +58,9 @@ impl fmt::Display for Position {
 
 /// A text that is no position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a place in the journal is a cursor of a page, or the id of an event: two numbers with a hyphen between them")]
+#[error(
+    "a place in the journal is a cursor of a page, or the id of an event: two numbers with a hyphen between them"
+)]
 pub struct NoPosition;
 
 impl FromStr for Position {
@@ -144,14 +146,18 @@ pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Part, St
     let mut part = Part { entries: Vec::new(), next: after, more: false, horizon, held_back };
     let mut read = 0;
     for (_, _, xid, id, topic, kind, body) in rows {
-        let (Some(xid), Some(id), Some(topic), Some(kind), Some(body)) = (xid, id, topic, kind, body) else {
+        let (Some(xid), Some(id), Some(topic), Some(kind), Some(body)) =
+            (xid, id, topic, kind, body)
+        else {
             continue;
         };
         read += 1;
         part.next = Position { xid, id };
         match live(&kind, body) {
             Ok(live) => part.entries.push(Entry { position: part.next, topic, live }),
-            Err(reason) => tracing::debug!(position = %part.next, kind, %reason, "an event of another version"),
+            Err(reason) => {
+                tracing::debug!(position = %part.next, kind, %reason, "an event of another version")
+            }
         }
     }
     part.more = read == limit;
@@ -213,8 +219,14 @@ pub async fn lengths(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Live>, StoreEr
 ///
 /// # Errors
 /// When the database does not answer, or the event has no form as JSON.
-pub async fn append_event(db: &mut PgConnection, topic: &str, subject: &str, event: &Live) -> Result<(), StoreError> {
-    let corrupt = |reason: &dyn fmt::Display| StoreError::corrupt(format!("event of {topic}"), reason);
+pub async fn append_event(
+    db: &mut PgConnection,
+    topic: &str,
+    subject: &str,
+    event: &Live,
+) -> Result<(), StoreError> {
+    let corrupt =
+        |reason: &dyn fmt::Display| StoreError::corrupt(format!("event of {topic}"), reason);
     let mut body = serde_json::to_value(event).map_err(|e| corrupt(&e))?;
     let kind = body.as_object_mut().and_then(|fields| fields.remove("kind"));
     let kind = kind.as_ref().and_then(Value::as_str).ok_or_else(|| corrupt(&"it has no kind"))?;
@@ -295,7 +307,8 @@ mod tests {
             let mut one = db.app().begin().await.expect("a transaction");
             append_event(&mut one, "target", "", &target(number)).await.expect("an event");
             if number == 3 {
-                let strange = "INSERT INTO event (topic, kind, body) VALUES ('x', 'of tomorrow', '{}')";
+                let strange =
+                    "INSERT INTO event (topic, kind, body) VALUES ('x', 'of tomorrow', '{}')";
                 sqlx::query(strange).execute(&mut *one).await.expect("an event");
             }
             one.commit().await.expect("to commit");
@@ -315,9 +328,10 @@ mod tests {
         let db = TestDatabase::new().await;
         let noderole = NoderoleId(Uuid::from_u128(5));
         let step = Live::Step { noderole, state: StepState::Active };
-        for body in
-            [serde_json::json!({"noderole": noderole, "state": "active"}), serde_json::to_value(&step).expect("JSON")]
-        {
+        for body in [
+            serde_json::json!({"noderole": noderole, "state": "active"}),
+            serde_json::to_value(&step).expect("JSON"),
+        ] {
             let sql = "INSERT INTO event (topic, kind, body) VALUES ('deployment:x', 'step', $1)";
             sqlx::query(sql).bind(body).execute(db.app()).await.expect("an event");
         }
@@ -335,7 +349,11 @@ mod tests {
         append_event(&mut younger, "target", "", &target(1)).await.expect("an event");
         append_event(&mut elder, "target", "", &target(2)).await.expect("an event");
         elder.commit().await.expect("to commit");
-        assert_eq!(resume(db.app(), before, 10).await.expect("an answer"), Resume::There, "number one is on its way");
+        assert_eq!(
+            resume(db.app(), before, 10).await.expect("an answer"),
+            Resume::There,
+            "number one is on its way"
+        );
         younger.commit().await.expect("to commit");
         let part = eventually(&db, before, 2).await;
         assert_eq!(lives(&part), [target(2), target(1)]);
@@ -351,16 +369,24 @@ mod tests {
             one.commit().await.expect("to commit");
         }
         let all = eventually(&db, START, 4).await;
-        let goes_on = async |place, most| resume(db.app(), place, most).await.expect("an answer") == Resume::There;
+        let goes_on = async |place, most| {
+            resume(db.app(), place, most).await.expect("an answer") == Resume::There
+        };
         assert!(goes_on(START, 4).await);
         assert!(!goes_on(START, 3).await, "too much to catch up on");
-        assert!(!goes_on(Position::of_cursor(all.horizon + 1_000_000), 10).await, "of another database");
+        assert!(
+            !goes_on(Position::of_cursor(all.horizon + 1_000_000), 10).await,
+            "of another database"
+        );
 
-        let old =
-            "INSERT INTO event (topic, kind, body, at) VALUES ('x', 'y', '{}', now() - interval '9 days') RETURNING id";
-        let forgotten: i64 = sqlx::query_scalar(old).fetch_one(db.owner()).await.expect("an old event");
+        let old = "INSERT INTO event (topic, kind, body, at) VALUES ('x', 'y', '{}', now() - interval '9 days') RETURNING id";
+        let forgotten: i64 =
+            sqlx::query_scalar(old).fetch_one(db.owner()).await.expect("an old event");
         assert!(goes_on(START, 10).await);
-        sqlx::query("SELECT forget_events(interval '2 days')").execute(db.worker()).await.expect("to forget");
+        sqlx::query("SELECT forget_events(interval '2 days')")
+            .execute(db.worker())
+            .await
+            .expect("to forget");
         assert!(!goes_on(START, 10).await, "forgotten");
         assert!(!goes_on(all.next, 10).await, "the one that was forgotten was not told there");
         // What others in the cluster have open holds the place back; it passes.
@@ -370,7 +396,10 @@ mod tests {
         };
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
         while !goes_on_from_now().await {
-            assert!(std::time::Instant::now() < deadline, "whoever begins now is told that they missed something");
+            assert!(
+                std::time::Instant::now() < deadline,
+                "whoever begins now is told that they missed something"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         assert!(forgotten > 4);

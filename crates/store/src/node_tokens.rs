@@ -72,7 +72,11 @@ pub async fn insert_node_token(
 ///
 /// # Errors
 /// What the database refused.
-pub async fn revoke_node_token(on: &mut PgConnection, node: NodeId, token: Uuid) -> Result<Option<String>, StoreError> {
+pub async fn revoke_node_token(
+    on: &mut PgConnection,
+    node: NodeId,
+    token: Uuid,
+) -> Result<Option<String>, StoreError> {
     let name = sqlx::query_scalar(
         "UPDATE token SET revoked_at = now() WHERE id = $2 AND node_id = $1 AND kind = 'node' AND revoked_at IS NULL RETURNING name",
     )
@@ -88,7 +92,10 @@ pub async fn revoke_node_token(on: &mut PgConnection, node: NodeId, token: Uuid)
 ///
 /// # Errors
 /// What the database refused.
-pub async fn node_of_token(on: &mut PgConnection, hash: &TokenHash) -> Result<Option<(NodeId, Uuid)>, StoreError> {
+pub async fn node_of_token(
+    on: &mut PgConnection,
+    hash: &TokenHash,
+) -> Result<Option<(NodeId, Uuid)>, StoreError> {
     let found: Option<(Uuid, Uuid, bool)> = sqlx::query_as(
         "SELECT t.node_id, t.id, t.last_used_at IS NULL OR t.last_used_at < now() - interval '1 minute'
          FROM token t JOIN node n ON n.id = t.node_id
@@ -99,7 +106,10 @@ pub async fn node_of_token(on: &mut PgConnection, hash: &TokenHash) -> Result<Op
     .await?;
     let Some((node, token, note)) = found else { return Ok(None) };
     if note {
-        sqlx::query("UPDATE token SET last_used_at = now() WHERE id = $1").bind(token).execute(on).await?;
+        sqlx::query("UPDATE token SET last_used_at = now() WHERE id = $1")
+            .bind(token)
+            .execute(on)
+            .await?;
     }
     Ok(Some((NodeId(node), token)))
 }
@@ -108,7 +118,10 @@ pub async fn node_of_token(on: &mut PgConnection, hash: &TokenHash) -> Result<Op
 ///
 /// # Errors
 /// What the database refused.
-pub async fn node_tokens(on: &mut PgConnection, node: NodeId) -> Result<Vec<NodeTokenRow>, StoreError> {
+pub async fn node_tokens(
+    on: &mut PgConnection,
+    node: NodeId,
+) -> Result<Vec<NodeTokenRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT t.id, t.name, p.name AS by, t.created_at, t.expires_at, t.last_used_at, t.revoked_at,
            t.revoked_at IS NULL AND t.expires_at > now() AS holds

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
 use engine::gate::VerdictKind;
-use engine::gate::signature::{Assertion, Confirmation, Nonce, Passkey, Reviewed, VerdictSignature};
+use engine::gate::signature::{
+    Assertion, Confirmation, Nonce, Passkey, Reviewed, VerdictSignature,
+};
 use engine::ids::{PasskeyId, PersonId, SubmissionId};
 use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
@@ -151,7 +153,10 @@ fn passkey(raw: RawPasskey) -> Result<PasskeyRow, StoreError> {
 ///
 /// # Errors
 /// When the database refuses it or does not answer.
-pub async fn insert(on: &mut PgConnection, new: &NewPasskey) -> Result<Option<PasskeyId>, StoreError> {
+pub async fn insert(
+    on: &mut PgConnection,
+    new: &NewPasskey,
+) -> Result<Option<PasskeyId>, StoreError> {
     let id: Option<Uuid> = sqlx::query_scalar(
         "INSERT INTO passkey (person_id, name, rp_id, origin, credential_id, credential, counter) \
          VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (credential_id) DO NOTHING RETURNING id",
@@ -172,14 +177,18 @@ pub async fn insert(on: &mut PgConnection, new: &NewPasskey) -> Result<Option<Pa
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn of_person(on: &mut PgConnection, person: PersonId) -> Result<Vec<PasskeyRow>, StoreError> {
+pub async fn of_person(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<PasskeyRow>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS}, w.name AS confirmed_by \
          FROM passkey k LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id \
          LEFT JOIN passkey b ON b.id = c.by_passkey LEFT JOIN person w ON w.id = b.person_id \
          WHERE k.person_id = $1 AND k.revoked_at IS NULL ORDER BY k.created_at, k.id LIMIT 100"
     );
-    let rows: Vec<RawPasskey> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).fetch_all(on).await?;
+    let rows: Vec<RawPasskey> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).fetch_all(on).await?;
     rows.into_iter().map(passkey).collect()
 }
 
@@ -193,7 +202,8 @@ pub async fn one(on: &mut PgConnection, id: PasskeyId) -> Result<Option<PasskeyR
          FROM passkey k LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id \
          LEFT JOIN passkey b ON b.id = c.by_passkey LEFT JOIN person w ON w.id = b.person_id WHERE k.id = $1"
     );
-    let row: Option<RawPasskey> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(on).await?;
+    let row: Option<RawPasskey> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(on).await?;
     row.map(passkey).transpose()
 }
 
@@ -217,7 +227,8 @@ pub async fn with_confirmers(
          FROM chain h JOIN passkey k ON k.id = h.id LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id"
     );
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let rows: Vec<RawPasskey> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(ids).fetch_all(on).await?;
+    let rows: Vec<RawPasskey> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(ids).fetch_all(on).await?;
     rows.into_iter().map(|raw| passkey(raw).map(|row| (row.passkey.id, row.passkey))).collect()
 }
 
@@ -239,7 +250,10 @@ pub async fn names(
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn able(on: &mut PgConnection, people: &[PersonId]) -> Result<BTreeSet<PersonId>, StoreError> {
+pub async fn able(
+    on: &mut PgConnection,
+    people: &[PersonId],
+) -> Result<BTreeSet<PersonId>, StoreError> {
     let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
     let able: Vec<Uuid> = sqlx::query_scalar(
         "SELECT DISTINCT k.person_id FROM passkey k JOIN passkey_confirmation c ON c.passkey_id = k.id \
@@ -290,7 +304,11 @@ pub async fn confirm(
 ///
 /// # Errors
 /// When the database refuses it or does not answer.
-pub async fn revoke(on: &mut PgConnection, id: PasskeyId, by: PersonId) -> Result<bool, StoreError> {
+pub async fn revoke(
+    on: &mut PgConnection,
+    id: PasskeyId,
+    by: PersonId,
+) -> Result<bool, StoreError> {
     let sql = "UPDATE passkey SET revoked_at = now(), revoked_by = $2 WHERE id = $1 AND revoked_at IS NULL";
     Ok(sqlx::query(sql).bind(id.0).bind(by.0).execute(on).await?.rows_affected() > 0)
 }
@@ -299,7 +317,11 @@ pub async fn revoke(on: &mut PgConnection, id: PasskeyId, by: PersonId) -> Resul
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn note_use(on: &mut PgConnection, id: PasskeyId, counter: u32) -> Result<bool, StoreError> {
+pub async fn note_use(
+    on: &mut PgConnection,
+    id: PasskeyId,
+    counter: u32,
+) -> Result<bool, StoreError> {
     // Authenticators without a counter report 0.
     let sql = "UPDATE passkey SET last_used_at = now(), counter = $2 WHERE id = $1 AND (counter < $2 OR counter = 0 AND $2 = 0)";
     Ok(sqlx::query(sql).bind(id.0).bind(i64::from(counter)).execute(on).await?.rows_affected() > 0)
@@ -350,9 +372,13 @@ pub async fn demanded(
 ///
 /// # Errors
 /// When the database does not answer, or the row cannot be read.
-pub async fn reviewed(on: &mut PgConnection, submission: SubmissionId) -> Result<Option<Reviewed>, StoreError> {
+pub async fn reviewed(
+    on: &mut PgConnection,
+    submission: SubmissionId,
+) -> Result<Option<Reviewed>, StoreError> {
     let sql = "SELECT audit_submission(s) FROM submission s WHERE s.id = $1";
-    let image: Option<Value> = sqlx::query_scalar(sql).bind(submission.0).fetch_optional(on).await?;
+    let image: Option<Value> =
+        sqlx::query_scalar(sql).bind(submission.0).fetch_optional(on).await?;
     image.map(reviewed_of).transpose()
 }
 
@@ -364,7 +390,10 @@ fn reviewed_of(image: Value) -> Result<Reviewed, StoreError> {
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn signatures(on: &mut PgConnection, submissions: &[SubmissionId]) -> Result<Vec<SignatureRow>, StoreError> {
+pub async fn signatures(
+    on: &mut PgConnection,
+    submissions: &[SubmissionId],
+) -> Result<Vec<SignatureRow>, StoreError> {
     #[derive(FromRow)]
     struct Raw {
         submission_id: i64,
@@ -410,8 +439,16 @@ pub async fn signatures(on: &mut PgConnection, submissions: &[SubmissionId]) -> 
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn begin_ceremony(on: &mut PgConnection, session: Uuid, state: &Value) -> Result<(), StoreError> {
-    sqlx::query("UPDATE session SET ceremony = $2 WHERE id = $1").bind(session).bind(state).execute(on).await?;
+pub async fn begin_ceremony(
+    on: &mut PgConnection,
+    session: Uuid,
+    state: &Value,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE session SET ceremony = $2 WHERE id = $1")
+        .bind(session)
+        .bind(state)
+        .execute(on)
+        .await?;
     Ok(())
 }
 
@@ -419,10 +456,14 @@ pub async fn begin_ceremony(on: &mut PgConnection, session: Uuid, state: &Value)
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn take_ceremony(on: &mut PgConnection, session: Uuid) -> Result<Option<Value>, StoreError> {
+pub async fn take_ceremony(
+    on: &mut PgConnection,
+    session: Uuid,
+) -> Result<Option<Value>, StoreError> {
     let sql = "UPDATE session s SET ceremony = NULL FROM (SELECT id, ceremony FROM session WHERE id = $1 FOR UPDATE) b \
                WHERE s.id = b.id RETURNING b.ceremony";
-    let state: Option<Option<Value>> = sqlx::query_scalar(sql).bind(session).fetch_optional(on).await?;
+    let state: Option<Option<Value>> =
+        sqlx::query_scalar(sql).bind(session).fetch_optional(on).await?;
     Ok(state.flatten())
 }
 

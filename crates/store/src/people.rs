@@ -165,7 +165,8 @@ pub async fn insert_person(
 /// When the database does not answer.
 pub async fn person_by_name(pool: &PgPool, name: &str) -> Result<Option<PersonRow>, StoreError> {
     let sql = format!("SELECT {PERSON} FROM person p WHERE p.name = $1");
-    let row: Option<RawPerson> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await?;
+    let row: Option<RawPerson> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await?;
     Ok(row.map(PersonRow::from))
 }
 
@@ -175,7 +176,8 @@ pub async fn person_by_name(pool: &PgPool, name: &str) -> Result<Option<PersonRo
 /// When the database does not answer.
 pub async fn person(pool: &PgPool, id: PersonId) -> Result<Option<PersonRow>, StoreError> {
     let sql = format!("SELECT {PERSON} FROM person p WHERE p.id = $1");
-    let row: Option<RawPerson> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(pool).await?;
+    let row: Option<RawPerson> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(pool).await?;
     Ok(row.map(PersonRow::from))
 }
 
@@ -183,7 +185,11 @@ pub async fn person(pool: &PgPool, id: PersonId) -> Result<Option<PersonRow>, St
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn set_disabled(db: &mut PgConnection, id: PersonId, disabled: bool) -> Result<bool, StoreError> {
+pub async fn set_disabled(
+    db: &mut PgConnection,
+    id: PersonId,
+    disabled: bool,
+) -> Result<bool, StoreError> {
     let sql = "UPDATE person SET disabled = $2 WHERE id = $1 AND disabled <> $2";
     let done = sqlx::query(sql).bind(id.0).bind(disabled).execute(db).await?;
     Ok(done.rows_affected() == 1)
@@ -217,9 +223,13 @@ pub async fn insert_sign_in(
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn unspendable(db: &mut PgConnection, hash: &TokenHash) -> Result<Unspendable, StoreError> {
+pub async fn unspendable(
+    db: &mut PgConnection,
+    hash: &TokenHash,
+) -> Result<Unspendable, StoreError> {
     let sql = "SELECT used_at IS NOT NULL FROM token WHERE hash = $1 AND kind = 'sign_in'";
-    let used: Option<bool> = sqlx::query_scalar(sql).bind(hash.as_slice()).fetch_optional(db).await?;
+    let used: Option<bool> =
+        sqlx::query_scalar(sql).bind(hash.as_slice()).fetch_optional(db).await?;
     Ok(match used {
         None => Unspendable::Unknown,
         Some(true) => Unspendable::Used,
@@ -228,7 +238,8 @@ pub async fn unspendable(db: &mut PgConnection, hash: &TokenHash) -> Result<Unsp
 }
 
 /// Behind a `WITH noted AS (... RETURNING person_id)`: that person was here. An earlier moment, of who came first and wrote last, changes nothing.
-pub(crate) const VISITED: &str = "INSERT INTO visit (person_id, at) SELECT person_id, now() FROM noted
+pub(crate) const VISITED: &str =
+    "INSERT INTO visit (person_id, at) SELECT person_id, now() FROM noted
      ON CONFLICT (person_id) DO UPDATE SET at = greatest(visit.at, excluded.at)";
 
 /// Most sessions of a person at once.
@@ -365,7 +376,11 @@ pub async fn forget_sessions(pool: &PgPool) -> Result<u64, StoreError> {
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn session(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Result<Option<SessionRow>, StoreError> {
+pub async fn session(
+    pool: &PgPool,
+    hash: &TokenHash,
+    times: SessionTimes,
+) -> Result<Option<SessionRow>, StoreError> {
     let sql = format!(
         "SELECT {PERSON}, extract(epoch FROM now() - s.fresh_at)::float8 AS fresh,
                 s.last_seen_at < now() - make_interval(secs => $2) AS note_due, s.id AS session, s.by_link, s.link_by,
@@ -405,7 +420,10 @@ struct RawSession {
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn lock_person(db: &mut PgConnection, id: PersonId) -> Result<Option<PersonRow>, StoreError> {
+pub async fn lock_person(
+    db: &mut PgConnection,
+    id: PersonId,
+) -> Result<Option<PersonRow>, StoreError> {
     let sql = "SELECT 1 FROM person WHERE id = $1 AND NOT disabled FOR SHARE";
     let found: Option<i32> = sqlx::query_scalar(sql).bind(id.0).fetch_optional(&mut *db).await?;
     if found.is_none() {
@@ -413,7 +431,8 @@ pub async fn lock_person(db: &mut PgConnection, id: PersonId) -> Result<Option<P
     }
     // By a statement of its own: what they were given in parts of the tree may have changed while the first one waited for the row.
     let sql = format!("SELECT {PERSON} FROM person p WHERE p.id = $1");
-    let row: Option<RawPerson> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(db).await?;
+    let row: Option<RawPerson> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(db).await?;
     Ok(row.map(PersonRow::from))
 }
 
@@ -423,11 +442,15 @@ pub async fn lock_person(db: &mut PgConnection, id: PersonId) -> Result<Option<P
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn act_as(db: &mut PgConnection, credential: &str) -> Result<Option<(PersonId, bool)>, StoreError> {
+pub async fn act_as(
+    db: &mut PgConnection,
+    credential: &str,
+) -> Result<Option<(PersonId, bool)>, StoreError> {
     // The second function reads what the first one wrote.
     let sql = "WITH a AS MATERIALIZED (SELECT act_as($1) AS person)
                SELECT a.person, a.person IS NOT NULL AND acting_pending() FROM a";
-    let (person, pending): (Option<Uuid>, bool) = sqlx::query_as(sql).bind(credential).fetch_one(db).await?;
+    let (person, pending): (Option<Uuid>, bool) =
+        sqlx::query_as(sql).bind(credential).fetch_one(db).await?;
     Ok(person.map(|person| (PersonId(person), pending)))
 }
 
@@ -435,7 +458,11 @@ pub async fn act_as(db: &mut PgConnection, credential: &str) -> Result<Option<(P
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn note_visit(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Result<(), StoreError> {
+pub async fn note_visit(
+    pool: &PgPool,
+    hash: &TokenHash,
+    times: SessionTimes,
+) -> Result<(), StoreError> {
     let sql = format!(
         "WITH noted AS (
            UPDATE session SET last_seen_at = now(),
@@ -458,11 +485,15 @@ pub async fn note_visit(pool: &PgPool, hash: &TokenHash, times: SessionTimes) ->
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn end_session(db: &mut PgConnection, hash: &TokenHash) -> Result<Option<PersonId>, StoreError> {
-    let person: Option<Uuid> = sqlx::query_scalar("DELETE FROM session WHERE token_hash = $1 RETURNING person_id")
-        .bind(hash.as_slice())
-        .fetch_optional(db)
-        .await?;
+pub async fn end_session(
+    db: &mut PgConnection,
+    hash: &TokenHash,
+) -> Result<Option<PersonId>, StoreError> {
+    let person: Option<Uuid> =
+        sqlx::query_scalar("DELETE FROM session WHERE token_hash = $1 RETURNING person_id")
+            .bind(hash.as_slice())
+            .fetch_optional(db)
+            .await?;
     Ok(person.map(PersonId))
 }
 
@@ -483,11 +514,12 @@ pub async fn end_everything_of(
     .bind(person.0)
     .execute(&mut *db)
     .await?;
-    let ended = sqlx::query("DELETE FROM session WHERE person_id = $1 AND token_hash IS DISTINCT FROM $2")
-        .bind(person.0)
-        .bind(but.map(<[u8; 32]>::as_slice))
-        .execute(db)
-        .await?;
+    let ended =
+        sqlx::query("DELETE FROM session WHERE person_id = $1 AND token_hash IS DISTINCT FROM $2")
+            .bind(person.0)
+            .bind(but.map(<[u8; 32]>::as_slice))
+            .execute(db)
+            .await?;
     Ok(ended.rows_affected())
 }
 

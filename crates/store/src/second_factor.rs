@@ -65,7 +65,11 @@ pub async fn totp(on: &mut PgConnection, person: PersonId) -> Result<Option<Totp
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn set_up(on: &mut PgConnection, person: PersonId, session: Uuid) -> Result<Option<Totp>, StoreError> {
+pub async fn set_up(
+    on: &mut PgConnection,
+    person: PersonId,
+    session: Uuid,
+) -> Result<Option<Totp>, StoreError> {
     let sql = "SELECT secret, floor(extract(epoch FROM clock_timestamp()))::bigint FROM totp
                WHERE person_id = $1 AND session_id = $2 AND confirmed_at IS NULL AND created_at > now() - totp_setup_time()";
     read(sqlx::query_as(sql).bind(person.0).bind(session).fetch_optional(on).await?)
@@ -73,7 +77,9 @@ pub async fn set_up(on: &mut PgConnection, person: PersonId, session: Uuid) -> R
 
 fn read(row: Option<(Vec<u8>, i64)>) -> Result<Option<Totp>, StoreError> {
     let totp = |(secret, now): (Vec<u8>, i64)| {
-        let secret = secret.try_into().map_err(|_| StoreError::corrupt("totp.secret", "a secret has 20 bytes"))?;
+        let secret = secret
+            .try_into()
+            .map_err(|_| StoreError::corrupt("totp.secret", "a secret has 20 bytes"))?;
         Ok(Totp { secret, now: u64::try_from(now).unwrap_or_default() })
     };
     row.map(totp).transpose()
@@ -83,11 +89,16 @@ fn read(row: Option<(Vec<u8>, i64)>) -> Result<Option<Totp>, StoreError> {
 ///
 /// # Errors
 /// When the database refuses it or does not answer.
-pub async fn begin_totp(on: &mut PgConnection, person: PersonId, secret: &[u8; SECRET]) -> Result<bool, StoreError> {
+pub async fn begin_totp(
+    on: &mut PgConnection,
+    person: PersonId,
+    secret: &[u8; SECRET],
+) -> Result<bool, StoreError> {
     let sql = "DELETE FROM totp WHERE person_id = $1 AND confirmed_at IS NULL";
     sqlx::query(sql).bind(person.0).execute(&mut *on).await?;
     let sql = "INSERT INTO totp (person_id, secret) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    Ok(sqlx::query(sql).bind(person.0).bind(secret.as_slice()).execute(on).await?.rows_affected() > 0)
+    Ok(sqlx::query(sql).bind(person.0).bind(secret.as_slice()).execute(on).await?.rows_affected()
+        > 0)
 }
 
 /// Confirms the set-up of this transaction's session with the time step of a verified code. False: it has none.
@@ -110,7 +121,10 @@ pub async fn present_totp(on: &mut PgConnection, step: i64) -> Result<bool, Stor
 ///
 /// # Errors
 /// When the database refuses it or does not answer.
-pub async fn present_passkey(on: &mut PgConnection, passkey: PasskeyId) -> Result<bool, StoreError> {
+pub async fn present_passkey(
+    on: &mut PgConnection,
+    passkey: PasskeyId,
+) -> Result<bool, StoreError> {
     Ok(sqlx::query_scalar("SELECT present_passkey($1)").bind(passkey.0).fetch_one(on).await?)
 }
 
@@ -119,7 +133,8 @@ pub async fn present_passkey(on: &mut PgConnection, passkey: PasskeyId) -> Resul
 /// # Errors
 /// When the database refuses it or does not answer.
 pub async fn remove_totp(on: &mut PgConnection, person: PersonId) -> Result<bool, StoreError> {
-    let done = sqlx::query("DELETE FROM totp WHERE person_id = $1").bind(person.0).execute(on).await?;
+    let done =
+        sqlx::query("DELETE FROM totp WHERE person_id = $1").bind(person.0).execute(on).await?;
     Ok(done.rows_affected() > 0)
 }
 
@@ -127,7 +142,11 @@ pub async fn remove_totp(on: &mut PgConnection, person: PersonId) -> Result<bool
 ///
 /// # Errors
 /// When the database refuses it or does not answer.
-pub async fn revoke_passkeys(on: &mut PgConnection, person: PersonId, by: Option<PersonId>) -> Result<u64, StoreError> {
+pub async fn revoke_passkeys(
+    on: &mut PgConnection,
+    person: PersonId,
+    by: Option<PersonId>,
+) -> Result<u64, StoreError> {
     let sql = "UPDATE passkey SET revoked_at = now(), revoked_by = $2 WHERE person_id = $1 AND revoked_at IS NULL";
     Ok(sqlx::query(sql).bind(person.0).bind(by.map(|by| by.0)).execute(on).await?.rows_affected())
 }

@@ -155,7 +155,11 @@ impl Node {
             kill_with_children(pid);
             let begun = Instant::now();
             while self.is_server(pid) {
-                ensure!(begun.elapsed() < READY, "the SSH server {pid} of {} is left over and does not end", self.name);
+                ensure!(
+                    begun.elapsed() < READY,
+                    "the SSH server {pid} of {} is left over and does not end",
+                    self.name
+                );
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -168,8 +172,10 @@ impl Node {
         // A server writes its state over how it was called, and then there are spaces between the words.
         let words: Vec<&[u8]> = called.split(|byte| matches!(byte, 0 | b' ')).collect();
         let config = self.config();
-        let config: Vec<&[u8]> = config.as_os_str().as_bytes().split(|byte| *byte == b' ').collect();
-        words.iter().any(|word| word.ends_with(b"sshd")) && words.windows(config.len()).any(|words| words == config)
+        let config: Vec<&[u8]> =
+            config.as_os_str().as_bytes().split(|byte| *byte == b' ').collect();
+        words.iter().any(|word| word.ends_with(b"sshd"))
+            && words.windows(config.len()).any(|words| words == config)
     }
 
     /// Starts its server again.
@@ -209,12 +215,17 @@ impl Node {
             let ended = self.server.as_mut().map(Child::try_wait).transpose()?.flatten();
             let said = fs::read_to_string(self.folder.join("sshd.log"))?;
             // Who answers there may be another than the one that was started.
-            let listens = ended.is_none() && said.contains(&format!("Server listening on {}", self.address));
+            let listens =
+                ended.is_none() && said.contains(&format!("Server listening on {}", self.address));
             if listens && TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
                 return Ok(());
             }
             if ended.is_some() || begun.elapsed() > READY {
-                bail!("the SSH server of {} on {address} does not come up: {}", self.name, said.trim());
+                bail!(
+                    "the SSH server of {} on {address} does not come up: {}",
+                    self.name,
+                    said.trim()
+                );
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -243,11 +254,14 @@ impl Programs {
 
     fn among(folders: &[PathBuf]) -> Result<Self> {
         let missing = |name: &str, package: &str| {
-            format!("{name} is missing, and a testbed is made of it: apt-get install {package} (on Debian)")
+            format!(
+                "{name} is missing, and a testbed is made of it: apt-get install {package} (on Debian)"
+            )
         };
         // The server insists on being called by its whole path.
         let sshd = found(folders, "sshd").with_context(|| missing("sshd", "openssh-server"))?;
-        let keygen = found(folders, "ssh-keygen").with_context(|| missing("ssh-keygen", "openssh-client"))?;
+        let keygen = found(folders, "ssh-keygen")
+            .with_context(|| missing("ssh-keygen", "openssh-client"))?;
         // Its unprivileged half lives in there; where the package's own service starts, that makes it.
         if geteuid().is_root() {
             fs::create_dir_all("/run/sshd").context("/run/sshd")?;
@@ -262,7 +276,11 @@ impl Programs {
         let mut command = Command::new(&self.keygen);
         command.args(["-q", "-t", "ed25519", "-N", "", "-C", "gantry testbed", "-f"]).arg(path);
         let output = command.stdin(Stdio::null()).output().context("ssh-keygen")?;
-        ensure!(output.status.success(), "ssh-keygen: {}", String::from_utf8_lossy(&output.stderr).trim());
+        ensure!(
+            output.status.success(),
+            "ssh-keygen: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
         Ok(fs::set_permissions(path, Permissions::from_mode(0o600))?)
     }
 }
@@ -276,8 +294,10 @@ fn kill_with_children(server: u32) {
 }
 
 fn children(parent: u32) -> Vec<u32> {
-    let pids =
-        fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let pids = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_child = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         // The name, in parentheses, may hold spaces and parentheses of its own.
@@ -323,7 +343,8 @@ mod tests {
     }
 
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("gantry-testbed-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("gantry-testbed-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         folder.canonicalize().unwrap()
@@ -331,7 +352,9 @@ mod tests {
 
     /// Processes that were called with this folder in a word.
     fn called_with(folder: &Path) -> Vec<u32> {
-        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let all = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let called = |pid: &u32| {
             let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             String::from_utf8_lossy(&words).contains(folder.to_str().unwrap())
@@ -421,12 +444,20 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named_with_how_to_get_it() {
-        let said = |folders: &[PathBuf]| Programs::among(folders).map(|_| ()).unwrap_err().to_string();
-        assert!(said(&[]).contains("sshd is missing") && said(&[]).contains("apt-get install openssh-server"));
+        let said =
+            |folders: &[PathBuf]| Programs::among(folders).map(|_| ()).unwrap_err().to_string();
+        assert!(
+            said(&[]).contains("sshd is missing")
+                && said(&[]).contains("apt-get install openssh-server")
+        );
         let folder = folder("programs");
         fs::write(folder.join("sshd"), "").unwrap();
         let said = said(std::slice::from_ref(&folder));
-        assert!(said.contains("ssh-keygen is missing") && said.contains("apt-get install openssh-client"), "{said}");
+        assert!(
+            said.contains("ssh-keygen is missing")
+                && said.contains("apt-get install openssh-client"),
+            "{said}"
+        );
         fs::remove_dir_all(&folder).unwrap();
     }
 

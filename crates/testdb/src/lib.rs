@@ -22,9 +22,13 @@ use std::str::FromStr as _;
 
 use anyhow::{Context as _, Result};
 use migrations::Roles;
-use private_postgres::{METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, PrivatePostgres, SERVER_ROLE, Settings, WORKER_ROLE};
+use private_postgres::{
+    METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, PrivatePostgres, SERVER_ROLE, Settings, WORKER_ROLE,
+};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool,
+};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
@@ -255,7 +259,8 @@ struct Cluster {
 
 impl Cluster {
     fn at(url: &str) -> Result<Self> {
-        let admin = PgConnectOptions::from_str(url).context("the superuser's URL of the test cluster")?;
+        let admin =
+            PgConnectOptions::from_str(url).context("the superuser's URL of the test cluster")?;
         Ok(Self { admin: admin.database("postgres").disable_statement_logging() })
     }
 
@@ -301,11 +306,15 @@ impl Cluster {
     async fn make_template(&self, admin: &mut PgConnection, name: &str) -> Result<()> {
         private_postgres::ensure_roles(admin).await?;
         let fresh = format!("{name}_new");
-        admin.execute(AssertSqlSafe(format!("DROP DATABASE IF EXISTS {fresh} WITH (FORCE)"))).await?;
+        admin
+            .execute(AssertSqlSafe(format!("DROP DATABASE IF EXISTS {fresh} WITH (FORCE)")))
+            .await?;
         admin.execute(AssertSqlSafe(format!("CREATE DATABASE {fresh} OWNER {OWNER_ROLE}"))).await?;
         migrations::migrate_url(&self.url(OWNER_ROLE, &fresh), &Roles::default()).await?;
         // A template with a session (autovacuum's, say) can't be cloned.
-        admin.execute(AssertSqlSafe(format!("ALTER DATABASE {fresh} WITH ALLOW_CONNECTIONS false"))).await?;
+        admin
+            .execute(AssertSqlSafe(format!("ALTER DATABASE {fresh} WITH ALLOW_CONNECTIONS false")))
+            .await?;
         admin.execute(AssertSqlSafe(format!("ALTER DATABASE {fresh} RENAME TO {name}"))).await?;
         Ok(())
     }

@@ -48,7 +48,8 @@ async fn serve() -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let cluster = SharedCluster::start().await?;
     println!("{}", cluster.url());
-    let closed = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+    let closed =
+        tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
     tokio::select! {
         _ = closed => {}
         _ = interrupt.recv() => {}

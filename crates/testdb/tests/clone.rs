@@ -9,10 +9,13 @@ use testdb::TestDatabase;
 async fn a_clone_is_migrated() {
     let db = TestDatabase::new().await;
     assert!(migrations::is_current(db.app()).await.unwrap());
-    for (pool, name) in
-        [(db.server(), "gantry_server"), (db.worker(), "gantry_worker"), (db.metrics(), "gantry_metrics")]
-    {
-        let user: String = sqlx::query_scalar("SELECT current_user::text").fetch_one(pool).await.unwrap();
+    for (pool, name) in [
+        (db.server(), "gantry_server"),
+        (db.worker(), "gantry_worker"),
+        (db.metrics(), "gantry_metrics"),
+    ] {
+        let user: String =
+            sqlx::query_scalar("SELECT current_user::text").fetch_one(pool).await.unwrap();
         assert_eq!(user, name);
     }
     let by_url = PgConnection::connect(db.owner_url()).await.unwrap();
@@ -23,13 +26,16 @@ async fn a_clone_is_migrated() {
 async fn clones_do_not_meet_and_leave_nothing() {
     let (one, two) = tokio::join!(TestDatabase::new(), TestDatabase::new());
     one.owner().execute("INSERT INTO person (name) VALUES ('ada')").await.unwrap();
-    let there: i64 = sqlx::query_scalar("SELECT count(*) FROM person").fetch_one(two.app()).await.unwrap();
+    let there: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM person").fetch_one(two.app()).await.unwrap();
     assert_eq!(there, 0);
     let name = one.name().to_owned();
     let is_there = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)";
-    let before: bool = sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
+    let before: bool =
+        sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
     drop(one);
-    let after: bool = sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
+    let after: bool =
+        sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
     assert_eq!((before, after), (true, false));
 }
 
@@ -51,17 +57,27 @@ async fn a_shared_cluster_serves_other_processes() {
     }
     let shared = testdb::SharedCluster::start().await.unwrap();
     let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "clones_do_not_meet_and_leave_nothing", "a_shared_cluster_serves_other_processes"])
+        .args([
+            "--exact",
+            "clones_do_not_meet_and_leave_nothing",
+            "a_shared_cluster_serves_other_processes",
+        ])
         .env(testdb::SHARED, shared.url())
         .status()
         .unwrap();
     assert!(status.success());
     let mut admin = PgConnection::connect(&shared.url()).await.unwrap();
     let databases: Vec<String> =
-        sqlx::query_scalar("SELECT datname::text FROM pg_database ORDER BY 1").fetch_all(&mut admin).await.unwrap();
+        sqlx::query_scalar("SELECT datname::text FROM pg_database ORDER BY 1")
+            .fetch_all(&mut admin)
+            .await
+            .unwrap();
     let templates = databases.iter().filter(|name| name.starts_with("gantry_template_")).count();
     assert_eq!(templates, 1, "made once: {databases:?}");
-    assert!(!databases.iter().any(|name| name.starts_with("test_")), "nothing stays: {databases:?}");
+    assert!(
+        !databases.iter().any(|name| name.starts_with("test_")),
+        "nothing stays: {databases:?}"
+    );
     admin.close().await.unwrap();
     shared.stop().await.unwrap();
 }
@@ -72,7 +88,10 @@ async fn the_private_cluster_of_gantry_up_takes_the_migrations() {
     let cluster = PrivatePostgres::start(Settings::throwaway(&folder)).await.unwrap();
     let (owner, app) = (cluster.owner_url("gantry"), cluster.server_url("gantry"));
     let roles = Roles::default();
-    let (one, two) = tokio::join!(migrations::migrate_url(&owner, &roles), migrations::migrate_url(&owner, &roles));
+    let (one, two) = tokio::join!(
+        migrations::migrate_url(&owner, &roles),
+        migrations::migrate_url(&owner, &roles)
+    );
     one.unwrap();
     two.unwrap();
     let pool = sqlx::PgPool::connect(&app).await.unwrap();
@@ -80,7 +99,8 @@ async fn the_private_cluster_of_gantry_up_takes_the_migrations() {
     pool.close().await;
     let refused = migrations::migrate_url(&app, &roles).await.unwrap_err();
     assert!(matches!(refused, migrations::Error::RoleIsOwner(_)), "{refused}");
-    let missing = Roles { worker: "nobody_here".into(), metrics: "nor here".into(), ..Roles::default() };
+    let missing =
+        Roles { worker: "nobody_here".into(), metrics: "nor here".into(), ..Roles::default() };
     let refused = migrations::migrate_url(&owner, &missing).await.unwrap_err().to_string();
     for create in ["CREATE ROLE \"nobody_here\" LOGIN;", "CREATE ROLE \"nor here\" LOGIN;"] {
         assert!(refused.contains(create), "{refused}");

@@ -29,7 +29,9 @@ impl Root {
         let map = |of: &BTreeMap<Uuid, Hash>| -> BTreeMap<String, String> {
             of.iter().map(|(id, hash)| (id.to_string(), hex(hash))).collect()
         };
-        json!({"deployments": map(&self.deployments), "nodes": map(&self.nodes)}).to_string().into_bytes()
+        json!({"deployments": map(&self.deployments), "nodes": map(&self.nodes)})
+            .to_string()
+            .into_bytes()
     }
 }
 
@@ -78,7 +80,11 @@ pub fn state<T: std::fmt::Debug>(refused: Result<T, sqlx::Error>) -> String {
 }
 
 #[track_caller]
-pub fn assert_refused<T: std::fmt::Debug>(what: &str, refused: Result<T, sqlx::Error>, by: Refusal) {
+pub fn assert_refused<T: std::fmt::Debug>(
+    what: &str,
+    refused: Result<T, sqlx::Error>,
+    by: Refusal,
+) {
     let error = match refused {
         Ok(value) => panic!("{what}: let through with {value:?}"),
         Err(error) => error,
@@ -87,12 +93,14 @@ pub fn assert_refused<T: std::fmt::Debug>(what: &str, refused: Result<T, sqlx::E
 }
 
 pub async fn put(tx: &mut PgConnection, kind: &str, body: Vec<u8>) -> Hash {
-    sqlx::query("INSERT INTO object (hash, kind, body) VALUES (sha256($2), $1, $2) ON CONFLICT DO NOTHING")
-        .bind(kind)
-        .bind(&body)
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+    sqlx::query(
+        "INSERT INTO object (hash, kind, body) VALUES (sha256($2), $1, $2) ON CONFLICT DO NOTHING",
+    )
+    .bind(kind)
+    .bind(&body)
+    .execute(&mut *tx)
+    .await
+    .unwrap();
     sqlx::query_scalar("SELECT sha256($1)").bind(&body).fetch_one(tx).await.unwrap()
 }
 
@@ -101,16 +109,24 @@ pub async fn put_json(tx: &mut PgConnection, kind: &str, body: Value) -> Hash {
 }
 
 async fn person(tx: &mut PgConnection, name: &str, kind: &str, permissions: &[&str]) -> Uuid {
-    sqlx::query_scalar("INSERT INTO person (name, kind, permissions) VALUES ($1, $2, $3) RETURNING id")
-        .bind(name)
-        .bind(kind)
-        .bind(permissions.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>())
-        .fetch_one(tx)
-        .await
-        .unwrap()
+    sqlx::query_scalar(
+        "INSERT INTO person (name, kind, permissions) VALUES ($1, $2, $3) RETURNING id",
+    )
+    .bind(name)
+    .bind(kind)
+    .bind(permissions.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>())
+    .fetch_one(tx)
+    .await
+    .unwrap()
 }
 
-pub fn deployment_doc(id: Uuid, name: &str, parent: Option<Uuid>, phantom: Uuid, note: &str) -> Value {
+pub fn deployment_doc(
+    id: Uuid,
+    name: &str,
+    parent: Option<Uuid>,
+    phantom: Uuid,
+    note: &str,
+) -> Value {
     json!({"id": id, "name": name, "parent": parent, "phantom": phantom, "note": note})
 }
 
@@ -123,8 +139,7 @@ pub fn role_doc() -> Value {
 pub fn node_doc(id: Uuid, fqdn: &str, deployment: Uuid, mut noderoles: Value) -> Value {
     let role = hex(&Sha256::digest(role_doc().to_string()));
     for noderole in noderoles.as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
-        let mut whole =
-            json!({"deployment": deployment, "role": role, "data": {}, "rank": 0, "reruns": 0, "parents": []});
+        let mut whole = json!({"deployment": deployment, "role": role, "data": {}, "rank": 0, "reruns": 0, "parents": []});
         for (key, value) in noderole.as_object().into_iter().flatten() {
             whole[key] = value.clone();
         }
@@ -154,7 +169,8 @@ impl World {
     }
 
     async fn genesis(&self, tx: &mut Tx<'_>) {
-        let policy = put_json(tx, "policy", json!({"approvals": 1, "by_risk": {"destructive": 2}})).await;
+        let policy =
+            put_json(tx, "policy", json!({"approvals": 1, "by_risk": {"destructive": 2}})).await;
         let trees = [
             (self.system, "system", None),
             (self.web, "web", Some(self.system)),
@@ -164,15 +180,27 @@ impl World {
         let mut phantoms = Vec::new();
         for (id, name, parent) in trees {
             let phantom = Uuid::new_v4();
-            let doc = put_json(tx, "deployment", deployment_doc(id, name, parent, phantom, "")).await;
-            let phantom_doc =
-                put_json(tx, "node", node_doc(phantom, &format!("phantom.{name}.gantry"), id, json!({}))).await;
+            let doc =
+                put_json(tx, "deployment", deployment_doc(id, name, parent, phantom, "")).await;
+            let phantom_doc = put_json(
+                tx,
+                "node",
+                node_doc(phantom, &format!("phantom.{name}.gantry"), id, json!({})),
+            )
+            .await;
             root.deployments.insert(id, doc);
             root.nodes.insert(phantom, phantom_doc);
             phantoms.push(phantom);
         }
-        for (id, fqdn, deployment) in [(self.n1, "n1.x.example", self.web), (self.n2, "n2.x.example", self.storage)] {
-            let doc = node_doc(id, fqdn, deployment, json!({"app": {"deployment": deployment, "data": {}}}));
+        for (id, fqdn, deployment) in
+            [(self.n1, "n1.x.example", self.web), (self.n2, "n2.x.example", self.storage)]
+        {
+            let doc = node_doc(
+                id,
+                fqdn,
+                deployment,
+                json!({"app": {"deployment": deployment, "data": {}}}),
+            );
             root.nodes.insert(id, put_json(tx, "node", doc).await);
         }
         let root_hash = put(tx, "root", root.body()).await;
@@ -181,7 +209,11 @@ impl World {
             .execute(&mut **tx)
             .await
             .unwrap();
-        sqlx::query("INSERT INTO policy (number, hash) VALUES (1, $1)").bind(&policy).execute(&mut **tx).await.unwrap();
+        sqlx::query("INSERT INTO policy (number, hash) VALUES (1, $1)")
+            .bind(&policy)
+            .execute(&mut **tx)
+            .await
+            .unwrap();
         tx.execute("UPDATE head SET number = 1, policy_number = 1").await.unwrap();
         for ((id, name, parent), phantom) in trees.into_iter().zip(phantoms) {
             sqlx::query(
@@ -208,9 +240,13 @@ impl World {
             .await
             .unwrap();
         }
-        tx.execute("INSERT INTO target_deployment SELECT id, head_no FROM deployment").await.unwrap();
+        tx.execute("INSERT INTO target_deployment SELECT id, head_no FROM deployment")
+            .await
+            .unwrap();
         tx.execute("INSERT INTO jig (name, class) VALUES ('script', 'script')").await.unwrap();
-        for (id, fqdn, deployment) in [(self.n1, "n1.x.example", self.web), (self.n2, "n2.x.example", self.storage)] {
+        for (id, fqdn, deployment) in
+            [(self.n1, "n1.x.example", self.web), (self.n2, "n2.x.example", self.storage)]
+        {
             sqlx::query("INSERT INTO node (id, fqdn, deployment_id, doc, transport) VALUES ($1, $2, $3, $4, 'local')")
                 .bind(id)
                 .bind(fqdn)
@@ -272,7 +308,8 @@ impl World {
 
     pub async fn root(&self) -> Root {
         let sql = "SELECT kind, id, hash FROM root_documents((SELECT root FROM target ORDER BY number DESC LIMIT 1))";
-        let rows: Vec<(String, Uuid, Hash)> = sqlx::query_as(sql).fetch_all(self.db.app()).await.unwrap();
+        let rows: Vec<(String, Uuid, Hash)> =
+            sqlx::query_as(sql).fetch_all(self.db.app()).await.unwrap();
         let mut root = Root::default();
         for (kind, id, hash) in rows {
             match kind.as_str() {
@@ -362,7 +399,12 @@ impl World {
     pub async fn propose(&self, deployment: Uuid, author: Uuid) -> i64 {
         let sql = "INSERT INTO proposal (deployment_id, created_by) VALUES ($1, $2) RETURNING id";
         let mut tx = self.begin_as(author).await;
-        let id: i64 = sqlx::query_scalar(sql).bind(deployment).bind(author).fetch_one(&mut *tx).await.unwrap();
+        let id: i64 = sqlx::query_scalar(sql)
+            .bind(deployment)
+            .bind(author)
+            .fetch_one(&mut *tx)
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
         self.edit(id, author).await.unwrap();
         id
@@ -379,10 +421,12 @@ impl World {
         .bind(author)
         .execute(&mut *tx)
         .await?;
-        let version = sqlx::query_scalar("UPDATE proposal SET version = version + 1 WHERE id = $1 RETURNING version")
-            .bind(proposal)
-            .fetch_one(&mut *tx)
-            .await?;
+        let version = sqlx::query_scalar(
+            "UPDATE proposal SET version = version + 1 WHERE id = $1 RETURNING version",
+        )
+        .bind(proposal)
+        .fetch_one(&mut *tx)
+        .await?;
         tx.commit().await?;
         Ok(version)
     }
@@ -394,7 +438,11 @@ impl World {
     }
 
     pub async fn plan_for(&self, proposal: i64, deployment: Uuid, author: Uuid) -> Submission {
-        let (node, fqdn) = if deployment == self.web { (self.n1, "n1.x.example") } else { (self.n2, "n2.x.example") };
+        let (node, fqdn) = if deployment == self.web {
+            (self.n1, "n1.x.example")
+        } else {
+            (self.n2, "n2.x.example")
+        };
         let data = json!({"app": {"deployment": deployment, "data": {"port": Uuid::new_v4()}}});
         let new = self.put("node", node_doc(node, fqdn, deployment, data)).await;
         let mut root = self.root().await;
@@ -404,7 +452,8 @@ impl World {
             .fetch_one(self.db.app())
             .await
             .unwrap();
-        let epoch: i64 = sqlx::query_scalar("SELECT epoch FROM head").fetch_one(self.db.app()).await.unwrap();
+        let epoch: i64 =
+            sqlx::query_scalar("SELECT epoch FROM head").fetch_one(self.db.app()).await.unwrap();
         Submission {
             proposal,
             version,
@@ -414,7 +463,10 @@ impl World {
             // Other data than before.
             risk: vec!["rerun".into()],
             authors: vec![author],
-            base: vec![(self.system, self.head_no(self.system).await), (deployment, self.head_no(deployment).await)],
+            base: vec![
+                (self.system, self.head_no(self.system).await),
+                (deployment, self.head_no(deployment).await),
+            ],
             documents: vec![("node", node, old, Some(new))],
             new_policy: None,
             root: self.put_root(&root).await,
@@ -430,7 +482,11 @@ impl World {
     }
 
     /// A submission with all its parts, in a transaction that acts for its person.
-    pub async fn insert_submission(&self, tx: &mut Tx<'_>, s: &Submission) -> Result<i64, sqlx::Error> {
+    pub async fn insert_submission(
+        &self,
+        tx: &mut Tx<'_>,
+        s: &Submission,
+    ) -> Result<i64, sqlx::Error> {
         let id: i64 = sqlx::query_scalar(
             "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
                                      epoch, root_hash, risk, created_by, new_policy_hash)
@@ -457,15 +513,28 @@ impl World {
         }
         for (kind, document, old, new) in &s.documents {
             let sql = "INSERT INTO submission_document VALUES ($1, $2, $3, $4, $5)";
-            sqlx::query(sql).bind(id).bind(kind).bind(document).bind(old).bind(new).execute(&mut **tx).await?;
+            sqlx::query(sql)
+                .bind(id)
+                .bind(kind)
+                .bind(document)
+                .bind(old)
+                .bind(new)
+                .execute(&mut **tx)
+                .await?;
         }
         Ok(id)
     }
 
-    pub async fn verdict(&self, submission: i64, person: Uuid, kind: &str) -> Result<u64, sqlx::Error> {
+    pub async fn verdict(
+        &self,
+        submission: i64,
+        person: Uuid,
+        kind: &str,
+    ) -> Result<u64, sqlx::Error> {
         let sql = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, $3)";
         let mut tx = self.begin_as(person).await;
-        let done = sqlx::query(sql).bind(submission).bind(person).bind(kind).execute(&mut *tx).await?;
+        let done =
+            sqlx::query(sql).bind(submission).bind(person).bind(kind).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(done.rows_affected())
     }
@@ -483,7 +552,12 @@ impl World {
         self.put_root(&root).await
     }
 
-    pub async fn insert_target(&self, tx: &mut Tx<'_>, submission: i64, root: &Hash) -> Result<i64, sqlx::Error> {
+    pub async fn insert_target(
+        &self,
+        tx: &mut Tx<'_>,
+        submission: i64,
+        root: &Hash,
+    ) -> Result<i64, sqlx::Error> {
         self.act(tx, self.ada).await;
         sqlx::query_scalar(
             "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
@@ -502,7 +576,12 @@ impl World {
         self.commit_root(s, submission, &root).await
     }
 
-    pub async fn commit_root(&self, s: &Submission, submission: i64, root: &Hash) -> Result<i64, sqlx::Error> {
+    pub async fn commit_root(
+        &self,
+        s: &Submission,
+        submission: i64,
+        root: &Hash,
+    ) -> Result<i64, sqlx::Error> {
         let mut tx = self.db.app().begin().await?;
         let number = self.insert_target(&mut tx, submission, root).await?;
         self.project(&mut tx, s, number).await?;
@@ -510,12 +589,19 @@ impl World {
         Ok(number)
     }
 
-    pub async fn project(&self, tx: &mut Tx<'_>, s: &Submission, number: i64) -> Result<(), sqlx::Error> {
+    pub async fn project(
+        &self,
+        tx: &mut Tx<'_>,
+        s: &Submission,
+        number: i64,
+    ) -> Result<(), sqlx::Error> {
         for (kind, id, _, new) in &s.documents {
-            let place =
-                "(SELECT (convert_from(o.body, 'UTF8')::jsonb ->> 'deployment')::uuid FROM object o WHERE o.hash = $2)";
+            let place = "(SELECT (convert_from(o.body, 'UTF8')::jsonb ->> 'deployment')::uuid FROM object o WHERE o.hash = $2)";
             let moved = format!(", deployment_id = coalesce({place}, deployment_id)");
-            let sql = format!("UPDATE {kind} SET doc = $2{} WHERE id = $1", if *kind == "node" { &moved } else { "" });
+            let sql = format!(
+                "UPDATE {kind} SET doc = $2{} WHERE id = $1",
+                if *kind == "node" { &moved } else { "" }
+            );
             sqlx::query(AssertSqlSafe(sql)).bind(id).bind(new).execute(&mut **tx).await?;
             if *kind == "node" {
                 let sql = "UPDATE noderole r SET data = k.value -> 'data' FROM object o
@@ -579,7 +665,10 @@ impl World {
         .bind(self.ada)
         .execute(&mut *tx)
         .await?;
-        sqlx::query("UPDATE head SET number = number + 1, enabled = $1").bind(enabled).execute(&mut *tx).await?;
+        sqlx::query("UPDATE head SET number = number + 1, enabled = $1")
+            .bind(enabled)
+            .execute(&mut *tx)
+            .await?;
         tx.commit().await
     }
 }

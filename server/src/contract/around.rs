@@ -57,7 +57,10 @@ impl Rules {
             takes_key: document::takes_key(&operation.method, sketch.asker),
             secret: operation.op.secret,
         };
-        debug_assert!(of.takes_key || !of.secret || sketch.asker != Asker::Person, "what shows a secret is a POST");
+        debug_assert!(
+            of.takes_key || !of.secret || sketch.asker != Asker::Person,
+            "what shows a secret is a POST"
+        );
         Self { state: state.clone(), of: Arc::new(of) }
     }
 }
@@ -89,14 +92,18 @@ pub(crate) async fn pass(State(rules): State<Rules>, request: Request, next: Nex
 fn known(words: &[String], query: &str) -> Result<(), Problem> {
     let name = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
     let mut asked = query.split('&').filter(|pair| !pair.is_empty()).map(name);
-    let Some(unknown) = asked.find(|name| !words.iter().any(|word| word == name)) else { return Ok(()) };
+    let Some(unknown) = asked.find(|name| !words.iter().any(|word| word == name)) else {
+        return Ok(());
+    };
     let unknown: String = unknown.chars().take(60).collect();
     let known = words.iter().take(WORDS_NAMED).cloned().collect::<Vec<_>>().join(", ");
     let known = match known.as_str() {
         "" => "This takes none.".to_owned(),
         known => format!("It takes {known}."),
     };
-    Err(Problem::invalid(format!("There is no word {unknown:?} to follow the question mark here. {known}")))
+    Err(Problem::invalid(format!(
+        "There is no word {unknown:?} to follow the question mark here. {known}"
+    )))
 }
 
 /// The version of what an answer tells; its tag begins with it.
@@ -104,19 +111,25 @@ fn known(words: &[String], query: &str) -> Result<(), Problem> {
 pub(crate) struct Version(pub i64);
 
 async fn tagged(answer: Response, wanted: Option<&HeaderValue>) -> Response {
-    let is_json = answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
-    if answer.status() != StatusCode::OK || !is_json || answer.headers().contains_key(header::ETAG) {
+    let is_json =
+        answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if answer.status() != StatusCode::OK || !is_json || answer.headers().contains_key(header::ETAG)
+    {
         return answer;
     }
     let (mut parts, body) = answer.into_parts();
     // It is in memory already: a handler made it of a value.
-    let Ok(bytes) = to_bytes(body, usize::MAX).await else { return Refusal(Problem::internal()).into_response() };
+    let Ok(bytes) = to_bytes(body, usize::MAX).await else {
+        return Refusal(Problem::internal()).into_response();
+    };
     let digest = Hash::of_bytes(&bytes).to_string();
     let tag = match parts.extensions.get::<Version>() {
         Some(Version(version)) => format!("\"{version}.{}\"", &digest[..16]),
         None => format!("\"{}\"", &digest[..16]),
     };
-    let Ok(value) = HeaderValue::from_str(&tag) else { return (parts, Body::from(bytes)).into_response() };
+    let Ok(value) = HeaderValue::from_str(&tag) else {
+        return (parts, Body::from(bytes)).into_response();
+    };
     if let Some(same) = wanted.and_then(|wanted| named(wanted, &tag)) {
         let mut answer = StatusCode::NOT_MODIFIED.into_response();
         answer.headers_mut().insert(header::ETAG, HeaderValue::from_str(&same).unwrap_or(value));
@@ -151,7 +164,10 @@ pub(crate) async fn coded(request: Request, next: Next) -> Response {
     let coding = headers.get(header::CONTENT_ENCODING).and_then(|coding| coding.to_str().ok());
     let tag = headers.get(header::ETAG).and_then(|tag| tag.to_str().ok());
     let Some((coding, tag)) = coding.zip(tag) else { return answer };
-    let other = tag.strip_suffix('"').filter(|tag| tag.starts_with('"')).map(|tag| format!("{tag}-{coding}\""));
+    let other = tag
+        .strip_suffix('"')
+        .filter(|tag| tag.starts_with('"'))
+        .map(|tag| format!("{tag}-{coding}\""));
     if let Some(other) = other.and_then(|other| HeaderValue::from_str(&other).ok()) {
         answer.headers_mut().insert(header::ETAG, other);
     }
@@ -183,7 +199,10 @@ mod tests {
         let tag = "\"3.0123456789abcdef\"";
         let same = |wanted: &'static str| named(&HeaderValue::from_static(wanted), tag);
         assert_eq!(same("\"3.0123456789abcdef\"").as_deref(), Some(tag));
-        assert_eq!(same("\"x\", W/\"3.0123456789abcdef-br\"").as_deref(), Some("\"3.0123456789abcdef-br\""));
+        assert_eq!(
+            same("\"x\", W/\"3.0123456789abcdef-br\"").as_deref(),
+            Some("\"3.0123456789abcdef-br\"")
+        );
         assert_eq!(same("*").as_deref(), Some(tag));
         for other in ["\"3\"", "", "3", "\"3.0123456789abcdee\"", "\"3.0123456789abcdef-xz\""] {
             assert_eq!(same(other), None, "{other}");
@@ -193,7 +212,8 @@ mod tests {
     #[test]
     fn a_change_names_one_version() {
         let of = |text: &'static str| {
-            let headers = HeaderMap::from_iter([(header::IF_MATCH, HeaderValue::from_static(text))]);
+            let headers =
+                HeaderMap::from_iter([(header::IF_MATCH, HeaderValue::from_static(text))]);
             version(&headers).map_err(|problem| problem.status)
         };
         assert_eq!(version(&HeaderMap::new()), Ok(None));
@@ -212,7 +232,10 @@ mod tests {
             assert_eq!(known(&words, fine), Ok(()), "{fine}");
         }
         let problem = known(&words, "filter=x&fitler=y").expect_err("misspelt");
-        assert!(problem.detail.contains("\"fitler\"") && problem.detail.contains("after, filter"), "{problem}");
+        assert!(
+            problem.detail.contains("\"fitler\"") && problem.detail.contains("after, filter"),
+            "{problem}"
+        );
         assert!(known(&[], "x").expect_err("none are taken").detail.contains("takes none"));
     }
 }

@@ -146,7 +146,8 @@ fn tags(operations: &[Operation]) -> Value {
 
 /// Whether its answers have entity tags.
 fn is_tagged(operation: &Operation, sketch: &Sketch<'_>) -> bool {
-    operation.method == Method::GET && (sketch.answer.is_some() || operation.op.content.contains(&"application/json"))
+    operation.method == Method::GET
+        && (sketch.answer.is_some() || operation.op.content.contains(&"application/json"))
 }
 
 fn changes(method: &Method) -> bool {
@@ -186,7 +187,8 @@ fn asks(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     for (name, (schema, required)) in &sketch.query {
         let mut schema = schema.clone();
         let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-        let mut parameter = json!({"name": name, "in": "query", "required": required, "schema": schema});
+        let mut parameter =
+            json!({"name": name, "in": "query", "required": required, "schema": schema});
         if let Some(about) = about {
             parameter["description"] = about;
         }
@@ -205,7 +207,8 @@ fn asks(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     let mut asks = Map::new();
     asks.insert("parameters".into(), parameters.into());
     if let Some((schema, required)) = &sketch.body {
-        let body = json!({"required": required, "content": {"application/json": {"schema": schema}}});
+        let body =
+            json!({"required": required, "content": {"application/json": {"schema": schema}}});
         asks.insert("requestBody".into(), body);
     }
     asks.into()
@@ -218,7 +221,10 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     let header = |name: &str| json!({"$ref": format!("#/components/headers/{name}")});
     if is_tagged(operation, sketch) {
         headers.insert("ETag".into(), header("ETag"));
-        answers.insert("304".into(), json!({"description": "The same as what `If-None-Match` names."}));
+        answers.insert(
+            "304".into(),
+            json!({"description": "The same as what `If-None-Match` names."}),
+        );
     }
     if sketch.located {
         headers.insert("Location".into(), header("Location"));
@@ -246,7 +252,10 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     }
     answers.insert(status.as_u16().to_string(), good);
     for status in refusals(operation, sketch) {
-        answers.insert(status.to_string(), json!({"$ref": format!("#/components/responses/{}", response(status))}));
+        answers.insert(
+            status.to_string(),
+            json!({"$ref": format!("#/components/responses/{}", response(status))}),
+        );
     }
     json!(answers)
 }
@@ -275,7 +284,10 @@ fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
 }
 
 fn response(status: u16) -> String {
-    let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Refused");
+    let reason = StatusCode::from_u16(status)
+        .ok()
+        .and_then(|status| status.canonical_reason())
+        .unwrap_or("Refused");
     reason.split_whitespace().collect()
 }
 
@@ -363,11 +375,17 @@ fn input(name: &str) -> String {
 
 /// The types that are read otherwise than they are written, themselves or by what they hold.
 fn differing(read: &Map<String, Value>, written: &Map<String, Value>) -> BTreeSet<String> {
-    let other = |name: &String, schema: &Value| written.get(name).is_some_and(|written| written != schema);
-    let mut differ: BTreeSet<String> =
-        read.iter().filter(|(name, schema)| other(name, schema)).map(|(name, _)| name.clone()).collect();
+    let other =
+        |name: &String, schema: &Value| written.get(name).is_some_and(|written| written != schema);
+    let mut differ: BTreeSet<String> = read
+        .iter()
+        .filter(|(name, schema)| other(name, schema))
+        .map(|(name, _)| name.clone())
+        .collect();
     loop {
-        let holds = |(name, schema): &(&String, &Value)| !differ.contains(*name) && mentions(schema, &differ);
+        let holds = |(name, schema): &(&String, &Value)| {
+            !differ.contains(*name) && mentions(schema, &differ)
+        };
         let more: Vec<String> = read.iter().filter(holds).map(|(name, _)| name.clone()).collect();
         if more.is_empty() {
             return differ;
@@ -378,10 +396,14 @@ fn differing(read: &Map<String, Value>, written: &Map<String, Value>) -> BTreeSe
 
 fn mentions(schema: &Value, names: &BTreeSet<String>) -> bool {
     match schema {
-        Value::Object(fields) => fields.iter().any(|(key, value)| match (key.as_str(), value.as_str()) {
-            ("$ref", Some(to)) => to.strip_prefix(SCHEMAS).is_some_and(|name| names.contains(name)),
-            _ => mentions(value, names),
-        }),
+        Value::Object(fields) => {
+            fields.iter().any(|(key, value)| match (key.as_str(), value.as_str()) {
+                ("$ref", Some(to)) => {
+                    to.strip_prefix(SCHEMAS).is_some_and(|name| names.contains(name))
+                }
+                _ => mentions(value, names),
+            })
+        }
         Value::Array(items) => items.iter().any(|item| mentions(item, names)),
         _ => false,
     }
@@ -392,7 +414,8 @@ fn renamed(schema: Value, differ: &BTreeSet<String>) -> Value {
     match schema {
         Value::Object(fields) => {
             let field = |(key, value): (String, Value)| {
-                let name = value.as_str().and_then(|to| to.strip_prefix(SCHEMAS)).map(str::to_owned);
+                let name =
+                    value.as_str().and_then(|to| to.strip_prefix(SCHEMAS)).map(str::to_owned);
                 match name {
                     Some(name) if key == "$ref" && differ.contains(&name) => {
                         (key, format!("{SCHEMAS}{}", input(&name)).into())

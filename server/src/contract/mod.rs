@@ -59,7 +59,16 @@ pub(crate) struct Op {
 
 /// An operation.
 pub(crate) fn op(id: &'static str, summary: &'static str) -> Op {
-    Op { id, summary, about: "", on_version: false, secret: false, body: limits::BODY, content: &[], also: &[] }
+    Op {
+        id,
+        summary,
+        about: "",
+        on_version: false,
+        secret: false,
+        body: limits::BODY,
+        content: &[],
+        also: &[],
+    }
 }
 
 impl Op {
@@ -134,7 +143,14 @@ impl Operations {
 
     methods! { get GET; post POST; put PUT; patch PATCH; delete DELETE; }
 
-    fn add<H, M, N>(mut self, method: Method, filter: MethodFilter, path: &'static str, handler: H, op: Op) -> Self
+    fn add<H, M, N>(
+        mut self,
+        method: Method,
+        filter: MethodFilter,
+        path: &'static str,
+        handler: H,
+        op: Op,
+    ) -> Self
     where
         H: Handler<M, AppState> + Told<N>,
         M: 'static,

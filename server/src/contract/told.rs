@@ -162,7 +162,8 @@ impl<T: JsonSchema> Asks for Asked<T> {
 fn words(schema: &Schema) -> BTreeMap<String, (Value, bool)> {
     let list = |key: &str| schema.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
     let required = list("required");
-    let properties = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let properties =
+        schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     let word = |(name, schema): (String, Value)| {
         let needed = required.iter().any(|required| required == name.as_str());
         (name, (without_null(schema), needed))

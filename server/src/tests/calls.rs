@@ -110,7 +110,11 @@ const WRITING: &[Row] = &[
     ("register-passkey", Takes::InPerson, r#"{"wish":{"name":"x","answer":{}}}"#),
     ("revoke-passkey", Takes::InPerson, "passkey=$passkey"),
     ("confirmation-options", Takes::InPerson, r#"{"passkey":"$passkey"}"#),
-    ("confirm-passkey", Takes::InPerson, r#"{"passkey":"$passkey","signature":{"nonce":"x","answer":{}}}"#),
+    (
+        "confirm-passkey",
+        Takes::InPerson,
+        r#"{"passkey":"$passkey","signature":{"nonce":"x","answer":{}}}"#,
+    ),
     ("verdict-options", Takes::LookInPerson, r#"{"submission":$submission,"kind":"approve"}"#),
     (
         "sign-verdict",
@@ -151,8 +155,13 @@ impl World {
         }
         sent = sent.replace("$version", &self.versions[place].to_string());
         sent = sent.replace("$edit", &self.edits[place].to_string());
-        let kind = if sent.starts_with('{') { "application/json" } else { "application/x-www-form-urlencoded" };
-        let mut request = self.house.post(&format!("/call/{name}")).header(header::CONTENT_TYPE, kind);
+        let kind = if sent.starts_with('{') {
+            "application/json"
+        } else {
+            "application/x-www-form-urlencoded"
+        };
+        let mut request =
+            self.house.post(&format!("/call/{name}")).header(header::CONTENT_TYPE, kind);
         request = request.header(header::ACCEPT, "application/json");
         if let Some((name, value)) = self.everybody.get(&who) {
             request = request.header(*name, value);
@@ -171,13 +180,18 @@ fn lets(takes: Takes, who: Who, own: bool) -> bool {
 fn every_call_of_a_page_says_who_may() {
     let known: BTreeSet<&str> = READING.iter().chain(WRITING).map(|(name, ..)| *name).collect();
     assert_eq!(known.len(), READING.len() + WRITING.len(), "each once");
-    let there: BTreeSet<&str> = server_fn_paths().filter_map(|(path, _)| path.strip_prefix("/call/")).collect();
+    let there: BTreeSet<&str> =
+        server_fn_paths().filter_map(|(path, _)| path.strip_prefix("/call/")).collect();
     assert!(there.len() > 60, "{there:?}");
     let unknown: Vec<_> = there.difference(&known).collect();
     assert!(unknown.is_empty(), "the tables do not say who may ask these: {unknown:?}");
     let gone: Vec<_> = known.difference(&there).collect();
     assert!(gone.is_empty(), "there are none of these: {gone:?}");
-    let open: Vec<_> = WRITING.iter().filter(|(_, takes, _)| *takes == Takes::Open).map(|(name, ..)| *name).collect();
+    let open: Vec<_> = WRITING
+        .iter()
+        .filter(|(_, takes, _)| *takes == Takes::Open)
+        .map(|(name, ..)| *name)
+        .collect();
     assert_eq!(open, ["put_first_steps_away"], "it keeps a cookie, and nothing here");
 }
 
@@ -205,9 +219,18 @@ async fn everybody_calls_what_they_may_and_nothing_else() {
                 continue;
             }
             let answer = world.call(row, who, place).await;
-            let what = format!("{who:?} {} {}: {} {}", row.0, ["own", "other"][place], answer.status, answer.text());
+            let what = format!(
+                "{who:?} {} {}: {} {}",
+                row.0,
+                ["own", "other"][place],
+                answer.status,
+                answer.text()
+            );
             assert!(!matches!(answer.status.as_u16(), 401 | 403), "{what}");
-            assert!(answer.status.as_u16() < 500 && !answer.text().contains("missing field"), "{what}");
+            assert!(
+                answer.status.as_u16() < 500 && !answer.text().contains("missing field"),
+                "{what}"
+            );
         }
     }
 }

@@ -43,9 +43,12 @@ impl Listening {
     pub(super) fn begin() -> Self {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            let wanted =
-                dynamic_filter_fn(|_, _| HEARD.with_borrow(Option::is_some)).with_max_level_hint(LevelFilter::TRACE);
-            let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(|| Ear).with_filter(wanted);
+            let wanted = dynamic_filter_fn(|_, _| HEARD.with_borrow(Option::is_some))
+                .with_max_level_hint(LevelFilter::TRACE);
+            let layer = tracing_subscriber::fmt::layer()
+                .with_ansi(false)
+                .with_writer(|| Ear)
+                .with_filter(wanted);
             tracing_subscriber::registry().with(layer).init();
         });
         HEARD.set(Some(Vec::new()));

@@ -63,17 +63,29 @@ async fn a_log_opens_at_its_end(pieces: i64) {
     assert!(answer.body.len() < 80 * 1024, "{} bytes sent for 64 KiB", answer.body.len());
     let part: LogPart = serde_json::from_value(answer.json()).expect("a part");
     assert_eq!((part.pieces[0].offset, part.next), (length - 65536, length));
-    assert!(part.pieces.last().is_some_and(|piece| piece.text.contains(&format!("piece {} line 63 ", pieces - 1))));
+    assert!(
+        part.pieces
+            .last()
+            .is_some_and(|piece| piece.text.contains(&format!("piece {} line 63 ", pieces - 1)))
+    );
 
     let page = house.visit(&format!("/runs/{run}"), &cookie).await;
-    assert!(page.text().contains(&format!("piece {} line 63 ", pieces - 1)), "the page shows the end");
+    assert!(
+        page.text().contains(&format!("piece {} line 63 ", pieces - 1)),
+        "the page shows the end"
+    );
     assert!(page.body.len() < 1 << 20, "{} bytes of page", page.body.len());
 
     // One connection, so that what it counts is what it did.
-    let alone = PgPoolOptions::new().max_connections(1).connect(house.db.app_url()).await.expect("a connection");
+    let alone = PgPoolOptions::new()
+        .max_connections(1)
+        .connect(house.db.app_url())
+        .await
+        .expect("a connection");
     let before = rows_read(&alone).await;
     let from = (length - 65536).unsigned_abs();
-    let read = running::read_log_span(&alone, run, from, from + 262_144, 4_096).await.expect("the end");
+    let read =
+        running::read_log_span(&alone, run, from, from + 262_144, 4_096).await.expect("the end");
     assert_eq!(read.len(), 8);
     let rows = rows_read(&alone).await - before;
     assert!((8..=12).contains(&rows), "{rows} rows read for 8 of {pieces}");
@@ -96,11 +108,16 @@ async fn a_place_behind_the_end_of_a_log_is_refused() {
     let (run, _) = under_way(&house).await;
     let cookie = house.cookie().await;
     let length = write(&house, run, 2).await;
-    let behind = house.ask_get(&format!("/api/v1/runs/{run}/log?offset={}", length + 1), &cookie).await;
+    let behind =
+        house.ask_get(&format!("/api/v1/runs/{run}/log?offset={}", length + 1), &cookie).await;
     assert_eq!(behind.status, StatusCode::BAD_REQUEST);
     assert!(behind.text().contains(&format!("has {length} bytes so far")), "{}", behind.text());
-    let end = house.ask_get(&format!("/api/v1/runs/{run}/log?offset={length}"), &cookie).await.json();
-    assert_eq!((end["next"].as_i64(), end["pieces"].as_array().map(Vec::len)), (Some(length), Some(0)));
+    let end =
+        house.ask_get(&format!("/api/v1/runs/{run}/log?offset={length}"), &cookie).await.json();
+    assert_eq!(
+        (end["next"].as_i64(), end["pieces"].as_array().map(Vec::len)),
+        (Some(length), Some(0))
+    );
 }
 
 /// What is written down of cancelling is what was done.
@@ -139,9 +156,13 @@ async fn a_search_goes_through_a_large_log_by_bounded_parts() {
     let length = write(&house, run, PIECES).await;
     let (mut after, mut asked, mut hits, mut searched) = (String::new(), 0, Vec::new(), 0);
     loop {
-        let query = format!("text=PIECE%20{}%20LINE%205%20&any_case=true&after={after}", PIECES - 1);
+        let query =
+            format!("text=PIECE%20{}%20LINE%205%20&any_case=true&after={after}", PIECES - 1);
         let found = search(&house, run, &cookie, &query).await;
-        assert!(found.searched - searched <= control::logs::SEARCHED as i64, "one request searches so much");
+        assert!(
+            found.searched - searched <= control::logs::SEARCHED as i64,
+            "one request searches so much"
+        );
         (asked, searched, after) = (asked + 1, found.searched, found.next);
         hits.extend(found.hits);
         if !found.more {
@@ -159,10 +180,16 @@ async fn a_search_goes_through_a_large_log_by_bounded_parts() {
 
     // What comes later is found from where the search was.
     let late = "größer am Ende".as_bytes();
-    running::append_log(house.db.worker(), run, length.unsigned_abs(), Duration::ZERO, late).await.expect("to append");
-    let found = search(&house, run, &cookie, &format!("text=GR%C3%96SSER&any_case=true&after={after}")).await;
+    running::append_log(house.db.worker(), run, length.unsigned_abs(), Duration::ZERO, late)
+        .await
+        .expect("to append");
+    let found =
+        search(&house, run, &cookie, &format!("text=GR%C3%96SSER&any_case=true&after={after}"))
+            .await;
     assert!(found.hits.is_empty(), "sharp s is no double s");
-    let found = search(&house, run, &cookie, &format!("text=GR%C3%96%C3%9FER&any_case=true&after={after}")).await;
+    let found =
+        search(&house, run, &cookie, &format!("text=GR%C3%96%C3%9FER&any_case=true&after={after}"))
+            .await;
     assert_eq!((found.hits[0].offset, found.hits[0].text.as_str()), (length, "größer am Ende"));
     running::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
 }
@@ -184,8 +211,16 @@ async fn many_hits_come_by_pages_and_bad_wishes_are_refused() {
         }
     }
     assert_eq!(lines, (1..=10 * LINES).collect::<Vec<_>>());
-    for wrong in ["text=", "text=a%0Ab", "text=a&after=7", "text=a&after=x.y", "after=0.0", "text=a&regex=true"] {
-        let answer = house.ask_get(&format!("/api/v1/runs/{run}/log/search?{wrong}"), &cookie).await;
+    for wrong in [
+        "text=",
+        "text=a%0Ab",
+        "text=a&after=7",
+        "text=a&after=x.y",
+        "after=0.0",
+        "text=a&regex=true",
+    ] {
+        let answer =
+            house.ask_get(&format!("/api/v1/runs/{run}/log/search?{wrong}"), &cookie).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.text());
     }
     let nobody = house.ask_get(&format!("/api/v1/runs/{run}/log/search?text=a"), "").await;
@@ -201,12 +236,15 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
     log.extend([0xff, 0x00]);
     let mut offset = 0;
     for piece in log.chunks(7_919) {
-        running::append_log(house.db.worker(), run, offset, Duration::ZERO, piece).await.expect("to append");
+        running::append_log(house.db.worker(), run, offset, Duration::ZERO, piece)
+            .await
+            .expect("to append");
         offset += piece.len() as u64;
     }
     let path = format!("/runs/{run}/log");
     let get = async |range: &str, of: &str| {
-        let mut request = house.get(&path).header(header::COOKIE, &cookie).header(header::RANGE, range);
+        let mut request =
+            house.get(&path).header(header::COOKIE, &cookie).header(header::RANGE, range);
         if !of.is_empty() {
             request = request.header(header::IF_RANGE, of);
         }
@@ -220,7 +258,8 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
         };
         let answer = get(&range, "").await;
         assert_eq!(answer.status, StatusCode::PARTIAL_CONTENT);
-        let told = format!("bytes {}-{}/{}", got.len(), got.len() + answer.body.len() - 1, log.len());
+        let told =
+            format!("bytes {}-{}/{}", got.len(), got.len() + answer.body.len() - 1, log.len());
         assert_eq!(answer.header(header::CONTENT_RANGE), told);
         got.extend_from_slice(&answer.body);
     }
@@ -229,7 +268,11 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
     let behind = get(&format!("bytes={}-", log.len()), "").await;
     assert_eq!(behind.status, StatusCode::RANGE_NOT_SATISFIABLE);
     assert_eq!(behind.header(header::CONTENT_RANGE), format!("bytes */{}", log.len()));
-    assert_eq!(get("bytes=5-9", "\"other\"").await.status, StatusCode::OK, "not the one that it knows");
+    assert_eq!(
+        get("bytes=5-9", "\"other\"").await.status,
+        StatusCode::OK,
+        "not the one that it knows"
+    );
 
     running::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
     let whole = house.ask_get(&path, &cookie).await;
@@ -259,18 +302,26 @@ async fn there_are_only_so_many_downloads() {
     let (fay, gil) = (admin("fay").await, admin("gil").await);
     let (log, export) = (format!("/runs/{run}/log"), "/api/v1/audit/export");
     let begin = async |path: &str, cookie: &str| {
-        let request = house.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request");
+        let request =
+            house.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request");
         house.router.clone().oneshot(request).await.expect("an answer")
     };
     let first = begin(&log, &cookie).await;
     assert_eq!((first.status(), downloads.free()), (StatusCode::OK, 1));
     let more = house.ask_get(&log, &cookie).await;
-    assert_eq!((more.status.as_u16(), more.problem()["code"].as_str()), (429, Some("too_many_downloads")));
+    assert_eq!(
+        (more.status.as_u16(), more.problem()["code"].as_str()),
+        (429, Some("too_many_downloads"))
+    );
     assert_eq!(more.header(header::RETRY_AFTER), "5");
     let second = begin(export, &fay).await;
     assert_eq!((second.status(), downloads.free()), (StatusCode::OK, 0));
     for path in [log.as_str(), export] {
-        assert_eq!(house.ask_get(path, &gil).await.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert_eq!(
+            house.ask_get(path, &gil).await.status,
+            StatusCode::SERVICE_UNAVAILABLE,
+            "{path}"
+        );
     }
     // One is read to its end, and of the other nobody reads any more.
     let whole = to_bytes(first.into_body(), limits::BODY).await.expect("the log");
@@ -278,7 +329,14 @@ async fn there_are_only_so_many_downloads() {
     drop(second);
     assert_eq!(downloads.free(), 2);
     assert_eq!(house.ask_get(export, &gil).await.status, StatusCode::OK);
-    let behind = house.get(&log).header(header::COOKIE, &gil).header(header::RANGE, format!("bytes={}-", 2 * PIECE));
+    let behind = house
+        .get(&log)
+        .header(header::COOKIE, &gil)
+        .header(header::RANGE, format!("bytes={}-", 2 * PIECE));
     let behind = house.ask(behind.body(Body::empty()).expect("a request")).await;
-    assert_eq!((behind.status, downloads.free()), (StatusCode::RANGE_NOT_SATISFIABLE, 2), "it takes none");
+    assert_eq!(
+        (behind.status, downloads.free()),
+        (StatusCode::RANGE_NOT_SATISFIABLE, 2),
+        "it takes none"
+    );
 }

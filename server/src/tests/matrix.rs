@@ -39,8 +39,19 @@ pub(super) enum Who {
 
 use Who::*;
 
-pub(super) const ALL: [Who; 11] =
-    [Nobody, Nothing, Viewer, Operator, Reviewer, Admin, OwnOperator, OwnReviewer, ServiceToken, OwnToken, FullToken];
+pub(super) const ALL: [Who; 11] = [
+    Nobody,
+    Nothing,
+    Viewer,
+    Operator,
+    Reviewer,
+    Admin,
+    OwnOperator,
+    OwnReviewer,
+    ServiceToken,
+    OwnToken,
+    FullToken,
+];
 
 /// What an endpoint takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,8 +92,8 @@ pub(super) enum Takes {
 
 impl Takes {
     pub(super) fn lets(self, who: Who, own: bool) -> bool {
-        let operates =
-            matches!(who, Operator | ServiceToken | FullToken) || (own && matches!(who, OwnOperator | OwnToken));
+        let operates = matches!(who, Operator | ServiceToken | FullToken)
+            || (own && matches!(who, OwnOperator | OwnToken));
         let reviews = who == Reviewer || (own && who == OwnReviewer);
         let token = matches!(who, ServiceToken | OwnToken | FullToken);
         let admin = matches!(who, Admin | FullToken);
@@ -117,7 +128,13 @@ struct Row {
     body: Value,
 }
 
-fn row(method: Method, path: &'static str, takes: Takes, of: &'static [&'static str], body: Value) -> Row {
+fn row(
+    method: Method,
+    path: &'static str,
+    takes: Takes,
+    of: &'static [&'static str],
+    body: Value,
+) -> Row {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     Row { method, path, takes, of, query, body }
 }
@@ -165,7 +182,12 @@ fn table() -> Vec<Row> {
             &["deployment"],
             json!({"priority": 1, "reason": "because"}),
         ),
-        post("/api/v1/deployments/{name}/restore", Operate, &["deployment"], json!({"target": 1, "partial": true})),
+        post(
+            "/api/v1/deployments/{name}/restore",
+            Operate,
+            &["deployment"],
+            json!({"target": 1, "partial": true}),
+        ),
         post("/api/v1/nodes/{id}/proposals", Operate, &["node"], json!({})),
         get("/api/v1/nodes/{id}/noderoles", Look, &["node"]),
         get("/api/v1/nodes/{id}/results", Look, &["node"]),
@@ -176,7 +198,12 @@ fn table() -> Vec<Row> {
         get("/api/v1/proposals/{id}", Look, &["proposal"]),
         get("/api/v1/proposals/{id}/report", Look, &["proposal"]),
         get("/api/v1/proposals/{id}/noderole?node=$node&noderole=app", Look, &["proposal"]),
-        post("/api/v1/proposals/{id}/foresee", Operate, &["proposal"], json!({"edits": [{"edit": "set_role_data"}]})),
+        post(
+            "/api/v1/proposals/{id}/foresee",
+            Operate,
+            &["proposal"],
+            json!({"edits": [{"edit": "set_role_data"}]}),
+        ),
         post(
             "/api/v1/proposals/{id}/edits",
             Operate,
@@ -194,18 +221,53 @@ fn table() -> Vec<Row> {
         get("/api/v1/submissions/{id}/opened", Look, &["submission"]),
         get("/api/v1/submissions/{id}/report", Look, &["submission"]),
         get("/api/v1/submissions/{id}/graph?roles=app", Look, &["submission"]),
-        post("/api/v1/submissions/{id}/verdicts/options", LookInPerson, &["submission"], json!({"kind": "approve"})),
-        post("/api/v1/submissions/{id}/opened", LookInPerson, &["submission"], json!({"anchors": []})),
+        post(
+            "/api/v1/submissions/{id}/verdicts/options",
+            LookInPerson,
+            &["submission"],
+            json!({"kind": "approve"}),
+        ),
+        post(
+            "/api/v1/submissions/{id}/opened",
+            LookInPerson,
+            &["submission"],
+            json!({"anchors": []}),
+        ),
         post("/api/v1/submissions/{id}/look", LookInPerson, &["submission"], Value::Null),
-        post("/api/v1/submissions/{id}/threads", OperateOrReview, &["submission"], json!({"body": "why"})),
+        post(
+            "/api/v1/submissions/{id}/threads",
+            OperateOrReview,
+            &["submission"],
+            json!({"body": "why"}),
+        ),
         post("/api/v1/threads/{id}/replies", OperateOrReview, &["thread"], json!({"body": "so"})),
         post("/api/v1/threads/{id}/reopen", OperateOrReview, &["thread"], Value::Null),
         // Whoever opened it, or who may review: ada opened it.
         post("/api/v1/threads/{id}/resolve", Review, &["thread"], Value::Null),
-        post("/api/v1/submissions/{id}/verdicts", Review, &["submission"], json!({"kind": "approve"})),
-        post("/api/v1/submissions/{id}/commit", OperateOrReview, &["submission"], json!({"name": "$deployment"})),
-        post("/api/v1/proposals/{id}/submit", Operate, &["proposal"], json!({"version": "$version", "title": "again"})),
-        post("/api/v1/proposals/{id}/discard", Operate, &["proposal"], json!({"version": "$version"})),
+        post(
+            "/api/v1/submissions/{id}/verdicts",
+            Review,
+            &["submission"],
+            json!({"kind": "approve"}),
+        ),
+        post(
+            "/api/v1/submissions/{id}/commit",
+            OperateOrReview,
+            &["submission"],
+            json!({"name": "$deployment"}),
+        ),
+        post(
+            "/api/v1/proposals/{id}/submit",
+            Operate,
+            &["proposal"],
+            json!({"version": "$version", "title": "again"}),
+        ),
+        post(
+            "/api/v1/proposals/{id}/discard",
+            Operate,
+            &["proposal"],
+            json!({"version": "$version"}),
+        ),
         get("/api/v1/targets", Look, &[]),
         get("/api/v1/targets/compare?from=1&to=1", Look, &[]),
         get("/api/v1/noderoles/{id}", Look, &["noderole"]),
@@ -230,8 +292,18 @@ fn table() -> Vec<Row> {
             &[],
             json!({"files": {"b.yml": "barclamp: {name: b, version: '1', description: x}\nroles: []\n"}}),
         ),
-        post("/api/v1/nodes", OperateAll, &[], json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"})),
-        post("/api/v1/nodes/many", OperateAll, &[], json!({"text": "m8.house.example.com root=/srv/m8"})),
+        post(
+            "/api/v1/nodes",
+            OperateAll,
+            &[],
+            json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"}),
+        ),
+        post(
+            "/api/v1/nodes/many",
+            OperateAll,
+            &[],
+            json!({"text": "m8.house.example.com root=/srv/m8"}),
+        ),
         row(patch.clone(), "/api/v1/nodes/{id}", Operate, &["node"], json!({"description": "x"})),
         row(
             put.clone(),
@@ -241,13 +313,24 @@ fn table() -> Vec<Row> {
             json!({"available": false, "reason": "x"}),
         ),
         post("/api/v1/nodes/{id}/tokens", OperateOrAdminInPerson, &["node"], json!({"name": "x"})),
-        row(delete.clone(), "/api/v1/nodes/{id}/tokens/{token}", OperateOrAdmin, &["node", "node_token"], Value::Null),
+        row(
+            delete.clone(),
+            "/api/v1/nodes/{id}/tokens/{token}",
+            OperateOrAdmin,
+            &["node", "node_token"],
+            Value::Null,
+        ),
         row(delete.clone(), "/api/v1/nodes/{id}", OperateAll, &["spare"], Value::Null),
         post("/api/v1/self/startup", Machine, &[], json!({"boot_id": "x"})),
         post("/api/v1/self/shutdown", Machine, &[], json!({})),
         post("/api/v1/self/bootenv", Machine, &[], json!({"bootenv": "x"})),
         row(put.clone(), "/api/v1/self/facts", Machine, &[], json!({})),
-        post("/api/v1/deployments/{name}/hold", Operate, &["deployment"], json!({"held": true, "reason": "because"})),
+        post(
+            "/api/v1/deployments/{name}/hold",
+            Operate,
+            &["deployment"],
+            json!({"held": true, "reason": "because"}),
+        ),
         post("/api/v1/execution", OperateAll, &[], json!({"enabled": false, "reason": "because"})),
     ];
     rows.extend(of_people());
@@ -271,13 +354,29 @@ fn of_people() -> Vec<Row> {
         ),
         post("/api/v1/people/{id}/confirm", AdminsInPerson, &["victim"], Value::Null),
         row(delete.clone(), "/api/v1/me/notices", InPerson, &[], Value::Null),
-        row(delete.clone(), "/api/v1/people/{id}/second-factor", AdminsInPerson, &["victim"], Value::Null),
+        row(
+            delete.clone(),
+            "/api/v1/people/{id}/second-factor",
+            AdminsInPerson,
+            &["victim"],
+            Value::Null,
+        ),
         row(delete.clone(), "/api/v1/passkeys/{id}", InPerson, &["victim_session"], Value::Null),
-        post("/api/v1/passkeys/{id}/confirm", InPerson, &["victim_session"], json!({"nonce": "0", "answer": {}})),
+        post(
+            "/api/v1/passkeys/{id}/confirm",
+            InPerson,
+            &["victim_session"],
+            json!({"nonce": "0", "answer": {}}),
+        ),
         post("/api/v1/passkeys/{id}/confirm/options", InPerson, &["victim_session"], Value::Null),
         post("/api/v1/me/passkeys", InPerson, &[], json!({"name": "x", "answer": {}})),
         post("/api/v1/me/passkeys/options", InPerson, &[], Value::Null),
-        post("/api/v1/submissions/{id}/verdicts/options", LookInPerson, &["submission"], json!({"kind": "approve"})),
+        post(
+            "/api/v1/submissions/{id}/verdicts/options",
+            LookInPerson,
+            &["submission"],
+            json!({"kind": "approve"}),
+        ),
         get("/api/v1/me/second-factor", SignedIn, &[]),
         post("/api/v1/me/second-factor", InPerson, &[], json!({"code": "123456"})),
         post("/api/v1/me/second-factor/options", InPerson, &[], Value::Null),
@@ -311,7 +410,10 @@ const NEVER: [(&str, &str); 17] = [
     ("GET /api/v1/scripts/{hash}", "no role here has a script"),
     ("POST /api/v1/noderoles/{id}/retry", "no step here is in ERROR"),
     ("POST /api/v1/runs/{id}/cancel", "the run has ended"),
-    ("DELETE /api/v1/me/sessions/{id}", "it is another's: `each_ends_what_is_their_own` ends one's own"),
+    (
+        "DELETE /api/v1/me/sessions/{id}",
+        "it is another's: `each_ends_what_is_their_own` ends one's own",
+    ),
     ("POST /api/v1/me/second-factor", "nobody here has a factor: `second_factor` presents one"),
     ("POST /api/v1/me/second-factor/options", "nobody here has a passkey"),
     ("POST /api/v1/me/totp/confirm", "it takes the code of an app: `second_factor` sends one"),
@@ -333,14 +435,24 @@ pub(super) async fn endpoints(house: &House) -> BTreeSet<(String, String)> {
     let routes = format!("{:?}", house.routes);
     let paths: BTreeSet<&str> = routes.split('"').filter(|text| text.starts_with('/')).collect();
     let mut found = BTreeSet::new();
-    for path in paths.into_iter().filter(|path| !path.starts_with("/call/") && !path.contains("__private__")) {
-        let concrete = path.split('/').map(|part| if part.starts_with(['{', '*']) { "1" } else { part });
+    for path in paths
+        .into_iter()
+        .filter(|path| !path.starts_with("/call/") && !path.contains("__private__"))
+    {
+        let concrete =
+            path.split('/').map(|part| if part.starts_with(['{', '*']) { "1" } else { part });
         let concrete = concrete.collect::<Vec<_>>().join("/");
-        let request = Request::builder().method("PROPFIND").uri(concrete).header(header::HOST, house.host);
-        let request = request.header("sec-fetch-site", "same-origin").body(Body::empty()).expect("a request");
+        let request =
+            Request::builder().method("PROPFIND").uri(concrete).header(header::HOST, house.host);
+        let request =
+            request.header("sec-fetch-site", "same-origin").body(Body::empty()).expect("a request");
         let answer = house.ask(request).await;
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
-        let allowed = answer.header(header::ALLOW).split(',').map(str::trim).filter(|m| !matches!(*m, "HEAD" | ""));
+        let allowed = answer
+            .header(header::ALLOW)
+            .split(',')
+            .map(str::trim)
+            .filter(|m| !matches!(*m, "HEAD" | ""));
         found.extend(allowed.map(|method| (method.to_owned(), path.to_owned())));
     }
     found
@@ -364,32 +476,47 @@ impl World {
         house.furnish().await;
         let ada = house.cookie().await;
         let cy = house.person("cy", [Permission::Reviewer]).await;
-        let added = house.tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"})).await;
+        let added = house
+            .tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"}))
+            .await;
         let n2 = added.json()["node"].clone();
         let n1 = house.n1(&ada).await;
         let victim = NewPerson::human("victim", [Permission::Viewer]);
         let victim = house.people.create_person(None, &victim).await.expect("a person");
         house.cookie_of(victim).await;
         let sql = "SELECT id::text FROM session WHERE person_id = (SELECT id FROM person WHERE name = 'victim')";
-        let victim_session: String = sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a session");
+        let victim_session: String =
+            sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a session");
         let as_victim = house.people.sign_in_as_owner("victim").await.expect("an actor");
-        let wish =
-            TokenWish { name: "x".into(), days: 1, scopes: vec!["viewer".into()], deployment: None, person: None };
-        let victim_token = house.people.make_token(&as_victim, &wish).await.expect("a token").id.to_string();
+        let wish = TokenWish {
+            name: "x".into(),
+            days: 1,
+            scopes: vec!["viewer".into()],
+            deployment: None,
+            person: None,
+        };
+        let victim_token =
+            house.people.make_token(&as_victim, &wish).await.expect("a token").id.to_string();
         let worker = working(&house, &["noop"]).await;
         let (mut places, mut versions, mut edits) = (Vec::new(), Vec::new(), Vec::new());
         for (deployment, node) in [("web", &n1), ("edge", &n2)] {
             let id = house.id_of(deployment, &ada).await;
             let bind = json!([{"edit": "bind", "deployment": id, "node": node, "role": "app"}]);
             house.passes(&ada, deployment, bind, &[&cy]).await;
-            let edit = json!({"edit": "set_role_data", "deployment": id, "role": "app", "data": {"n": 7}});
+            let edit =
+                json!({"edit": "set_role_data", "deployment": id, "role": "app", "data": {"n": 7}});
             let (proposal, version) = house.draft(&ada, deployment, json!([edit])).await;
             let submit = json!({"version": version, "title": "a change"});
-            let made = house.tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit).await.json();
+            let made = house
+                .tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit)
+                .await
+                .json();
             let submission = made["submission"].to_string();
             let threads = format!("/api/v1/submissions/{submission}/threads");
-            let thread = house.tell(&threads, &ada, json!({"body": "why"})).await.json()["comment"].to_string();
-            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let thread = house.tell(&threads, &ada, json!({"body": "why"})).await.json()["comment"]
+                .to_string();
+            let text =
+                |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let (noderole, run) = house.bound(&text(node)).await;
             let node_token = house.node_token(&ada, &text(node)).await;
             let bare = format!("spare-{deployment}");
@@ -433,7 +560,8 @@ impl World {
     /// Everything that is read by a GET, pages too, each with what is there in the place of its ids.
     pub(super) async fn readable(&self) -> BTreeSet<String> {
         let table = table();
-        let of_table = |path: &str| table.iter().find(|row| row.method == Method::GET && row.path == path);
+        let of_table =
+            |path: &str| table.iter().find(|row| row.method == Method::GET && row.path == path);
         let concrete = |path: &str| match of_table(path) {
             Some(row) => self.filled(row, 0),
             None => self.page(path),
@@ -447,7 +575,8 @@ impl World {
         let places = &self.places[0];
         let parts: Vec<&str> = path.split('/').collect();
         let filled = parts.iter().enumerate().map(|(at, part)| {
-            let before = at.checked_sub(1).and_then(|at| parts.get(at)).copied().unwrap_or_default();
+            let before =
+                at.checked_sub(1).and_then(|at| parts.get(at)).copied().unwrap_or_default();
             let of = match before {
                 _ if !part.starts_with(['{', '*']) => return *part,
                 "nodes" => "node",
@@ -468,8 +597,10 @@ impl World {
 
     fn filled(&self, row: &Row, place: usize) -> String {
         let mut ids = row.of.iter().map(|what| self.places[place][what].as_str());
-        let parts =
-            row.path.split('/').map(|part| if part.starts_with('{') { ids.next().expect("an id") } else { part });
+        let parts = row
+            .path
+            .split('/')
+            .map(|part| if part.starts_with('{') { ids.next().expect("an id") } else { part });
         let path = parts.collect::<Vec<_>>().join("/");
         let query = row.query.replace("$victim", &self.places[place]["victim"]);
         let query = query.replace("$node", &self.places[place]["node"]);
@@ -478,7 +609,10 @@ impl World {
 
     async fn ask(&self, row: &Row, who: Who, place: usize) -> Answer {
         let path = self.filled(row, place);
-        let mut request = Request::builder().method(row.method.clone()).uri(path).header(header::HOST, self.house.host);
+        let mut request = Request::builder()
+            .method(row.method.clone())
+            .uri(path)
+            .header(header::HOST, self.house.host);
         if let Some((name, value)) = self.everybody.get(&who) {
             request = request.header(*name, value);
         }
@@ -502,7 +636,8 @@ impl World {
             Value::Null => Body::empty(),
             body => {
                 request = request.header(header::CONTENT_TYPE, "application/json");
-                let filled = body.to_string().replace("\"$version\"", &self.versions[place].to_string());
+                let filled =
+                    body.to_string().replace("\"$version\"", &self.versions[place].to_string());
                 Body::from(
                     filled
                         .replace("$deployment", &self.places[place]["deployment"])
@@ -517,7 +652,9 @@ impl World {
     /// What has to have happened in `web` before a call can do what it is for.
     async fn make_ready(&mut self, wanted: &Row) {
         let table = table();
-        let of = |path: &str| table.iter().find(|row| row.method == Method::POST && row.path == path).expect("a row");
+        let of = |path: &str| {
+            table.iter().find(|row| row.method == Method::POST && row.path == path).expect("a row")
+        };
         let resolve = of("/api/v1/threads/{id}/resolve");
         match wanted.path {
             "/api/v1/submissions/{id}/commit" => {
@@ -543,11 +680,23 @@ impl World {
 
     /// What is another's: in person everybody is told that they have no such thing, and it stays. Only an admin takes back anybody's token.
     async fn what_is_another_s(&self, table: &[Row]) {
-        for (path, unless) in [("/api/v1/me/sessions/{id}", None), ("/api/v1/tokens/{id}", Some(Admin))] {
-            let row = table.iter().find(|row| row.method == Method::DELETE && row.path == path).expect("a row");
-            for who in ALL.into_iter().filter(|who| row.takes.lets(*who, true) && Some(*who) != unless) {
+        for (path, unless) in
+            [("/api/v1/me/sessions/{id}", None), ("/api/v1/tokens/{id}", Some(Admin))]
+        {
+            let row = table
+                .iter()
+                .find(|row| row.method == Method::DELETE && row.path == path)
+                .expect("a row");
+            for who in
+                ALL.into_iter().filter(|who| row.takes.lets(*who, true) && Some(*who) != unless)
+            {
                 let answer = self.ask(row, who, 0).await;
-                assert_eq!(answer.status, StatusCode::NOT_FOUND, "{who:?} {path}: {}", answer.text());
+                assert_eq!(
+                    answer.status,
+                    StatusCode::NOT_FOUND,
+                    "{who:?} {path}: {}",
+                    answer.text()
+                );
             }
         }
     }
@@ -556,7 +705,10 @@ impl World {
 impl House {
     /// A token of a machine: by what it is named.
     async fn node_token(&self, cookie: &str, node: &str) -> String {
-        let made = self.tell(&format!("/api/v1/nodes/{node}/tokens"), cookie, json!({"name": "its unit"})).await.json();
+        let made = self
+            .tell(&format!("/api/v1/nodes/{node}/tokens"), cookie, json!({"name": "its unit"}))
+            .await
+            .json();
         let sql = "SELECT id::text FROM token WHERE hash = sha256(convert_to($1, 'UTF8'))";
         let named = sqlx::query_scalar(sql).bind(made["token"].as_str().expect("a token"));
         named.fetch_one(self.db.owner()).await.expect("its row")
@@ -608,7 +760,10 @@ impl House {
             let sql = format!(
                 "SELECT coalesce(md5(string_agg(r, '' ORDER BY r)), '') FROM (SELECT (to_jsonb(t){leave_out})::text AS r FROM {table} t) x"
             );
-            let hash = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(self.db.owner()).await.expect("a row");
+            let hash = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
+                .fetch_one(self.db.owner())
+                .await
+                .expect("a row");
             state.push((table.to_owned(), hash));
         }
         state
@@ -630,12 +785,20 @@ async fn everybody(house: &House) -> Everybody {
     }
     for (name, permission) in [("own-operator", "operator"), ("own-reviewer", "reviewer")] {
         let sql = "INSERT INTO scoped_grant SELECT p.id, $2, d.id FROM person p, deployment d WHERE p.name = $1 AND d.name = 'web'";
-        sqlx::query(sql).bind(name).bind(permission).execute(house.db.owner()).await.expect("a grant");
+        sqlx::query(sql)
+            .bind(name)
+            .bind(permission)
+            .execute(house.db.owner())
+            .await
+            .expect("a grant");
     }
     let all = [Permission::Operator, Permission::Reviewer, Permission::Admin];
     house.people.create_person(None, &NewPerson::human("all", all)).await.expect("a person");
     let all = house.people.sign_in_as_owner("all").await.expect("an actor");
-    let service = NewPerson { kind: PersonKind::Service, ..NewPerson::human("service", [Permission::Operator]) };
+    let service = NewPerson {
+        kind: PersonKind::Service,
+        ..NewPerson::human("service", [Permission::Operator])
+    };
     let service = house.people.create_person(None, &service).await.expect("a person");
     let token = async |by: &Actor, scopes: &[&str], deployment: Option<&str>, person| {
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
@@ -661,7 +824,8 @@ async fn everybody_does_what_they_may_and_nothing_else() {
     let pages: BTreeSet<&(String, String)> =
         found.iter().filter(|(method, path)| method == "GET" && is_page(path)).collect();
     assert!(pages.len() > 15, "{pages:?}");
-    let unknown: Vec<_> = found.iter().filter(|one| !known.contains(*one) && !pages.contains(one)).collect();
+    let unknown: Vec<_> =
+        found.iter().filter(|one| !known.contains(*one) && !pages.contains(one)).collect();
     assert!(unknown.is_empty(), "the table does not say who may ask these: {unknown:?}");
     let gone: Vec<_> = known.difference(&found).collect();
     assert!(gone.is_empty(), "the router does not have these: {gone:?}");
@@ -680,9 +844,14 @@ async fn everybody_does_what_they_may_and_nothing_else() {
                     _ if who == Nobody => 401,
                     _ => 403,
                 };
-                let what = format!("{who:?} {} {} {}", row.method, row.path, ["own", "other"][place]);
+                let what =
+                    format!("{who:?} {} {} {}", row.method, row.path, ["own", "other"][place]);
                 assert_eq!(answer.status.as_u16(), wanted, "{what}: {}", answer.text());
-                assert_eq!(answer.header(header::CONTENT_TYPE), "application/problem+json", "{what}");
+                assert_eq!(
+                    answer.header(header::CONTENT_TYPE),
+                    "application/problem+json",
+                    "{what}"
+                );
             }
         }
     }
@@ -698,7 +867,12 @@ async fn everybody_does_what_they_may_and_nothing_else() {
             }
             let answer = world.ask(row, who, place).await;
             let what = format!("{who:?} {} {} {}", row.method, row.path, ["own", "other"][place]);
-            assert!(!matches!(answer.status.as_u16(), 401 | 403), "{what}: {} {}", answer.status, answer.text());
+            assert!(
+                !matches!(answer.status.as_u16(), 401 | 403),
+                "{what}: {} {}",
+                answer.status,
+                answer.text()
+            );
             assert!(answer.status.as_u16() < 500, "{what}: {} {}", answer.status, answer.text());
             done |= answer.status.is_success();
         }
@@ -728,7 +902,10 @@ async fn gets_done(rows: Vec<&Row>) {
             failed.push(format!("{who:?} {name}: {} {}", answer.status, answer.text()));
         }
     }
-    assert!(failed.is_empty(), "nobody gets these done, and the table does not say why: {failed:#?}");
+    assert!(
+        failed.is_empty(),
+        "nobody gets these done, and the table does not say why: {failed:#?}"
+    );
     let never: BTreeSet<&str> = never.iter().map(String::as_str).collect();
     assert_eq!(never, known, "of these somebody got something done, though the table says why not");
 }
@@ -746,15 +923,22 @@ async fn each_ends_what_is_their_own() {
     let other = house.cookie_of(viewer).await;
     let sessions = house.ask_get("/api/v1/me/sessions", &of(Viewer)).await.json();
     let sessions = sessions["sessions"].as_array().expect("a list");
-    let id = sessions.iter().find(|session| session["this"] == false).expect("the other one")["id"].clone();
+    let id = sessions.iter().find(|session| session["this"] == false).expect("the other one")["id"]
+        .clone();
     let path = format!("/api/v1/me/sessions/{}", id.as_str().expect("an id"));
     for who in [Nothing, Admin] {
         assert_eq!(delete(&of(who), &path).await.status, StatusCode::NOT_FOUND, "{who:?}");
     }
-    assert!(house.ask_get("/api/v1/people/me", &other).await.status.is_success(), "it is still there");
+    assert!(
+        house.ask_get("/api/v1/people/me", &other).await.status.is_success(),
+        "it is still there"
+    );
     assert!(delete(&of(Viewer), &path).await.status.is_success());
     assert_eq!(house.ask_get("/api/v1/people/me", &other).await.status, StatusCode::UNAUTHORIZED);
-    assert!(house.ask_get("/api/v1/people/me", &of(Viewer)).await.status.is_success(), "this one goes on");
+    assert!(
+        house.ask_get("/api/v1/people/me", &of(Viewer)).await.status.is_success(),
+        "this one goes on"
+    );
 
     let wish = json!({"name": "mine", "scopes": ["viewer"]});
     let made = house.tell("/api/v1/tokens", &of(Viewer), wish).await.json();

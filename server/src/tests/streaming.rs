@@ -54,16 +54,26 @@ impl Tab {
     }
 
     /// The same by whatever lets in.
-    async fn open_with(house: &House, (name, value): (header::HeaderName, &str), path: &str, last: &str) -> Self {
+    async fn open_with(
+        house: &House,
+        (name, value): (header::HeaderName, &str),
+        path: &str,
+        last: &str,
+    ) -> Self {
         let mut request = house.get(path).header(name, value);
         if !last.is_empty() {
             request = request.header("last-event-id", last);
         }
-        let answer = house.router.clone().oneshot(request.body(Body::empty()).expect("a request")).await;
+        let answer =
+            house.router.clone().oneshot(request.body(Body::empty()).expect("a request")).await;
         let answer = answer.expect("an answer");
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(answer.headers()[header::CONTENT_TYPE], "text/event-stream");
-        Self { body: answer.into_body().into_data_stream(), text: String::new(), last: last.to_owned() }
+        Self {
+            body: answer.into_body().into_data_stream(),
+            text: String::new(),
+            last: last.to_owned(),
+        }
     }
 
     /// The next message; None at the stream's end.
@@ -77,7 +87,9 @@ impl Tab {
                 }
                 return Some(message);
             }
-            let bytes = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("something in time")?;
+            let bytes = tokio::time::timeout(PATIENCE, self.body.next())
+                .await
+                .expect("something in time")?;
             self.text.push_str(std::str::from_utf8(&bytes.expect("bytes")).expect("text"));
         }
     }
@@ -110,10 +122,17 @@ fn target(number: i64) -> Live {
     Live::Target { target: TargetNo(number) }
 }
 
-async fn happen(pool: &PgPool, topic: &str, numbers: impl IntoIterator<Item = i64>, hold: Duration) {
+async fn happen(
+    pool: &PgPool,
+    topic: &str,
+    numbers: impl IntoIterator<Item = i64>,
+    hold: Duration,
+) {
     let mut transaction = pool.begin().await.expect("a transaction");
     for number in numbers {
-        journal::append_event(&mut transaction, topic, "", &target(number)).await.expect("an event");
+        journal::append_event(&mut transaction, topic, "", &target(number))
+            .await
+            .expect("an event");
     }
     tokio::time::sleep(hold).await;
     transaction.commit().await.expect("to commit");
@@ -250,7 +269,10 @@ async fn a_slow_reader_is_told_to_fetch_again_and_holds_nobody_up() {
 
 #[tokio::test]
 async fn a_quiet_stream_beats_and_ends_with_its_session() {
-    let rhythm = live::Rhythm { heartbeat: Duration::from_millis(40), still_signed_in: Duration::from_millis(100) };
+    let rhythm = live::Rhythm {
+        heartbeat: Duration::from_millis(40),
+        still_signed_in: Duration::from_millis(100),
+    };
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
     let cookie = house.cookie().await;
     let mut tab = Tab::open(&house, &cookie, "", "").await;
@@ -267,17 +289,24 @@ async fn a_quiet_stream_beats_and_ends_with_its_session() {
 
 #[tokio::test]
 async fn a_stream_ends_when_who_opened_it_may_not_look_any_more() {
-    let rhythm = live::Rhythm { heartbeat: Duration::from_millis(40), still_signed_in: Duration::from_millis(100) };
+    let rhythm = live::Rhythm {
+        heartbeat: Duration::from_millis(40),
+        still_signed_in: Duration::from_millis(100),
+    };
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
     house.person("root", [Permission::Admin]).await;
     let root = house.people.sign_in_as_owner("root").await.expect("an actor");
     let cookie = house.cookie().await;
     let bearer = format!("Bearer {}", house.token(&cookie, &["viewer"]).await);
     let mut tab = Tab::open(&house, &cookie, "", "").await;
-    let mut program = Tab::open_with(&house, (header::AUTHORIZATION, &bearer), "/api/v1/watch", "").await;
+    let mut program =
+        Tab::open_with(&house, (header::AUTHORIZATION, &bearer), "/api/v1/watch", "").await;
     for stream in [&mut tab, &mut program] {
         for _ in 0..5 {
-            assert!(stream.next().await.expect("a message").is_beat(), "it goes on while they may look");
+            assert!(
+                stream.next().await.expect("a message").is_beat(),
+                "it goes on while they may look"
+            );
         }
     }
     house.people.change_grants(&root, house.ada, &[]).await.expect("to take all away");
@@ -286,7 +315,11 @@ async fn a_stream_ends_when_who_opened_it_may_not_look_any_more() {
             assert!(message.is_beat());
         }
     }
-    assert_eq!(house.ask_get("/events", &cookie).await.status, StatusCode::FORBIDDEN, "the session goes on");
+    assert_eq!(
+        house.ask_get("/events", &cookie).await.status,
+        StatusCode::FORBIDDEN,
+        "the session goes on"
+    );
 }
 
 #[tokio::test]
@@ -322,7 +355,10 @@ async fn there_are_only_so_many_streams() {
     let cookie = house.cookie().await;
     let first = Tab::open(&house, &cookie, "", "").await;
     let more = house.ask_get("/events", &cookie).await;
-    assert_eq!((more.status.as_u16(), more.problem()["code"].as_str()), (429, Some("too_many_streams")));
+    assert_eq!(
+        (more.status.as_u16(), more.problem()["code"].as_str()),
+        (429, Some("too_many_streams"))
+    );
     assert_eq!(more.header(header::RETRY_AFTER), "5");
     let bo = NewPerson::human("bo", [Permission::Viewer]);
     let bo = house.cookie_of(house.people.create_person(None, &bo).await.expect("bo")).await;
@@ -339,8 +375,7 @@ async fn a_program_watches_what_the_pages_do() {
     let mut watch = Tab::open_at(&house, &ada, "/api/v1/watch?topics=nodes", "").await;
     let began = watch.next().await.expect("a heartbeat");
     assert!(began.is_beat());
-    let add =
-        |name: &str| serde_json::json!({"fqdn": format!("{name}.house.example.com"), "root": format!("/srv/{name}")});
+    let add = |name: &str| serde_json::json!({"fqdn": format!("{name}.house.example.com"), "root": format!("/srv/{name}")});
     house.tell("/api/v1/nodes", &ada, add("n2")).await.json();
     assert_eq!(watch.next_live().await, Live::Node { fqdn: "n2.house.example.com".into() });
     drop(watch);
@@ -348,7 +383,10 @@ async fn a_program_watches_what_the_pages_do() {
     // Whoever comes back goes on behind what they know.
     let mut again = Tab::open_at(&house, &ada, "/api/v1/watch?topics=nodes", &began.id).await;
     for name in ["n2", "n3"] {
-        assert_eq!(again.next_live().await, Live::Node { fqdn: format!("{name}.house.example.com") });
+        assert_eq!(
+            again.next_live().await,
+            Live::Node { fqdn: format!("{name}.house.example.com") }
+        );
     }
     let refused = house.ask_get("/api/v1/watch?topic=nodes", &ada).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{}", refused.text());

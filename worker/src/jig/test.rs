@@ -34,7 +34,9 @@ impl Jig for Test {
                 Some(value) => match serde_json::from_value(value.clone()) {
                     Ok(told) => told,
                     Err(error) => {
-                        return Ended::failed(format!("the data under `test` can't be read: {error}"));
+                        return Ended::failed(format!(
+                            "the data under `test` can't be read: {error}"
+                        ));
                     }
                 },
             };

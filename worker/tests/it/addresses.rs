@@ -76,7 +76,10 @@ impl Bed {
             json!(addresses),
             self.cluster.nodes[node].id
         );
-        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(self.cluster.db.owner()).await.expect("a change");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(self.cluster.db.owner())
+            .await
+            .expect("a change");
         if let Connection::Ssh(ssh) = &mut self.cluster.nodes[node].connection {
             ssh.addresses = addresses.iter().map(ToString::to_string).collect();
         }
@@ -86,7 +89,9 @@ impl Bed {
     async fn first_look(&self, node: usize) -> Vec<TriedAddress> {
         let mut on = self.cluster.server().acquire().await.expect("a connection");
         let looks =
-            store::reading::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50).await.expect("looks");
+            store::reading::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50)
+                .await
+                .expect("looks");
         let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");
         assert_eq!(look.address, self.real(node).to_string());
         look.tried.0
@@ -95,7 +100,8 @@ impl Bed {
 
 /// Takes connections and says this to each.
 async fn says(address: Ipv4Addr, port: u16, text: &'static str) {
-    let listener = tokio::net::TcpListener::bind((address, port)).await.expect("nobody else is there");
+    let listener =
+        tokio::net::TcpListener::bind((address, port)).await.expect("nobody else is there");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.write_all(text.as_bytes()).await;
@@ -111,7 +117,11 @@ async fn what_answers_and_is_no_ssh_server_is_told() {
     let bed = Bed::of(1).await;
     let connections = bed.ways();
     let cases = [
-        (7001, "HTTP/1.1 400 Bad Request\r\n\r\n", "port 7001 is no SSH server (it says \"HTTP/1.1 400 Bad Request\")"),
+        (
+            7001,
+            "HTTP/1.1 400 Bad Request\r\n\r\n",
+            "port 7001 is no SSH server (it says \"HTTP/1.1 400 Bad Request\")",
+        ),
         (7002, "", "port 7002 and hangs up without a word"),
         (7003, "SSH-2.0-x\r\n", "its SSH server ended the connection"),
     ];
@@ -146,7 +156,10 @@ async fn one_address_that_lets_us_in_is_enough_whatever_the_others_do() {
     bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
     bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
     bed.cluster.commit(&[bind(0, "writes"), bind(1, "writes"), bind(2, "writes")]).await;
-    let worker = Running::start(Config { looks: Duration::from_millis(200), ..bed.config() }, bed.cluster.pool());
+    let worker = Running::start(
+        Config { looks: Duration::from_millis(200), ..bed.config() },
+        bed.cluster.pool(),
+    );
     for node in 0..3 {
         bed.cluster.reaches_within(node, "writes", "active", Duration::from_secs(60)).await;
         assert!(bed.cluster.nodes[node].root.join("ran").exists(), "it ran there");
@@ -161,7 +174,8 @@ async fn one_address_that_lets_us_in_is_enough_whatever_the_others_do() {
     assert_eq!(summary(&tried), [(other.to_string(), false), (bed.real(1).to_string(), true)]);
     assert!(tried[0].said.contains("could not be reached over SSH"), "{tried:?}");
     let tried = bed.first_look(2).await;
-    let mut expected: Vec<_> = swallowing.iter().map(|address| (address.to_string(), false)).collect();
+    let mut expected: Vec<_> =
+        swallowing.iter().map(|address| (address.to_string(), false)).collect();
     expected.push((bed.real(2).to_string(), true));
     assert_eq!(summary(&tried), expected);
     assert!(tried[..3].iter().all(|tried| !tried.said.is_empty()), "{tried:?}");
@@ -174,7 +188,10 @@ async fn failed_check_reveals_only_addresses_that_let_in() {
     says(banner, testbed::PORT, "220 an FTP server\r\n").await;
     bed.has_addresses(0, &[closed, banner]).await;
     bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
-    let worker = Running::start(Config { looks: Duration::from_millis(200), ..bed.config() }, bed.cluster.pool());
+    let worker = Running::start(
+        Config { looks: Duration::from_millis(200), ..bed.config() },
+        bed.cluster.pool(),
+    );
     let until = async |bed: &Bed, condition: &'static str| {
         let deadline = Instant::now() + Duration::from_secs(30);
         while bed.cluster.count(condition).await == 0 {
@@ -208,11 +225,21 @@ async fn where_no_address_lets_us_in_each_says_why() {
     let reach = bed.reach(0, &[closed, silent.address, other]);
     let (connections, begun) = (bed.ways(), Instant::now());
     let said = connections.reach(&reach).await.expect_err("nobody is there").to_string();
-    for part in ["refused", "no answer within", "has the host key", &closed.to_string(), &silent.address.to_string()] {
+    for part in [
+        "refused",
+        "no answer within",
+        "has the host key",
+        &closed.to_string(),
+        &silent.address.to_string(),
+    ] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let tried = connections.tried(&reach, begun).await;
-    assert_eq!(tried.iter().filter(|tried| !tried.reached && !tried.said.is_empty()).count(), 3, "{tried:?}");
+    assert_eq!(
+        tried.iter().filter(|tried| !tried.reached && !tried.said.is_empty()).count(),
+        3,
+        "{tried:?}"
+    );
     // One that is alone says it in its own words.
     let only = connections.reach(&bed.reach(0, &[other])).await.expect_err("it is another");
     assert!(matches!(only, SshError::OtherHost { .. }), "{only}");
@@ -244,7 +271,11 @@ async fn the_address_that_answered_goes_first_and_one_that_fell_silent_last() {
     let (reach, begun) = (reach, Instant::now());
     connections.reach(&reach).await.expect("it lets us in");
     let tried = connections.tried(&reach, begun).await;
-    assert_eq!(summary(&tried), [(closed.to_string(), false), (real, true)], "others come first now");
+    assert_eq!(
+        summary(&tried),
+        [(closed.to_string(), false), (real, true)],
+        "others come first now"
+    );
 }
 
 #[tokio::test]
@@ -253,7 +284,8 @@ async fn who_takes_the_key_away_shuts_us_out() {
     let reach = bed.reach(0, &[bed.real(0)]);
     let connections = bed.ways();
     ends(&connections, &reach).await.expect("it lets us in");
-    let (key, aside) = (bed.testbed.secrets().join("testbed/1"), bed.testbed.secrets().join("aside"));
+    let (key, aside) =
+        (bed.testbed.secrets().join("testbed/1"), bed.testbed.secrets().join("aside"));
     fs::rename(&key, &aside).expect("it is ours");
     let refused = ends(&connections, &reach).await.expect_err("the worker has no key");
     assert!(matches!(refused, SshError::Key(_)), "{refused}");

@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
-    AdmissionView, Attempt, BudgetId, BudgetView, Child, DeploymentView, LaneKey, LaneView, Limits, Link, Moment,
-    NodeView, OpenRun, StepState, StepView, Taken, Wait, admit, struck, wait_of,
+    AdmissionView, Attempt, BudgetId, BudgetView, Child, DeploymentView, LaneKey, LaneView, Limits,
+    Link, Moment, NodeView, OpenRun, StepState, StepView, Taken, Wait, admit, struck, wait_of,
 };
 use engine::catalog::{JigClass, JoinAfter, Lane, LaneMode, Needs, OnError, Role};
 use engine::cluster::EdgeKind;
@@ -71,7 +71,10 @@ fn roles() -> Vec<(&'static str, Role)> {
 }
 
 async fn own(cluster: &Cluster, statement: String) {
-    sqlx::raw_sql(AssertSqlSafe(statement)).execute(cluster.db.owner()).await.expect("the owner may");
+    sqlx::raw_sql(AssertSqlSafe(statement))
+        .execute(cluster.db.owner())
+        .await
+        .expect("the owner may");
 }
 
 /// One random state: of nodes, steps, runs, jigs, holds, budgets.
@@ -88,7 +91,11 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
             node.id
         );
     }
-    let held = if dice.chance(5) { "(SELECT id FROM person LIMIT 1), held_at = now()" } else { "NULL, held_at = NULL" };
+    let held = if dice.chance(5) {
+        "(SELECT id FROM person LIMIT 1), held_at = now()"
+    } else {
+        "NULL, held_at = NULL"
+    };
     sql += &format!("UPDATE deployment SET held_by = {held};");
     let active = dice.chance(80);
     sql += "ALTER TABLE jig DISABLE TRIGGER guard_intent;";
@@ -174,7 +181,9 @@ fn parsed<T: serde::de::DeserializeOwned>(row: &PgRow, column: &str) -> T {
 /// The view that the engine gets of what is in the database.
 async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
     let pool = cluster.db.owner();
-    let all = |query: &'static str| async move { sqlx::query(query).fetch_all(pool).await.expect("rows") };
+    let all = |query: &'static str| async move {
+        sqlx::query(query).fetch_all(pool).await.expect("rows")
+    };
     let uuid = |row: &PgRow, column: &str| row.get::<Uuid, _>(column);
     let lane_of = |row: &PgRow| LaneKey {
         deployment: DeploymentId(uuid(row, "deployment_id")),
@@ -186,7 +195,8 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
     let nodes = all("SELECT id, fqdn, phantom, alive, available, joined FROM node").await;
     let jigs =
         all("SELECT name, active, EXISTS (SELECT FROM worker WHERE class = ANY (jigs)) AS served FROM jig").await;
-    let enabled = sqlx::query_scalar("SELECT enabled FROM head").fetch_one(pool).await.expect("the head");
+    let enabled =
+        sqlx::query_scalar("SELECT enabled FROM head").fetch_one(pool).await.expect("the head");
     let steps =
         all("SELECT s.*, l.deployment_id, l.name AS lane, (extract(epoch FROM since) * 1000000)::bigint AS since_us,
            (extract(epoch FROM greatest(not_before, 'epoch')) * 1000000)::bigint AS not_before_us,
@@ -268,8 +278,16 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
                     failures: row.get::<i32, _>("failures").unsigned_abs(),
                     needs: parsed(row, "needs"),
                     exclusive: row.get("exclusive"),
-                    on_error: if row.get("freezes_node") { OnError::Node } else { OnError::Descendants },
-                    budgets: row.get::<Vec<i64>, _>("budget_ids").into_iter().map(BudgetId).collect::<BTreeSet<_>>(),
+                    on_error: if row.get("freezes_node") {
+                        OnError::Node
+                    } else {
+                        OnError::Descendants
+                    },
+                    budgets: row
+                        .get::<Vec<i64>, _>("budget_ids")
+                        .into_iter()
+                        .map(BudgetId)
+                        .collect::<BTreeSet<_>>(),
                     rests: row.get("rests"),
                 };
                 (StepId(uuid(row, "id")), view)
@@ -321,21 +339,27 @@ async fn waits(cluster: &Cluster, view: &AdmissionView, limits: Limits) -> BTree
         let kind: EdgeKind = serde_json::from_value(kind.into()).expect("a word of ours");
         children.entry(StepId(parent)).or_default().push(Child { step: StepId(child), kind });
     }
-    let ends: Vec<(Uuid, bool)> =
-        sqlx::query_as("SELECT id, join_after = 'end' FROM step").fetch_all(pool).await.expect("rows");
+    let ends: Vec<(Uuid, bool)> = sqlx::query_as("SELECT id, join_after = 'end' FROM step")
+        .fetch_all(pool)
+        .await
+        .expect("rows");
     let link = |(id, end): (Uuid, bool)| {
         let after = if end { JoinAfter::End } else { JoinAfter::Success };
         (StepId(id), Link { state: view.steps[&StepId(id)].state, after, skipped: false })
     };
     let behind = struck(&ends.into_iter().map(link).collect(), &children);
-    let runs: Vec<(Uuid, bool, bool)> =
-        sqlx::query_as("SELECT step_id, state = 'queued', lease_until < now() FROM run WHERE ended_at IS NULL")
-            .fetch_all(pool)
-            .await
-            .expect("rows");
-    let attempt = |(id, queued, over)| (id, if queued { Attempt::Queued } else { Attempt::Running { over } });
+    let runs: Vec<(Uuid, bool, bool)> = sqlx::query_as(
+        "SELECT step_id, state = 'queued', lease_until < now() FROM run WHERE ended_at IS NULL",
+    )
+    .fetch_all(pool)
+    .await
+    .expect("rows");
+    let attempt =
+        |(id, queued, over)| (id, if queued { Attempt::Queued } else { Attempt::Running { over } });
     let runs: BTreeMap<Uuid, Attempt> = runs.into_iter().map(attempt).collect();
-    let wait = |id: &StepId| Some((*id, wait_of(view, limits, *id, runs.get(&id.0).copied(), behind.contains(id))?));
+    let wait = |id: &StepId| {
+        Some((*id, wait_of(view, limits, *id, runs.get(&id.0).copied(), behind.contains(id))?))
+    };
     view.steps.keys().filter_map(wait).collect()
 }
 
@@ -344,7 +368,10 @@ async fn told(cluster: &Cluster, limits: Limits) -> BTreeMap<StepId, Wait> {
     let mut on = cluster.server().acquire().await.expect("a connection");
     let filter = store::reading::WaitingFilter::default();
     let told = store::reading::waiting(&mut on, limits, &filter, 1_000).await.expect("what waits");
-    told.rows.iter().map(|row| (StepId(row.step), row.wait.parse().expect("a word of ours"))).collect()
+    told.rows
+        .iter()
+        .map(|row| (StepId(row.step), row.wait.parse().expect("a word of ours")))
+        .collect()
 }
 
 #[tokio::test]
@@ -363,7 +390,8 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
         above = Some(name);
     }
     cluster.commit(&binds).await;
-    let open = ["step", "budget", "edge"].map(|table| format!("ALTER TABLE {table} DISABLE TRIGGER guard_intent;"));
+    let open = ["step", "budget", "edge"]
+        .map(|table| format!("ALTER TABLE {table} DISABLE TRIGGER guard_intent;"));
     own(&cluster, open.concat()).await;
     own(&cluster, "ALTER TABLE head DISABLE TRIGGER guard_head".to_owned()).await;
     confirmed(&cluster, 0).await;
@@ -372,7 +400,8 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
     for seed in 0..CASES {
         let mut dice = Dice(seed);
         shake(&cluster, &mut dice).await;
-        let capacity = if dice.chance(5) { 0 } else { u32::try_from(1 + dice.roll(14)).expect("small") };
+        let capacity =
+            if dice.chance(5) { 0 } else { u32::try_from(1 + dice.roll(14)).expect("small") };
         own(&cluster, format!("UPDATE worker SET capacity = {capacity}")).await;
         let limits = Limits {
             running: u32::try_from(1 + dice.roll(14)).expect("small"),
@@ -391,12 +420,20 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
         let rounds = rounds_of(&cluster, &claimed.runs).await;
         claimed_at_all += claimed.runs.len();
         claims_of_several_rounds += usize::from(rounds.len() > 1);
-        assert_eq!(rounds.is_empty(), expected.is_empty(), "seed {seed}: {rounds:?} against {expected:?}");
+        assert_eq!(
+            rounds.is_empty(),
+            expected.is_empty(),
+            "seed {seed}: {rounds:?} against {expected:?}"
+        );
 
         // Within a round a chunk's first step does not keep out its others; for the next round the chunk is under way.
         let mut now = before;
         for round in rounds {
-            assert!(round.len() <= limits.batch as usize, "seed {seed}: a round of {}", round.len());
+            assert!(
+                round.len() <= limits.batch as usize,
+                "seed {seed}: a round of {}",
+                round.len()
+            );
             let mut taken = Taken::new(&now, limits);
             for step in &round {
                 let reasons = taken.take(*step);
@@ -408,7 +445,10 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
         assert_eq!(left, [], "seed {seed}: these could have been taken too");
     }
     assert!(claimed_at_all > 100, "the cases are too tame: {claimed_at_all}");
-    assert!(claims_of_several_rounds >= 5, "the cases are too tame: {claims_of_several_rounds} of several rounds");
+    assert!(
+        claims_of_several_rounds >= 5,
+        "the cases are too tame: {claims_of_several_rounds} of several rounds"
+    );
     let unseen: Vec<_> = Wait::ALL.iter().filter(|wait| !seen.contains(wait)).collect();
     // What the schema keeps out, but for damage.
     assert_eq!(unseen, [&Wait::Unknown], "the cases are too tame");

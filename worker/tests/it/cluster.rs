@@ -12,14 +12,14 @@ use engine::blueprint::{change_hash, changes, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::catalog::{Catalog, JigClass, Role};
 use engine::cluster::{
-    Blueprint, Connection, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
-    RootDoc,
+    Blueprint, Connection, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc,
+    NoderoleDoc, NoderoleKey, RootDoc,
 };
 use engine::gate::signature::{Nonce, Statement};
 use engine::gate::{Policy, Risk, SignedRule, VerdictKind};
 use engine::ids::{
-    ActionName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, PasskeyId, PersonId, PolicyNo,
-    RoleName, RunId, StepId, SubmissionId, TargetNo,
+    ActionName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, PasskeyId,
+    PersonId, PolicyNo, RoleName, RunId, StepId, SubmissionId, TargetNo,
 };
 use engine::plan::base::written;
 use passkeys::Site;
@@ -95,7 +95,8 @@ const ORIGIN: &str = "http://localhost:7780";
 
 /// A role, everything at its default.
 pub fn role(name: &str, class: JigClass) -> Role {
-    let value = json!({"name": name, "barclamp": "test", "jig": class.as_str(), "jig_class": class});
+    let value =
+        json!({"name": name, "barclamp": "test", "jig": class.as_str(), "jig_class": class});
     serde_json::from_value(value).expect("a role needs no more")
 }
 
@@ -121,8 +122,10 @@ impl Cluster {
         let policy = Policy { signed: [SignedRule::default()].into(), ..Policy::default() };
         let mut cluster = Self::under(policy, nodes).await;
         let (site, authenticator) = (Site::of(ORIGIN).expect("a site"), Authenticator::new());
-        let (options, state) = passkeys::registration(&site, cluster.reviewer, "bo", &[]).expect("options");
-        let made = passkeys::register(&site, &state, &authenticator.create(ORIGIN, &options)).expect("a passkey");
+        let (options, state) =
+            passkeys::registration(&site, cluster.reviewer, "bo", &[]).expect("options");
+        let made = passkeys::register(&site, &state, &authenticator.create(ORIGIN, &options))
+            .expect("a passkey");
         let new = NewPasskey {
             person: cluster.reviewer,
             name: "key".into(),
@@ -133,7 +136,10 @@ impl Cluster {
             counter: made.counter,
         };
         let mut connection = cluster.db.owner().acquire().await.expect("a connection");
-        let id = store::passkeys::insert(&mut connection, &new).await.expect("a row").expect("a new passkey");
+        let id = store::passkeys::insert(&mut connection, &new)
+            .await
+            .expect("a row")
+            .expect("a new passkey");
         store::passkeys::confirm_as_owner(&mut connection, id).await.expect("a row");
         cluster.signer = Some(Signer { id, authenticator, forges: false });
         cluster
@@ -158,7 +164,8 @@ impl Cluster {
             .expect("jigs");
         let (system, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
         let mut blueprint = Blueprint::default();
-        let fqdn = Fqdn::parse(&format!("d-{}.phantom.gantry.internal", system.0.simple())).expect("a name");
+        let fqdn = Fqdn::parse(&format!("d-{}.phantom.gantry.internal", system.0.simple()))
+            .expect("a name");
         let node = NodeDoc {
             id: phantom,
             fqdn,
@@ -170,8 +177,15 @@ impl Cluster {
         };
         let name = DeploymentName::parse("system").expect("a name");
         let (barclamps, roles) = (BTreeMap::new(), BTreeMap::new());
-        let deployment =
-            DeploymentDoc { id: system, name, parent: None, phantom, barclamps, roles, inactive_jigs: BTreeSet::new() };
+        let deployment = DeploymentDoc {
+            id: system,
+            name,
+            parent: None,
+            phantom,
+            barclamps,
+            roles,
+            inactive_jigs: BTreeSet::new(),
+        };
         let policy = Object::of(ObjectKind::Policy, &policy).expect("a policy");
         let objects = [
             blueprint.put_node(node).expect("a document"),
@@ -181,7 +195,8 @@ impl Cluster {
         ];
         let old = Blueprint::default();
         let changes = changes(&RootDoc::default(), &blueprint.root());
-        let projection = project(&old, &blueprint, &changes, &Catalog::default()).expect("a projection");
+        let projection =
+            project(&old, &blueprint, &changes, &Catalog::default()).expect("a projection");
         let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
         intent::put_objects(&mut transaction, &objects).await.expect("objects");
         let new = NewTarget {
@@ -259,11 +274,13 @@ impl Cluster {
         assert!(intent::insert_node(&mut connection, &record).await.expect("a node"));
         drop(connection);
         // As if a health check had confirmed it.
-        sqlx::query("UPDATE node SET alive = true, alive_since = now(), joined = 'confirmed' WHERE id = $1")
-            .bind(node.id.0)
-            .execute(self.db.owner())
-            .await
-            .expect("the owner may");
+        sqlx::query(
+            "UPDATE node SET alive = true, alive_since = now(), joined = 'confirmed' WHERE id = $1",
+        )
+        .bind(node.id.0)
+        .execute(self.db.owner())
+        .await
+        .expect("the owner may");
         self.nodes.push(node);
     }
 
@@ -293,13 +310,19 @@ impl Cluster {
     }
 
     /// A role with one script, and what `change` makes of it.
-    pub async fn add_script_role(&mut self, name: &str, script: &str, change: impl FnOnce(&mut Role)) {
+    pub async fn add_script_role(
+        &mut self,
+        name: &str,
+        script: &str,
+        change: impl FnOnce(&mut Role),
+    ) {
         let object = Object::of_bytes(ObjectKind::Script, script.as_bytes().to_vec());
         let mut connection = self.server().acquire().await.expect("a connection");
         intent::put_objects(&mut connection, std::slice::from_ref(&object)).await.expect("objects");
         drop(connection);
         let mut role = role(name, JigClass::Script);
-        role.scripts = vec![engine::catalog::Script { name: format!("{name}.sh"), hash: object.hash }];
+        role.scripts =
+            vec![engine::catalog::Script { name: format!("{name}.sh"), hash: object.hash }];
         change(&mut role);
         self.add_role(role).await;
     }
@@ -325,10 +348,19 @@ impl Cluster {
                 },
             });
             let (hash, role) = &self.roles[bind.role];
-            deployment.roles.entry(role.name.clone()).or_insert(DeploymentRoleDoc { role: *hash, data: json!({}) });
-            let rank = bind.parents.iter().map(|(node, role)| self.rank(&nodes, *node, role) + 1).max().unwrap_or(0);
+            deployment
+                .roles
+                .entry(role.name.clone())
+                .or_insert(DeploymentRoleDoc { role: *hash, data: json!({}) });
+            let rank = bind
+                .parents
+                .iter()
+                .map(|(node, role)| self.rank(&nodes, *node, role) + 1)
+                .max()
+                .unwrap_or(0);
             let parents = bind.parents.iter();
-            let parents = parents.map(|(n, r)| EdgeDoc { parent: self.noderole(*n, r), kind: EdgeKind::Hard });
+            let parents = parents
+                .map(|(n, r)| EdgeDoc { parent: self.noderole(*n, r), kind: EdgeKind::Hard });
             let noderole = NoderoleDoc {
                 deployment: self.system,
                 role: *hash,
@@ -359,22 +391,31 @@ impl Cluster {
         found.expect("parents are bound before their children").rank
     }
 
-    async fn commit_blueprint(&mut self, new: Blueprint, objects: &[Object], root: Hash) -> TargetNo {
+    async fn commit_blueprint(
+        &mut self,
+        new: Blueprint,
+        objects: &[Object],
+        root: Hash,
+    ) -> TargetNo {
         let changes = changes(&self.blueprint.root(), &new.root());
         let written = written(&self.blueprint, &new, &changes);
-        let projection = project(&self.blueprint, &new, &changes, &self.catalog).expect("a projection");
+        let projection =
+            project(&self.blueprint, &new, &changes, &self.catalog).expect("a projection");
         let mut transaction = self.db.owner().begin().await.expect("a transaction");
         let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
         intent::put_objects(&mut transaction, objects).await.expect("objects");
-        let (proposal, _) =
-            intent::ensure_proposal(&mut transaction, self.system, self.author).await.expect("a proposal");
-        let version = intent::raise_version(&mut transaction, proposal, 0).await.expect("a version");
+        let (proposal, _) = intent::ensure_proposal(&mut transaction, self.system, self.author)
+            .await
+            .expect("a proposal");
+        let version =
+            intent::raise_version(&mut transaction, proposal, 0).await.expect("a version");
         let (base,): (i64,) = sqlx::query_as("SELECT head_no FROM deployment WHERE id = $1")
             .bind(self.system.0)
             .fetch_one(&mut *transaction)
             .await
             .expect("the base");
-        let destructive = projection.steps.iter().any(|s| s.destructive && s.change != StepChange::Keep);
+        let destructive =
+            projection.steps.iter().any(|s| s.destructive && s.change != StepChange::Keep);
         let submission = NewSubmission {
             proposal,
             version: version.expect("it is open"),
@@ -398,12 +439,19 @@ impl Cluster {
             authors: BTreeSet::from([self.author]),
             documents: changes.clone(),
         };
-        let submission = intent::insert_submission(&mut transaction, &submission).await.expect("a submission");
+        let submission =
+            intent::insert_submission(&mut transaction, &submission).await.expect("a submission");
         transaction.commit().await.expect("a submission");
         let mut transaction = self.db.owner().begin().await.expect("a transaction");
         let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
-        let verdict =
-            intent::insert_verdict(&mut transaction, submission, self.reviewer, VerdictKind::Approve, "").await;
+        let verdict = intent::insert_verdict(
+            &mut transaction,
+            submission,
+            self.reviewer,
+            VerdictKind::Approve,
+            "",
+        )
+        .await;
         self.sign(&mut transaction, submission, verdict.expect("a verdict")).await;
         let target = NewTarget {
             head,
@@ -426,16 +474,25 @@ impl Cluster {
 
     async fn sign(&self, on: &mut PgConnection, submission: SubmissionId, verdict: i64) {
         let Some(Signer { id, authenticator, forges }) = &self.signer else { return };
-        let reviewed = store::passkeys::reviewed(on, submission).await.expect("a row").expect("a submission");
+        let reviewed =
+            store::passkeys::reviewed(on, submission).await.expect("a row").expect("a submission");
         let nonce = Nonce(*Uuid::new_v4().as_bytes());
-        let statement = Statement::Verdict { reviewed, verdict: VerdictKind::Approve, person: self.reviewer, nonce };
+        let statement = Statement::Verdict {
+            reviewed,
+            verdict: VerdictKind::Approve,
+            person: self.reviewer,
+            nonce,
+        };
         let challenge = match forges {
             true => Hash::of_bytes(b"another statement"),
             false => statement.challenge().expect("a challenge"),
         };
         let options = passkeys::request(&Site::of(ORIGIN).expect("a site"), challenge, &[]);
-        let (_, assertion) = passkeys::assertion(&authenticator.get(ORIGIN, &options)).expect("an assertion");
-        store::passkeys::insert_signature(on, verdict, *id, nonce, &assertion).await.expect("a signature");
+        let (_, assertion) =
+            passkeys::assertion(&authenticator.get(ORIGIN, &options)).expect("an assertion");
+        store::passkeys::insert_signature(on, verdict, *id, nonce, &assertion)
+            .await
+            .expect("a signature");
     }
 
     pub fn noderole(&self, node: usize, role: &str) -> NoderoleId {
@@ -486,7 +543,9 @@ impl Cluster {
                 let error = self.error(node, role).await;
                 let runs = self.runs(node, role).await;
                 let activity = self.activity().await;
-                panic!("{role} on n{node} is {state}, not {wanted}; error {error:?}; runs {runs:?}\n{activity}");
+                panic!(
+                    "{role} on n{node} is {state}, not {wanted}; error {error:?}; runs {runs:?}\n{activity}"
+                );
             }
             sleep(Duration::from_millis(20)).await;
         }

@@ -40,12 +40,21 @@ async fn twelve_hosts_run_at_the_same_time() {
     bed.cluster.commit(&binds).await;
     let many = u32::try_from(HOSTS).expect("a small number");
     // Nothing here is about leases, and twelve handshakes at once take a while on a busy machine.
-    let config = Config { capacity: many, max_running: many, lease: Duration::from_secs(60), ..bed.config() };
+    let config = Config {
+        capacity: many,
+        max_running: many,
+        lease: Duration::from_secs(60),
+        ..bed.config()
+    };
     let worker = Running::start(config, bed.cluster.pool());
     for node in 0..HOSTS {
         bed.cluster.reaches_within(node, "meets", "active", Duration::from_secs(120)).await;
         let name = bed.cluster.nodes[node].fqdn.to_string();
-        assert_eq!(bed.cluster.wall(node, "meets").await, Some(json!({"met": name})), "each answers for itself");
+        assert_eq!(
+            bed.cluster.wall(node, "meets").await,
+            Some(json!({"met": name})),
+            "each answers for itself"
+        );
         assert_eq!(bed.cluster.runs(node, "meets").await.len(), 1);
     }
     worker.stop().await;
@@ -68,7 +77,8 @@ fn forced(testbed: &mut Testbed, node: usize, script: &str) {
     fs::write(&listener, script).expect("the folder is ours");
     let config = folder.join("sshd_config");
     let text = fs::read_to_string(&config).expect("it has one");
-    fs::write(&config, format!("{text}ForceCommand sh {}\n", listener.display())).expect("it is ours");
+    fs::write(&config, format!("{text}ForceCommand sh {}\n", listener.display()))
+        .expect("it is ours");
     testbed.node(node).stop();
     testbed.node(node).restart().expect("it comes back");
 }
@@ -94,16 +104,24 @@ async fn a_host_that_prints_for_ever_is_not_listened_to_for_ever() {
         Reachable { allow_local: true, database: None },
     );
     let ends = async |doing: &str, reason: String| {
-        assert!(reason.contains("the node printed more than ") && reason.contains(doing), "{reason}");
+        assert!(
+            reason.contains("the node printed more than ") && reason.contains(doing),
+            "{reason}"
+        );
         dies(&fs::read_to_string(&floods).expect("it was asked")).await;
         fs::remove_file(&floods).expect("it is there");
     };
     let looked = jig.look(&connection).await.came;
     ends("65536 bytes to its standard output while looking", looked.expect_err("no answer")).await;
     let surveyed = jig.survey(&connection).await;
-    ends("bytes to its standard output while asking what runs there", surveyed.expect_err("no answer")).await;
+    ends(
+        "bytes to its standard output while asking what runs there",
+        surveyed.expect_err("no answer"),
+    )
+    .await;
     let ended = jig.end_lost(&connection, StepId(Uuid::from_u128(1)), 1, RunId(1)).await;
-    ends("65536 bytes to its standard error while ending a run", ended.expect_err("no answer")).await;
+    ends("65536 bytes to its standard error while ending a run", ended.expect_err("no answer"))
+        .await;
 }
 
 #[tokio::test]
@@ -116,7 +134,8 @@ async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
     }
     let sent = |bed: &Bed, node: usize, script: &str| {
         let root = &bed.testbed.nodes()[node].root;
-        let commands = fs::read_to_string(root.with_file_name("commands")).expect("it was asked something");
+        let commands =
+            fs::read_to_string(root.with_file_name("commands")).expect("it was asked something");
         let hash = Hash::of_bytes(script.as_bytes());
         // By itself, or along with a run.
         let ways = [format!("'put' '{hash}'"), format!("'{hash}+{}:", script.len())];
@@ -128,7 +147,11 @@ async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
         let second = bind(node, "second").after(node, "first");
         bed.cluster.commit(&[first, second, bind(node, "third").after(node, "second")]).await;
         bed.cluster.reaches(node, "third", "active").await;
-        assert_eq!((sent(&bed, node, one), sent(&bed, node, other)), (1, 1), "two roles have the same content");
+        assert_eq!(
+            (sent(&bed, node, one), sent(&bed, node, other)),
+            (1, 1),
+            "two roles have the same content"
+        );
     }
     worker.stop().await;
     // Another worker knows nothing of what was sent; the host does.
@@ -140,14 +163,21 @@ async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
     }
     assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (1, 1));
     // What is not what its name says is sent again.
-    let file = bed.cluster.nodes[0].root.join(".gantry/scripts").join(Hash::of_bytes(one.as_bytes()).to_string());
+    let file = bed.cluster.nodes[0]
+        .root
+        .join(".gantry/scripts")
+        .join(Hash::of_bytes(one.as_bytes()).to_string());
     fs::write(file, "#!/bin/sh\necho wrong >>ran\n").expect("the file is there");
     let step = bed.cluster.step(0, "first");
     store::running::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
     bed.cluster.reaches(0, "first", "active").await;
     assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (2, 1));
     worker.stop().await;
-    assert!(!fs::read_to_string(bed.cluster.nodes[0].root.join("ran")).expect("it ran").contains("wrong"));
+    assert!(
+        !fs::read_to_string(bed.cluster.nodes[0].root.join("ran"))
+            .expect("it ran")
+            .contains("wrong")
+    );
 }
 
 /// A child, its child in a process group of its own, and one that a shell left behind; none of them hears a polite signal. And a service,
@@ -172,7 +202,11 @@ async fn family_ends(root: &Path) {
     assert!(is_alive(&service), "whoever calls setsid is a service, and outlives its run");
     let pid = nix::unistd::Pid::from_raw(service.trim().parse().expect("a number"));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it is ours");
-    assert_eq!(fs::read_dir(root.join(".gantry/run")).expect("a folder").count(), 0, "nothing of it stays on the node");
+    assert_eq!(
+        fs::read_dir(root.join(".gantry/run")).expect("a folder").count(),
+        0,
+        "nothing of it stays on the node"
+    );
 }
 
 #[tokio::test]
@@ -213,8 +247,11 @@ async fn the_time_limit_holds_on_the_host_also_without_a_worker() {
     let script = "#!/bin/sh\necho $$ >leader\nsleep 300\n";
     bed.cluster.add_script_role("long", script, |role| role.run.timeout = 4).await;
     bed.cluster.commit(&[bind(0, "long")]).await;
-    let mut worker =
-        crate::process::spawn_with(bed.cluster.db.worker_url(), &bed.cluster.folder(), &bed.testbed.secrets());
+    let mut worker = crate::process::spawn_with(
+        bed.cluster.db.worker_url(),
+        &bed.cluster.folder(),
+        &bed.testbed.secrets(),
+    );
     let leader = appears(&bed.cluster.nodes[0].root.join("leader")).await;
     worker.kill();
     dies(&leader).await;

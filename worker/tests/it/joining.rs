@@ -28,7 +28,10 @@ impl Bed {
 
     /// A worker that looks all the time.
     fn looking(&self) -> Running {
-        Running::start(Config { looks: Duration::from_millis(200), ..self.config() }, self.cluster.pool())
+        Running::start(
+            Config { looks: Duration::from_millis(200), ..self.config() },
+            self.cluster.pool(),
+        )
     }
 }
 
@@ -40,7 +43,9 @@ const SECRETS: &str = "GANTRY_TEST_JOINING_SECRETS";
 #[ignore = "not a test: a worker process that has keys to nodes"]
 async fn worker_process() {
     let said = |name: &str| std::env::var(name).ok();
-    let (Some(url), Some(folder), Some(secrets)) = (said(URL), said(FOLDER), said(SECRETS)) else { return };
+    let (Some(url), Some(folder), Some(secrets)) = (said(URL), said(FOLDER), said(SECRETS)) else {
+        return;
+    };
     let store = Store::open(&Connecting::to(url)).expect("the URL is one");
     let config = Config { secrets: Some(secrets.into()), ..quick(Path::new(&folder)) };
     worker::run(config, store.pool().clone(), std::future::pending()).await.expect("it runs");
@@ -74,7 +79,10 @@ async fn what_went_on_unseen_is_ended_before_anything_starts() {
 
     let worker = bed.looking();
     dies(&lost).await;
-    bed.until("node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND joined_at IS NOT NULL").await;
+    bed.until(
+        "node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND joined_at IS NOT NULL",
+    )
+    .await;
     assert_eq!(bed.cluster.runs(0, "sleeps").await.len(), 1, "nothing was started for it");
     worker.stop().await;
 }
@@ -139,8 +147,7 @@ async fn where_nothing_can_be_written_nothing_starts_and_it_is_said() {
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = bed.looking();
     bed.until("node WHERE transport = 'ssh' AND alive AND joined = 'welcomed'").await;
-    let said =
-        "(SELECT FROM node_look WHERE reached AND said LIKE '%what runs there can''t be found out%' LIMIT 1) said";
+    let said = "(SELECT FROM node_look WHERE reached AND said LIKE '%what runs there can''t be found out%' LIMIT 1) said";
     bed.until(said).await;
     assert_eq!(bed.cluster.state(0, "writes").await, "todo");
     fs::remove_file(root.join(".gantry")).expect("the folder is ours");
@@ -173,12 +180,23 @@ async fn what_a_role_finds_are_the_facts_of_its_node() {
     let node: NodeId = bed.cluster.nodes[0].id;
     let mut on = bed.cluster.server().acquire().await.expect("a connection");
     let facts = store::reading::facts(&mut on, node).await.expect("facts");
-    let found = facts.iter().find(|facts| facts.source == "role facts").expect("what is shipped finds something");
+    let found = facts
+        .iter()
+        .find(|facts| facts.source == "role facts")
+        .expect("what is shipped finds something");
     assert!(found.facts["cpu"]["cores"].as_u64().is_some_and(|cores| cores > 0), "{}", found.facts);
-    assert!(found.facts["memory"]["total_kib"].as_u64().is_some() && found.facts["kernel"]["name"] == "Linux");
-    assert!(found.facts["network"]["lo"].is_object() && found.facts["disks"].is_array(), "{}", found.facts);
+    assert!(
+        found.facts["memory"]["total_kib"].as_u64().is_some()
+            && found.facts["kernel"]["name"] == "Linux"
+    );
+    assert!(
+        found.facts["network"]["lo"].is_object() && found.facts["disks"].is_array(),
+        "{}",
+        found.facts
+    );
     let facts = facts.iter().filter(|facts| facts.source != "role facts");
-    let facts: Vec<_> = facts.map(|facts| (facts.source.as_str(), facts.facts.to_string(), facts.run)).collect();
+    let facts: Vec<_> =
+        facts.map(|facts| (facts.source.as_str(), facts.facts.to_string(), facts.run)).collect();
     assert_eq!(facts, [("role looks", "{\"cpu\":{\"cores\":4}}".to_owned(), Some(RunId(run)))]);
     worker.stop().await;
 }

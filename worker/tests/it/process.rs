@@ -95,7 +95,11 @@ async fn worker_process() {
     let folder = std::env::var(FOLDER).expect("whoever starts this says where");
     let store = Store::open(&Connecting::to(url)).expect("the URL is one");
     let secrets = std::env::var_os("GANTRY_SECRETS").map(Into::into);
-    worker::run(Config { secrets, ..quick(Path::new(&folder)) }, store.pool().clone(), std::future::pending())
-        .await
-        .expect("it runs");
+    worker::run(
+        Config { secrets, ..quick(Path::new(&folder)) },
+        store.pool().clone(),
+        std::future::pending(),
+    )
+    .await
+    .expect("it runs");
 }

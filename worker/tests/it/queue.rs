@@ -44,7 +44,8 @@ async fn noops(nodes: usize) -> Cluster {
 }
 
 async fn lease(cluster: &Cluster, worker: WorkerId, limit: u32) -> Vec<RunId> {
-    let leased = running::lease_runs(cluster.pool(), worker, &JIGS, limit, LONG).await.expect("leases");
+    let leased =
+        running::lease_runs(cluster.pool(), worker, &JIGS, limit, LONG).await.expect("leases");
     leased.into_iter().map(|leased| leased.run).collect()
 }
 
@@ -58,7 +59,8 @@ async fn two_claimers_at_once_never_overshoot() {
     confirmed(&cluster, 100).await;
     let claims = (0..8).map(|_| running::claim_runs(cluster.pool(), limits(10)));
     let claimed = futures::future::join_all(claims).await;
-    let queued: usize = claimed.iter().map(|claimed| claimed.as_ref().expect("a claim").runs.len()).sum();
+    let queued: usize =
+        claimed.iter().map(|claimed| claimed.as_ref().expect("a claim").runs.len()).sum();
     assert_eq!(queued, 10);
     assert_eq!(cluster.count("run WHERE ended_at IS NULL").await, 10);
     assert_eq!(cluster.count("step WHERE state = 'transition'").await, 10);
@@ -87,7 +89,11 @@ async fn a_run_is_leased_once_finished_once_and_late_after_that() {
     let run = *leases.0.first().or(leases.1.first()).expect("one of them has it");
 
     let finish = |worker| running::finish_run(cluster.pool(), run, worker, &SUCCEEDED);
-    assert_eq!(finish(other).await.expect("an answer"), Finished::Late, "it is not the other one's");
+    assert_eq!(
+        finish(other).await.expect("an answer"),
+        Finished::Late,
+        "it is not the other one's"
+    );
     assert_eq!(cluster.state(0, "noop").await, "transition");
     assert_eq!(finish(owner).await.expect("an answer"), Finished::Applied);
     assert_eq!(cluster.state(0, "noop").await, "active");
@@ -107,12 +113,14 @@ async fn a_run_that_was_queued_when_the_janitor_looked_and_is_leased_since_count
     // While the janitor asks other nodes, this one starts, and its worker dies.
     let run = lease(&cluster, worker, 1).await[0];
     cluster.sql(over).await;
-    let ended = running::end_overdue_run(cluster.pool(), run, Overdue::Queued).await.expect("an answer");
+    let ended =
+        running::end_overdue_run(cluster.pool(), run, Overdue::Queued).await.expect("an answer");
     assert_eq!(ended, Finished::Late, "what may have started must not be taken for unstarted");
     assert_eq!(cluster.state(0, "noop").await, "transition");
     let overdue = running::overdue_runs(cluster.pool(), 10).await.expect("a look");
     assert!(overdue.len() == 1 && overdue[0].leased, "the next look sees it as it is");
-    let ended = running::end_overdue_run(cluster.pool(), run, Overdue::Lost).await.expect("an answer");
+    let ended =
+        running::end_overdue_run(cluster.pool(), run, Overdue::Lost).await.expect("an answer");
     assert_eq!(ended, Finished::Applied);
     assert_eq!(cluster.count("step WHERE failures = 1").await, 1);
 }
@@ -134,13 +142,25 @@ async fn the_janitor_ends_what_was_lost_and_late_results_are_kept_not_applied() 
         running::end_overdue_run(cluster.pool(), RunId(run.run), found).await.expect("an end");
     }
     assert_eq!(cluster.count("step WHERE state = 'todo'").await, 2);
-    assert_eq!(cluster.count("step WHERE failures = 1").await, 1, "what was never started has not failed");
+    assert_eq!(
+        cluster.count("step WHERE failures = 1").await,
+        1,
+        "what was never started has not failed"
+    );
     assert_eq!(cluster.count("run WHERE outcome = 'unstarted'").await, 1);
-    assert!(running::renew_runs(cluster.pool(), worker, &[run], LONG).await.expect("an answer").is_empty());
+    assert!(
+        running::renew_runs(cluster.pool(), worker, &[run], LONG)
+            .await
+            .expect("an answer")
+            .is_empty()
+    );
 
     let result = serde_json::Map::from_iter([("found".to_owned(), json!(1))]);
     let end = RunEnd::Succeeded { result, wall: json!({"found": 1}) };
-    assert_eq!(running::finish_run(cluster.pool(), run, worker, &end).await.expect("an answer"), Finished::Late);
+    assert_eq!(
+        running::finish_run(cluster.pool(), run, worker, &end).await.expect("an answer"),
+        Finished::Late
+    );
     assert_eq!(cluster.count("run WHERE outcome = 'late' AND result = '{\"found\": 1}'").await, 1);
     assert_eq!(cluster.count("step WHERE wall IS NOT NULL OR state = 'active'").await, 0);
 }
@@ -150,12 +170,19 @@ async fn a_queued_run_that_may_not_start_any_more_goes_back() {
     let cluster = noops(1).await;
     let worker = confirmed(&cluster, 5).await;
     running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
-    cluster.sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()").await;
+    cluster
+        .sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()")
+        .await;
     assert!(lease(&cluster, worker, 5).await.is_empty());
     assert_eq!(cluster.state(0, "noop").await, "todo");
-    assert!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty());
+    assert!(
+        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty()
+    );
     cluster.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
-    assert_eq!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(), 1);
+    assert_eq!(
+        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -174,21 +201,39 @@ async fn a_node_that_dies_takes_its_runs_with_it_and_comes_back() {
 
     let node = cluster.nodes[0].id;
     assert!(running::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"));
-    assert!(!running::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"), "it is dead already");
+    assert!(
+        !running::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"),
+        "it is dead already"
+    );
     assert_eq!(cluster.state(0, "done").await, "todo");
     assert_eq!(cluster.state(0, "going").await, "blocked");
-    assert!(running::renew_runs(cluster.pool(), worker, &[run], LONG).await.expect("an answer").is_empty());
-    assert!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty());
-    assert_eq!(running::finish_run(cluster.pool(), run, worker, &SUCCEEDED).await.expect("an end"), Finished::Late);
+    assert!(
+        running::renew_runs(cluster.pool(), worker, &[run], LONG)
+            .await
+            .expect("an answer")
+            .is_empty()
+    );
+    assert!(
+        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty()
+    );
+    assert_eq!(
+        running::finish_run(cluster.pool(), run, worker, &SUCCEEDED).await.expect("an end"),
+        Finished::Late
+    );
     assert_eq!(cluster.state(0, "going").await, "blocked");
 
     assert!(running::set_node_alive(cluster.db.owner(), node, true).await.expect("an answer"));
-    assert_eq!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(), 1);
+    assert_eq!(
+        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(),
+        1
+    );
 }
 
 #[tokio::test]
 async fn retrying_is_for_errors_only_and_says_what_else_to_do() {
     let cluster = noops(1).await;
-    let refused = running::retry_step(cluster.db.owner(), cluster.step(0, "noop"), "bo").await.expect_err("it is TODO");
+    let refused = running::retry_step(cluster.db.owner(), cluster.step(0, "noop"), "bo")
+        .await
+        .expect_err("it is TODO");
     assert!(refused.to_string().contains("waits to be claimed"), "{refused}");
 }

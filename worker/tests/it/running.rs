@@ -14,7 +14,8 @@ async fn steps_run_one_after_the_other_and_walls_are_news() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_role(role("first", JigClass::Test)).await;
     cluster.add_role(role("second", JigClass::Test)).await;
-    let told = json!({"test": {"prints": ["hello"], "returns": {"port": 80, "found": 7}}, "port": 80});
+    let told =
+        json!({"test": {"prints": ["hello"], "returns": {"port": 80, "found": 7}}, "port": 80});
     cluster.commit(&[bind(0, "first").data(told), bind(0, "second").after(0, "first")]).await;
     assert_eq!(cluster.state(0, "first").await, "todo");
     assert_eq!(cluster.state(0, "second").await, "blocked");
@@ -23,7 +24,11 @@ async fn steps_run_one_after_the_other_and_walls_are_news() {
     cluster.reaches(0, "second", "active").await;
     worker.stop().await;
 
-    assert_eq!(cluster.wall(0, "first").await, Some(json!({"found": 7})), "what it was told already is no news");
+    assert_eq!(
+        cluster.wall(0, "first").await,
+        Some(json!({"found": 7})),
+        "what it was told already is no news"
+    );
     let runs = cluster.runs(0, "second").await;
     let input = runs[0].input.clone().expect("the input is kept");
     assert_eq!(input["data"]["found"], 7, "a child sees its parent's wall");
@@ -145,7 +150,9 @@ async fn a_database_that_is_gone_for_a_while_only_delays() {
     cluster.reaches(0, "short", "active").await;
     cluster.reaches(1, "long", "active").await;
     worker.stop().await;
-    let starts = |node: usize| std::fs::read_to_string(cluster.nodes[node].root.join("starts")).expect("it ran");
+    let starts = |node: usize| {
+        std::fs::read_to_string(cluster.nodes[node].root.join("starts")).expect("it ran")
+    };
     assert_eq!(starts(1).lines().count(), 2);
     let run = cluster.runs(0, "short").await[0].clone();
     let log = cluster.log(engine::ids::RunId(run.id)).await;
@@ -203,11 +210,16 @@ async fn a_run_that_is_not_what_was_approved_is_refused() {
         assert!(cluster.log(run).await.contains(reason), "its log says so too");
     }
 
-    for statement in ["ALTER TABLE verdict DISABLE TRIGGER guard_append_only", "UPDATE verdict SET kind = 'reject'"] {
+    for statement in [
+        "ALTER TABLE verdict DISABLE TRIGGER guard_append_only",
+        "UPDATE verdict SET kind = 'reject'",
+    ] {
         sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
     }
     let step = cluster.step(1, "right");
-    store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift).await.expect("a re-run");
+    store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift)
+        .await
+        .expect("a re-run");
     cluster.reaches(1, "right", "error").await;
     let error = cluster.error(1, "right").await.expect("a reason");
     assert!(error.contains("0 of 1 approval"), "{error}");
@@ -241,12 +253,17 @@ async fn row_that_differs_stops_its_run() {
     cluster.commit(&[bind(fields.len(), "zz")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(fields.len(), "zz", "active").await;
-    cluster.sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()").await;
+    cluster
+        .sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()")
+        .await;
     let binds: Vec<_> = (0..fields.len()).map(|node| bind(node, "right")).collect();
     cluster.commit(&binds).await;
     for table in ["deployment", "node", "noderole", "step", "edge"] {
         let off = format!("ALTER TABLE {table} DISABLE TRIGGER USER");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(off)).execute(cluster.db.owner()).await.expect("the owner may");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(off))
+            .execute(cluster.db.owner())
+            .await
+            .expect("the owner may");
     }
     cluster
         .sql(
@@ -259,13 +276,19 @@ async fn row_that_differs_stops_its_run() {
         let close = if change.contains("IN (SELECT") { ")" } else { "" };
         let key = if change.starts_with("INSERT") { "s.node_id" } else { "node_id" };
         let change = format!("{change} {key} = '{of}'{close}");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(change)).execute(cluster.db.owner()).await.expect("the owner may");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(change))
+            .execute(cluster.db.owner())
+            .await
+            .expect("the owner may");
     }
     cluster.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
     for (node, (field, _)) in fields.iter().enumerate() {
         cluster.reaches(node, "right", "error").await;
         let error = cluster.error(node, "right").await.expect("a reason");
-        assert!(error.contains("a row differs from its document") && error.contains(field), "{field}: {error}");
+        assert!(
+            error.contains("a row differs from its document") && error.contains(field),
+            "{field}: {error}"
+        );
         assert!(!cluster.nodes[node].root.join("ran").exists(), "{field}");
     }
     worker.stop().await;

@@ -27,7 +27,9 @@ pub async fn appears(path: &Path) -> String {
 /// Whether a process runs. One that has ended and that nobody has collected yet does not.
 pub fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-    stat.is_ok_and(|stat| !matches!(stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]), Some("Z" | "X")))
+    stat.is_ok_and(|stat| {
+        !matches!(stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]), Some("Z" | "X"))
+    })
 }
 
 pub async fn dies(pid: &str) {
@@ -54,7 +56,9 @@ echo "$GANTRY_RUN" >ran
 printf '{"seen": "%s", "demo": {"port": 8080}}' "$GANTRY_DATA_DEMO_PORT" >"$GANTRY_OUTPUT"
 "#;
     cluster.add_script_role("demo", script, |_| ()).await;
-    cluster.commit(&[bind(0, "demo").data(json!({"demo": {"port": 8080}, "the-name": "it's"}))]).await;
+    cluster
+        .commit(&[bind(0, "demo").data(json!({"demo": {"port": 8080}, "the-name": "it's"}))])
+        .await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "demo", "active").await;
     worker.stop().await;
@@ -65,9 +69,15 @@ printf '{"seen": "%s", "demo": {"port": 8080}}' "$GANTRY_DATA_DEMO_PORT" >"$GANT
     let log = cluster.log(RunId(run.id)).await;
     assert!(log.contains("n0.test.gantry demo 8080 it's\n"), "{log}");
     assert!(log.contains("to standard error\n"), "{log}");
-    assert_eq!(cluster.count("run WHERE log_bytes = (SELECT sum(length(body)) FROM run_log)").await, 1);
+    assert_eq!(
+        cluster.count("run WHERE log_bytes = (SELECT sum(length(body)) FROM run_log)").await,
+        1
+    );
     let root = &cluster.nodes[0].root;
-    assert_eq!(std::fs::read_to_string(root.join("ran")).expect("it ran").trim(), run.id.to_string());
+    assert_eq!(
+        std::fs::read_to_string(root.join("ran")).expect("it ran").trim(),
+        run.id.to_string()
+    );
     let left = std::fs::read_dir(root.join(".gantry/run")).expect("the folder").count();
     assert_eq!(left, 0, "the input does not stay on the node");
 }
@@ -83,7 +93,9 @@ async fn what_a_script_does_wrong_is_said_in_one_line() {
     cluster.add_script_role("no-json", no_json, |_| ()).await;
     let list = "#!/bin/sh\necho '[1]' >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("list", list, |_| ()).await;
-    cluster.commit(&[bind(0, "failing"), bind(1, "silent"), bind(2, "no-json"), bind(3, "list")]).await;
+    cluster
+        .commit(&[bind(0, "failing"), bind(1, "silent"), bind(2, "no-json"), bind(3, "list")])
+        .await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     for (node, role, reason) in [
         (0, "failing", "no such disk: sdx"),
@@ -117,9 +129,14 @@ async fn scripts_of_a_role_run_in_order_and_the_first_failure_ends_them() {
     let root = cluster.nodes[0].root.clone();
     assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\n");
     std::fs::write(root.join("may-go-on"), "").expect("the folder is ours");
-    store::running::retry_step(cluster.db.owner(), cluster.step(0, "both"), "bo").await.expect("a retry");
+    store::running::retry_step(cluster.db.owner(), cluster.step(0, "both"), "bo")
+        .await
+        .expect("a retry");
     cluster.reaches(0, "both", "active").await;
-    assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\none\ntwo\none\n");
+    assert_eq!(
+        std::fs::read_to_string(root.join("order")).expect("it ran"),
+        "one\ntwo\none\ntwo\none\n"
+    );
     worker.stop().await;
 }
 
@@ -173,7 +190,10 @@ async fn a_cancelled_run_ends_and_its_step_says_who() {
     let row = cluster.runs(0, "long").await[0].clone();
     assert_eq!(row.outcome.as_deref(), Some("cancelled"));
     assert_eq!(row.error.as_deref(), Some("cancelled by bo"));
-    assert!(store::running::cancel_run(cluster.db.owner(), run, "bo").await.is_err(), "it has ended");
+    assert!(
+        store::running::cancel_run(cluster.db.owner(), run, "bo").await.is_err(),
+        "it has ended"
+    );
     end_service(&root);
     worker.stop().await;
 }
@@ -236,7 +256,11 @@ async fn workers_are_killed_in_the_middle_and_the_step_gets_there_once_at_a_time
             if starts.lines().count() == lives {
                 break;
             }
-            assert!(tries < 1_500, "start {lives} does not come: {:?}", cluster.runs(0, "alone").await);
+            assert!(
+                tries < 1_500,
+                "start {lives} does not come: {:?}",
+                cluster.runs(0, "alone").await
+            );
             sleep(Duration::from_millis(20)).await;
         }
         worker.kill();
@@ -250,7 +274,8 @@ async fn workers_are_killed_in_the_middle_and_the_step_gets_there_once_at_a_time
     assert!(!root.join("twice").exists());
     let starts = std::fs::read_to_string(root.join("starts")).expect("it started");
     assert_eq!(starts.lines().count(), 3);
-    let outcomes: Vec<_> = cluster.runs(0, "alone").await.into_iter().filter_map(|run| run.outcome).collect();
+    let outcomes: Vec<_> =
+        cluster.runs(0, "alone").await.into_iter().filter_map(|run| run.outcome).collect();
     assert_eq!(outcomes, ["lost", "lost", "succeeded"]);
 }
 
@@ -270,7 +295,10 @@ async fn a_destructive_run_that_was_lost_is_not_repeated_unless_it_never_started
     second.stop().await;
     let error = cluster.error(0, "wipe").await.expect("a reason");
     assert!(error.contains("destructive"), "{error}");
-    assert_eq!(std::fs::read_to_string(root.join("starts")).expect("it started").lines().count(), 1);
+    assert_eq!(
+        std::fs::read_to_string(root.join("starts")).expect("it started").lines().count(),
+        1
+    );
 
     // On the other node a worker leases the run and dies before it reaches the node.
     cluster.commit(&[bind(1, "wipe")]).await;
@@ -279,7 +307,9 @@ async fn a_destructive_run_that_was_lost_is_not_repeated_unless_it_never_started
     let claimed = store::running::claim_runs(cluster.pool(), limits).await.expect("a claim");
     assert_eq!(claimed.runs.len(), 1);
     let second_long = Duration::from_secs(1);
-    let leased = store::running::lease_runs(cluster.pool(), dead, &["script"], 1, second_long).await.expect("a lease");
+    let leased = store::running::lease_runs(cluster.pool(), dead, &["script"], 1, second_long)
+        .await
+        .expect("a lease");
     assert_eq!(leased.len(), 1);
     let third = Running::start(quick(&cluster.folder()), cluster.pool());
     appears(&cluster.nodes[1].root.join("starts")).await;
@@ -298,9 +328,13 @@ async fn scripts_that_come_after_the_approval_are_not_run() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "active").await;
     cluster.add_script_role("right", "#!/bin/sh\necho imported between runs >>ran\n", |_| ()).await;
-    store::running::rerun_step(cluster.pool(), cluster.step(0, "right"), engine::anneal::Why::Drift)
-        .await
-        .expect("a re-run");
+    store::running::rerun_step(
+        cluster.pool(),
+        cluster.step(0, "right"),
+        engine::anneal::Why::Drift,
+    )
+    .await
+    .expect("a re-run");
     cluster.reaches(0, "right", "active").await;
     worker.stop().await;
     let ran = std::fs::read_to_string(cluster.nodes[0].root.join("ran")).expect("it ran");
@@ -317,22 +351,30 @@ async fn scripts_are_staged_once_and_never_trusted() {
     cluster.reaches(0, "right", "active").await;
     let root = cluster.nodes[0].root.clone();
     let staged = || {
-        let folders =
-            [".gantry/scripts", ".gantry/bin"].map(|folder| std::fs::read_dir(root.join(folder)).expect("one"));
-        folders.into_iter().flatten().map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+        let folders = [".gantry/scripts", ".gantry/bin"]
+            .map(|folder| std::fs::read_dir(root.join(folder)).expect("one"));
+        folders
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.expect("an entry").path())
+            .collect::<Vec<_>>()
     };
-    let inodes = || staged().iter().map(|path| path.metadata().expect("a file").ino()).collect::<Vec<_>>();
+    let inodes =
+        || staged().iter().map(|path| path.metadata().expect("a file").ino()).collect::<Vec<_>>();
     let first = inodes();
     let again = async || {
         let step = cluster.step(0, "right");
-        store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift).await.expect("a re-run");
+        store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift)
+            .await
+            .expect("a re-run");
         cluster.reaches(0, "right", "active").await;
     };
     again().await;
     assert_eq!(inodes(), first, "what is there is not sent again: it would be another file");
     for path in staged() {
         std::fs::write(&path, "#!/bin/sh\necho wrong >>ran\n").expect("the file is ours");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("the file is ours");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
+            .expect("the file is ours");
     }
     again().await;
     worker.stop().await;
@@ -348,14 +390,18 @@ async fn what_a_node_returns_asks_for_no_secret() {
     cluster.add_script_role("next", "#!/bin/sh\ncat \"$GANTRY_INPUT\" >seen\n", |_| ()).await;
     write_secret(&cluster.folder().join("secrets"), "deploy/ssh", "hunter22wxyz\n", FOR_SYSTEM);
     cluster.commit(&[bind(0, "asks"), bind(0, "next").after(0, "asks")]).await;
-    let config = worker::Config { secrets: Some(cluster.folder().join("secrets")), ..quick(&cluster.folder()) };
+    let config = worker::Config {
+        secrets: Some(cluster.folder().join("secrets")),
+        ..quick(&cluster.folder())
+    };
     let worker = Running::start(config, cluster.pool());
     cluster.reaches(0, "next", "active").await;
     worker.stop().await;
     assert_eq!(cluster.wall(0, "asks").await, Some(json!({"x": "(secret)"})));
     assert_eq!(cluster.runs(0, "asks").await[0].result, Some(json!({"x": "(secret)"})));
     let seen: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(cluster.nodes[0].root.join("seen")).expect("it ran")).expect("JSON");
+        serde_json::from_slice(&std::fs::read(cluster.nodes[0].root.join("seen")).expect("it ran"))
+            .expect("JSON");
     assert_eq!(seen["x"], "(secret)");
 }
 
@@ -363,7 +409,8 @@ async fn what_a_node_returns_asks_for_no_secret() {
 #[tokio::test]
 async fn a_run_that_would_see_too_much_says_so() {
     let mut cluster = Cluster::of(1).await;
-    let names: Vec<&'static str> = (0..17).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
+    let names: Vec<&'static str> =
+        (0..17).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
     for name in &names {
         let script = format!(
             "#!/bin/sh\n{{ printf '{{\"{name}\": \"'; head -c 260000 /dev/zero | tr '\\0' x; printf '\"}}'; }} >\"$GANTRY_OUTPUT\"\n"
@@ -378,7 +425,10 @@ async fn a_run_that_would_see_too_much_says_so() {
     cluster.reaches(0, "all", "error").await;
     worker.stop().await;
     let error = cluster.error(0, "all").await.expect("a reason");
-    assert!(error.contains("input can't be made") && error.contains("at most 4194304 are allowed"), "{error}");
+    assert!(
+        error.contains("input can't be made") && error.contains("at most 4194304 are allowed"),
+        "{error}"
+    );
     assert!(!cluster.nodes[0].root.join("ran").exists());
 }
 
@@ -386,7 +436,8 @@ async fn a_run_that_would_see_too_much_says_so() {
 #[tokio::test]
 async fn a_last_word_with_an_unstorable_character_is_a_failure_like_others() {
     let mut cluster = Cluster::of(1).await;
-    let script = "#!/bin/sh\n[ -e tried ] && exit 0\ntouch tried\nprintf 'half\\0way\\n' >&2\nexit 3\n";
+    let script =
+        "#!/bin/sh\n[ -e tried ] && exit 0\ntouch tried\nprintf 'half\\0way\\n' >&2\nexit 3\n";
     cluster
         .add_script_role("app", script, |role| {
             role.run.retries = 1;
@@ -418,7 +469,10 @@ async fn refused_use(name: &str, descriptor: Option<&str>) -> String {
     worker.stop().await;
     assert!(!cluster.nodes[0].root.join("seen").exists(), "the script must not start");
     let error = cluster.error(0, "db").await.expect("a reason");
-    assert!(error.contains(&format!("secret {name} version 1")) && error.contains("system"), "{error}");
+    assert!(
+        error.contains(&format!("secret {name} version 1")) && error.contains("system"),
+        "{error}"
+    );
     assert!(!error.contains("hunter22"), "{error}");
     error
 }
@@ -431,8 +485,12 @@ async fn node_key_in_data_is_refused() {
 
 #[tokio::test]
 async fn secret_of_other_deployment_is_refused() {
-    let error = refused_use("db/admin", Some("kind = \"data\"\ndeployments = [\"web\", \"edge\"]\n")).await;
-    assert!(error.contains("allows edge, web") && error.contains("add \"system\" to deployments"), "{error}");
+    let error =
+        refused_use("db/admin", Some("kind = \"data\"\ndeployments = [\"web\", \"edge\"]\n")).await;
+    assert!(
+        error.contains("allows edge, web") && error.contains("add \"system\" to deployments"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -464,7 +522,10 @@ async fn denied_secret_of_parent_stays_a_reference() {
     assert_eq!(seen["key"], reference);
     let run = cluster.runs(0, "app").await[0].clone();
     let log = cluster.log(RunId(run.id)).await;
-    assert!(log.contains("in the data of another noderole is not resolved: secret db/admin version 1"), "{log}");
+    assert!(
+        log.contains("in the data of another noderole is not resolved: secret db/admin version 1"),
+        "{log}"
+    );
 }
 
 #[tokio::test]
@@ -477,10 +538,14 @@ printf '{"url": "db://u:%s@h", "db": {"password": "%s"}}' "$GANTRY_DATA_DB_PASSW
 "#;
     cluster.add_script_role("db", script, |_| ()).await;
     write_secret(&cluster.folder().join("secrets"), "db/admin", "of before\n", FOR_SYSTEM);
-    std::fs::write(cluster.folder().join("secrets/db/admin/3"), "hunter22wxyz\n").expect("the folder is ours");
+    std::fs::write(cluster.folder().join("secrets/db/admin/3"), "hunter22wxyz\n")
+        .expect("the folder is ours");
     let data = json!({"db": {"password": {"$secret": "db/admin", "version": 3}}});
     cluster.commit(&[bind(0, "db").data(data.clone())]).await;
-    let config = worker::Config { secrets: Some(cluster.folder().join("secrets")), ..quick(&cluster.folder()) };
+    let config = worker::Config {
+        secrets: Some(cluster.folder().join("secrets")),
+        ..quick(&cluster.folder())
+    };
     let worker = Running::start(config, cluster.pool());
     cluster.reaches(0, "db", "active").await;
     worker.stop().await;

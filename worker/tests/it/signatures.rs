@@ -40,7 +40,10 @@ async fn signature_of_revoked_passkey_still_runs() {
     let mut cluster = Cluster::signed(1).await;
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
     cluster.commit(&[bind(0, "right")]).await;
-    sqlx::query("UPDATE passkey SET revoked_at = now()").execute(cluster.db.owner()).await.expect("the owner may");
+    sqlx::query("UPDATE passkey SET revoked_at = now()")
+        .execute(cluster.db.owner())
+        .await
+        .expect("the owner may");
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "active").await;
     worker.stop().await;
@@ -51,9 +54,10 @@ async fn signature_with_unconfirmed_passkey_is_refused() {
     let mut cluster = Cluster::signed(1).await;
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
     cluster.commit(&[bind(0, "right")]).await;
-    for statement in
-        ["ALTER TABLE passkey_confirmation DISABLE TRIGGER guard_append_only", "DELETE FROM passkey_confirmation"]
-    {
+    for statement in [
+        "ALTER TABLE passkey_confirmation DISABLE TRIGGER guard_append_only",
+        "DELETE FROM passkey_confirmation",
+    ] {
         sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
     }
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());

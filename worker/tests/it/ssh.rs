@@ -22,7 +22,8 @@ pub struct Bed {
 impl Bed {
     pub async fn of(nodes: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let testbed = Testbed::start(folder.path(), &folder.path().join("secrets"), nodes).expect("a testbed");
+        let testbed = Testbed::start(folder.path(), &folder.path().join("secrets"), nodes)
+            .expect("a testbed");
         Self { cluster: Cluster::over(&testbed).await, testbed, folder }
     }
 
@@ -67,7 +68,9 @@ async fn scripts_run_where_they_are_told_over_one_connection_to_each_node() {
     let data = serde_json::json!({"greeting": "it's \"here\" $HOME"});
     for node in 0..3 {
         let first = bind(node, "first").data(data.clone());
-        bed.cluster.commit(&[first, bind(node, "second").data(data.clone()).after(node, "first")]).await;
+        bed.cluster
+            .commit(&[first, bind(node, "second").data(data.clone()).after(node, "first")])
+            .await;
     }
     let worker = bed.worker();
     for node in 0..3 {
@@ -76,7 +79,10 @@ async fn scripts_run_where_they_are_told_over_one_connection_to_each_node() {
         let said = |role: &str| format!("n{node}.test.gantry {role} it's \"here\" $HOME\n");
         assert_eq!(text(&root.join("ran")), said("first") + &said("second"));
         // What the second returns it was given.
-        assert_eq!(bed.cluster.wall(node, "first").await, Some(serde_json::json!({"found": {"shell": "sh"}})));
+        assert_eq!(
+            bed.cluster.wall(node, "first").await,
+            Some(serde_json::json!({"found": {"shell": "sh"}}))
+        );
         let scripts = fs::read_dir(root.join(".gantry/scripts")).expect("a folder").count();
         assert_eq!(scripts, 1, "one content, sent once");
         assert_eq!(bed.connections(node), 1);
@@ -92,9 +98,13 @@ async fn a_node_is_alive_when_it_lets_us_in_and_turns_only_when_several_looks_sa
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
     bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
     bed.cluster.commit(&[bind(0, "writes")]).await;
-    let worker = Running::start(Config { looks: Duration::from_millis(200), ..bed.config() }, bed.cluster.pool());
+    let worker = Running::start(
+        Config { looks: Duration::from_millis(200), ..bed.config() },
+        bed.cluster.pool(),
+    );
     bed.cluster.reaches(0, "writes", "active").await;
-    let of_node = "node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND length(boot_id) > 10";
+    let of_node =
+        "node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND length(boot_id) > 10";
     assert_eq!(bed.cluster.count(of_node).await, 1);
     let looks = bed.cluster.count("node_look WHERE reached AND address LIKE '127.%'").await;
     assert!(looks >= 1);
@@ -112,7 +122,10 @@ async fn a_node_is_alive_when_it_lets_us_in_and_turns_only_when_several_looks_sa
     until("node WHERE transport = 'ssh' AND NOT alive").await;
     let failed = bed.cluster.count("node_look WHERE NOT reached").await;
     assert!(failed >= i64::from(engine::alive::FAILURES), "{failed} looks");
-    let refused = bed.cluster.count("node_look WHERE NOT reached AND said LIKE '%not reached: 127.%refused%'").await;
+    let refused = bed
+        .cluster
+        .count("node_look WHERE NOT reached AND said LIKE '%not reached: 127.%refused%'")
+        .await;
     assert!(refused >= 1, "what is kept says where and why");
     bed.testbed.node(0).restart().expect("it comes back");
     until("node WHERE transport = 'ssh' AND alive").await;
@@ -150,7 +163,8 @@ async fn a_run_outlives_its_connection_and_its_log_has_no_gap_and_nothing_twice(
     let runs = bed.cluster.runs(0, "counts").await;
     assert_eq!(runs.len(), 1, "it was never started again: {runs:?}");
     let run = engine::ids::RunId(runs[0].id);
-    let pieces = store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
+    let pieces =
+        store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
     let mut log = Vec::new();
     for piece in pieces {
         assert_eq!(piece.at_offset, log.len() as i64, "pieces lie one behind the other");
@@ -193,7 +207,10 @@ async fn a_machine_with_another_key_is_not_spoken_to() {
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = bed.worker();
     let reason = bed.fails(0, "writes").await;
-    assert!(reason.contains("has the host key SHA256:") && reason.contains("set up anew"), "{reason}");
+    assert!(
+        reason.contains("has the host key SHA256:") && reason.contains("set up anew"),
+        "{reason}"
+    );
     assert_eq!(bed.connections(0), 0, "no key of ours was shown to it");
     worker.stop().await;
 }
@@ -210,7 +227,10 @@ async fn who_is_not_let_in_says_which_key_and_who_is_not_there_says_where() {
     let reason = bed.fails(0, "writes").await;
     assert!(reason.contains("does not let") && reason.contains("key testbed"), "{reason}");
     let reason = bed.fails(1, "writes").await;
-    assert!(reason.contains(&format!("not reached: {address}: ")) && reason.contains("refused"), "{reason}");
+    assert!(
+        reason.contains(&format!("not reached: {address}: ")) && reason.contains("refused"),
+        "{reason}"
+    );
     worker.stop().await;
 }
 
@@ -218,12 +238,14 @@ async fn who_is_not_let_in_says_which_key_and_who_is_not_there_says_where() {
 async fn a_secret_that_is_no_key_is_not_told() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
-    fs::write(bed.testbed.secrets().join("testbed/1"), "hunter2 is not a key\n").expect("the file is ours");
+    fs::write(bed.testbed.secrets().join("testbed/1"), "hunter2 is not a key\n")
+        .expect("the file is ours");
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = bed.worker();
     let reason = bed.fails(0, "writes").await;
     assert!(
-        reason.contains("secret testbed version 1 is no OpenSSH private key") && !reason.contains("hunter"),
+        reason.contains("secret testbed version 1 is no OpenSSH private key")
+            && !reason.contains("hunter"),
         "{reason}"
     );
     worker.stop().await;
@@ -241,11 +263,15 @@ async fn a_flood_is_cut_with_a_word_and_nothing_falls_over() {
     worker.stop().await;
     let run = bed.cluster.runs(0, "floods").await.remove(0);
     let run = engine::ids::RunId(run.id);
-    let pieces = store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
+    let pieces =
+        store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
     let length: u64 = pieces.iter().map(|piece| piece.body.len() as u64).sum();
     assert!(length <= worker::log::MAX_LOG + 1_000, "{length} bytes");
     let last = String::from_utf8_lossy(&pieces.last().expect("a piece").body).into_owned();
-    assert!(last.contains("the rest is not kept") || last.contains("more output than this node keeps"), "{last}");
+    assert!(
+        last.contains("the rest is not kept") || last.contains("more output than this node keeps"),
+        "{last}"
+    );
     let left = bed.cluster.nodes[0].root.join(".gantry/run");
     assert_eq!(fs::read_dir(left).expect("a folder").count(), 0, "nothing of it stays on the node");
 }

@@ -28,7 +28,11 @@ impl Scripts for OneScript {
     fn script(&self, hash: Hash) -> BoxFuture<'_, Result<Vec<u8>, String>> {
         async move {
             let body = self.0.as_bytes().to_vec();
-            if Hash::of_bytes(&body) == hash { Ok(body) } else { Err(format!("there is no script {hash}")) }
+            if Hash::of_bytes(&body) == hash {
+                Ok(body)
+            } else {
+                Err(format!("there is no script {hash}"))
+            }
         }
         .boxed()
     }
@@ -54,7 +58,8 @@ impl Bench {
     fn with(script: &'static str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (scripts, secrets) = (Arc::new(OneScript(script)), Arc::new(SecretFolder(None)));
-        let jig = ScriptJig::new(scripts, secrets, folder.path().join("on-behalf"), Reachable::default());
+        let jig =
+            ScriptJig::new(scripts, secrets, folder.path().join("on-behalf"), Reachable::default());
         Self { folder, jig, script, step: StepId(Uuid::new_v4()) }
     }
 
@@ -64,7 +69,8 @@ impl Bench {
 
     fn job(&self, run: i64, generation: i64, content: &str) -> Job {
         let mut role = role("bench", JigClass::Script);
-        role.scripts = vec![Script { name: "it.sh".to_owned(), hash: Hash::of_bytes(self.script.as_bytes()) }];
+        role.scripts =
+            vec![Script { name: "it.sh".to_owned(), hash: Hash::of_bytes(self.script.as_bytes()) }];
         role.run.timeout = 60;
         Job {
             run: RunId(run),
@@ -121,7 +127,10 @@ async fn a_node_refuses_what_is_outdated_or_contradicts_it() {
     refused(bench.run(&bench.job(15, 5, "a")).await, "generation 5");
 
     let other_step = Job { step: StepId(Uuid::new_v4()), ..bench.job(13, 1, "c") };
-    refused(bench.run(&other_step).await, "attempt 13 is outdated: this node has started attempt 14");
+    refused(
+        bench.run(&other_step).await,
+        "attempt 13 is outdated: this node has started attempt 14",
+    );
     let shared = Job { exclusive: false, ..other_step };
     went_well(&bench.run(&shared).await);
     let restored = Job { epoch: 2, ..bench.job(3, 2, "z") };
@@ -147,8 +156,7 @@ async fn a_damaged_ledger_stops_the_step_and_says_where_it_lies() {
 
 #[tokio::test]
 async fn a_newer_attempt_ends_the_older_before_it_starts() {
-    let alone =
-        "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n";
+    let alone = "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n";
     let bench = Bench::with(alone);
     let slow = Bench::with(STAYS);
     let first = slow.job(1, 1, "a");
@@ -158,7 +166,11 @@ async fn a_newer_attempt_ends_the_older_before_it_starts() {
     let second = async {
         let pid = appears(&slow.root().join("ran")).await;
         // Another step of the same node: it has the node for itself, so what had it before must be gone.
-        let job = Job { step: StepId(Uuid::new_v4()), connection: first.connection.clone(), ..bench.job(2, 1, "b") };
+        let job = Job {
+            step: StepId(Uuid::new_v4()),
+            connection: first.connection.clone(),
+            ..bench.job(2, 1, "b")
+        };
         (pid, bench.run(&job).await)
     };
     let (older, (_, newer)) = tokio::join!(running, second);
@@ -183,7 +195,9 @@ async fn an_attempt_of_an_epoch_that_is_over_does_not_meddle_with_the_one_that_h
     let after = async {
         appears(&slow.root().join("ran")).await;
         let job = bench.job(5, 1, "b");
-        bench.run(&Job { step: before.step, epoch: 2, connection: before.connection.clone(), ..job }).await
+        bench
+            .run(&Job { step: before.step, epoch: 2, connection: before.connection.clone(), ..job })
+            .await
     };
     let (older, newer) = tokio::join!(running, after);
     match newer {
@@ -240,8 +254,11 @@ async fn a_run_that_is_dropped_leaves_nothing_behind() {
 /// How many processes have this word among their arguments.
 fn processes_with(word: &str) -> usize {
     let entries = std::fs::read_dir("/proc").expect("a list of processes");
-    let arguments = entries.filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
-    arguments.filter(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
+    let arguments =
+        entries.filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
+    arguments
+        .filter(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes()))
+        .count()
 }
 
 #[tokio::test]
@@ -279,11 +296,19 @@ fn a_clock_wakes_nobody_else() {
         let began = match began {
             "its own" => {
                 let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-                stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(19)).expect("a start").to_owned()
+                stat.rsplit(") ")
+                    .next()
+                    .and_then(|rest| rest.split(' ').nth(19))
+                    .expect("a start")
+                    .to_owned()
             }
             other => other.to_owned(),
         };
-        let clock = Command::new("sh").arg(&wrapper).arg(folder.path()).args(["clock", "0", &pid, &began]).status();
+        let clock = Command::new("sh")
+            .arg(&wrapper)
+            .arg(folder.path())
+            .args(["clock", "0", &pid, &began])
+            .status();
         assert!(clock.expect("it ends").success());
         std::thread::sleep(Duration::from_millis(100));
         let woken = other.try_wait().expect("it is ours").is_some();

@@ -65,7 +65,10 @@ impl Node {
         fs::create_dir(&tools).expect("the folder is ours");
         for tool in TOOLS {
             let found = ["/usr/bin", "/bin"].map(|place| Path::new(place).join(tool));
-            let found = found.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{tool} is not installed"));
+            let found = found
+                .iter()
+                .find(|path| path.exists())
+                .unwrap_or_else(|| panic!("{tool} is not installed"));
             std::os::unix::fs::symlink(found, tools.join(tool)).expect("the folder is ours");
         }
         Self { tools: Some(tools), ..node }
@@ -81,7 +84,8 @@ impl Node {
 
     /// A call of the wrapper that can't write more than so many blocks of 512 bytes to a file: all the others find the disk full.
     fn command<W: AsRef<OsStr>>(&self, words: &[W], blocks: Option<u32>) -> Command {
-        let limit = blocks.map_or(String::new(), |blocks| format!("trap '' XFSZ; ulimit -f {blocks}; "));
+        let limit =
+            blocks.map_or(String::new(), |blocks| format!("trap '' XFSZ; ulimit -f {blocks}; "));
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(format!("{limit}exec sh \"$@\"")).arg("sh");
         command.arg(self.folder.path().join("wrapper")).arg(self.root()).args(words);
@@ -103,7 +107,12 @@ impl Node {
         ended(self.start(words, input))
     }
 
-    fn call_on_a_full_disk<W: AsRef<OsStr>>(&self, blocks: u32, words: &[W], input: &str) -> Output {
+    fn call_on_a_full_disk<W: AsRef<OsStr>>(
+        &self,
+        blocks: u32,
+        words: &[W],
+        input: &str,
+    ) -> Output {
         let mut child = self.command(words, Some(blocks)).spawn().expect("a shell");
         let _ = child.stdin.as_mut().expect("a pipe").write_all(input.as_bytes());
         ended(child)
@@ -115,8 +124,22 @@ impl Node {
         assert!(self.call(&["put", &hash], script).status.success());
         let numbers = [epoch, attempt].map(|number| number.to_string());
         let size = INPUT.len().to_string();
-        let words =
-            ["run", step, &numbers[0], &numbers[1], "1", "c", "1", "60", "1", "n.a.b", "role", &size, "-", "100"];
+        let words = [
+            "run",
+            step,
+            &numbers[0],
+            &numbers[1],
+            "1",
+            "c",
+            "1",
+            "60",
+            "1",
+            "n.a.b",
+            "role",
+            &size,
+            "-",
+            "100",
+        ];
         words.map(str::to_owned).into_iter().chain([format!("{hash}:it.sh")]).collect()
     }
 
@@ -147,7 +170,9 @@ fn ended(mut child: Child) -> Output {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder");
-    entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    entries
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -189,7 +214,10 @@ fn an_input_that_starts_nothing_does_not_stay() {
     let half = &INPUT[..INPUT.len() - 1];
     nothing_stays(&node.call(&words, half), "the input broke off");
     let long = format!("{}{}{INPUT}", "x".repeat(40_000), SECRET);
-    nothing_stays(&node.call_on_a_full_disk(8, &with_size(&words, &long), &long), "is the disk full?");
+    nothing_stays(
+        &node.call_on_a_full_disk(8, &with_size(&words, &long), &long),
+        "is the disk full?",
+    );
     // The input fits, and what a run keeps for its end does not.
     nothing_stays(&node.call_on_a_full_disk(12, &words, INPUT), "is the disk full?");
     assert!(!node.root().join("ran").exists());
@@ -272,8 +300,9 @@ async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
     for node in [Node::new(), Node::without_flock()] {
         // So long that what came of it is not only in a buffer.
         let input = format!("{INPUT}#{}\n", "x".repeat(40_000));
-        let (half, sleeps) =
-            (&input[..input.len() - 1], |attempt| with_size(&node.words(SLEEPS, "s", 1, attempt), &input));
+        let (half, sleeps) = (&input[..input.len() - 1], |attempt| {
+            with_size(&node.words(SLEEPS, "s", 1, attempt), &input)
+        });
         let mut silent = node.start(&sleeps(1), half);
         comes("half an input is there", || !node.betraying().is_empty()).await;
         let other = node.call(&["end", "other", "1", "1", "1"], "");
@@ -282,7 +311,11 @@ async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
 
         let newer = node.call(&node.words("#!/bin/sh\necho x >>ran\n", "s", 1, 2), INPUT);
         assert!(newer.status.success(), "{newer:?}");
-        assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "of the outdated nothing stays, whether it ends or not");
+        assert_eq!(
+            node.betraying(),
+            Vec::<PathBuf>::new(),
+            "of the outdated nothing stays, whether it ends or not"
+        );
         silent.stdin.as_mut().expect("a pipe").write_all(b"\n").expect("it reads");
         let late = ended(silent);
         assert_eq!(late.status.code(), Some(71), "{late:?}");
@@ -297,7 +330,10 @@ async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
 
         let ended_meanwhile = node.start(&sleeps(4), half);
         comes("half an input is there", || !node.betraying().is_empty()).await;
-        assert_eq!(said(&node.call(&["end", "s", "1", "4", "1"], "")), "started=no state=succeeded\n");
+        assert_eq!(
+            said(&node.call(&["end", "s", "1", "4", "1"], "")),
+            "started=no state=succeeded\n"
+        );
         assert_eq!(node.betraying(), Vec::<PathBuf>::new());
         assert_eq!(ended(ended_meanwhile).status.code(), Some(71));
     }
@@ -317,8 +353,11 @@ fn arrives(node: &Node) {
     let input = format!("{script}{INPUT}");
     let (size, along) = (input.len().to_string(), format!("{hash}+{}:it.sh", script.len()));
     let run = |attempt: &str| {
-        ["run", "s", "1", attempt, "1", "c", "1", "60", "1", "n.a.b", "role", &size, "MARK", "100", &along]
-            .map(str::to_owned)
+        [
+            "run", "s", "1", attempt, "1", "c", "1", "60", "1", "n.a.b", "role", &size, "MARK",
+            "100", &along,
+        ]
+        .map(str::to_owned)
     };
     let told = "MARKcode=0 why=exit script=it.sh\n{\"a\": 1}\nMARK";
     assert_eq!(said(&node.call(&run("1"), &input)), format!("out{told}"), "the script came along");
@@ -333,10 +372,16 @@ fn arrives(node: &Node) {
 #[test]
 fn an_output_that_is_no_file_is_said_to_be_none_and_keeps_nobody_waiting() {
     let node = Node::new();
-    for (attempt, makes) in ["rm -f F; mkdir F", "rm -f F; mkfifo F", "rm -f F; ln -s /nowhere F"].iter().enumerate() {
+    for (attempt, makes) in
+        ["rm -f F; mkdir F", "rm -f F; mkfifo F", "rm -f F; ln -s /nowhere F"].iter().enumerate()
+    {
         let script = format!("#!/bin/sh\n{}\n", makes.replace('F', "\"$GANTRY_OUTPUT\""));
         let attempt = i64::try_from(attempt).expect("few") + 1;
-        assert!(node.call(&node.words(&script, &format!("s{attempt}"), 1, attempt), INPUT).status.success());
+        assert!(
+            node.call(&node.words(&script, &format!("s{attempt}"), 1, attempt), INPUT)
+                .status
+                .success()
+        );
         let taken = said(&node.call(&["take", &format!("1.{attempt}"), "100"], ""));
         assert_eq!(taken, "output=no-file code=0 why=exit script=it.sh\n", "{makes}");
         assert_eq!(node.runs(), Vec::<String>::new());
@@ -352,12 +397,19 @@ impl Earlier {
     fn of(node: &Node, attempt: i64, step: &str) -> Self {
         let child = Command::new("setsid").args(["sleep", "300"]).spawn().expect("a process");
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
-        let start = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(19)).expect("a start").to_owned();
+        let start = stat
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.split(' ').nth(19))
+            .expect("a start")
+            .to_owned();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
         let folder = node.kept("run").join(attempt.to_string());
         fs::create_dir_all(&folder).expect("the folder is ours");
         let process = format!("{} {} {start}\n", boot.trim(), child.id());
-        for (name, text) in [("of", format!("{step} 1\n")), ("process", process), ("input.json", INPUT.to_owned())] {
+        for (name, text) in
+            [("of", format!("{step} 1\n")), ("process", process), ("input.json", INPUT.to_owned())]
+        {
             fs::write(folder.join(name), text).expect("the folder is ours");
         }
         Self { child }
@@ -366,7 +418,9 @@ impl Earlier {
     fn started(self, node: &Node, attempt: i64, step: &str) -> Self {
         let ledger = node.kept("ledger");
         fs::create_dir_all(&ledger).expect("the folder is ours");
-        let text = format!("epoch=1\nattempt={attempt}\nstarted={attempt}\ngeneration=1\ncontent=c\nstate=started\n");
+        let text = format!(
+            "epoch=1\nattempt={attempt}\nstarted={attempt}\ngeneration=1\ncontent=c\nstate=started\n"
+        );
         fs::write(ledger.join(step), text).expect("the folder is ours");
         self
     }
@@ -388,7 +442,10 @@ fn what_a_wrapper_before_this_one_started_can_still_be_ended() {
     let node = Node::new();
     let earlier = Earlier::of(&node, 5, "s").started(&node, 5, "s");
     assert_eq!(said(&node.call(&["attempts"], "")), "5 s runs\n");
-    assert_eq!(said(&node.call(&["end", "s", "1", "4", "1"], "")), "started=unknown state=started\n");
+    assert_eq!(
+        said(&node.call(&["end", "s", "1", "4", "1"], "")),
+        "started=unknown state=started\n"
+    );
     assert!(earlier.runs(), "an older attempt was to be ended");
     assert_eq!(said(&node.call(&["end", "s", "1", "5", "1"], "")), "started=yes state=started\n");
     assert!(!earlier.runs());
@@ -420,8 +477,11 @@ fn watches_the_lock(node: &Node) {
 fn without_flock_one_of_many_has_the_lock_also_when_its_holder_dies() {
     let node = Node::without_flock();
     watches_the_lock(&node);
-    let step = |number: usize| format!("{}{number}", if number.is_multiple_of(3) { "dies" } else { "lives" });
-    let all: Vec<_> = (0..24).map(|number| node.start(&["end", &step(number), "1", "1", "1"], "")).collect();
+    let step = |number: usize| {
+        format!("{}{number}", if number.is_multiple_of(3) { "dies" } else { "lives" })
+    };
+    let all: Vec<_> =
+        (0..24).map(|number| node.start(&["end", &step(number), "1", "1", "1"], "")).collect();
     for (number, child) in all.into_iter().enumerate() {
         let output = ended(child);
         let fine = said(&output) == "started=no state=none\n";
@@ -465,9 +525,13 @@ fn a_node_without_flock_will_do() {
     let hash = Hash::of_bytes(script.as_bytes()).to_string();
     assert!(call(&["put", &hash], script).status.success());
     let named = format!("{hash}:long.sh");
-    let run = ["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", "10", "-", "100", &named];
+    let run =
+        ["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", "10", "-", "100", &named];
     let broken = call(&run, "{}\nA=");
-    assert!(!broken.status.success() && !root.join("child").exists(), "half an input starts nothing: {broken:?}");
+    assert!(
+        !broken.status.success() && !root.join("child").exists(),
+        "half an input starts nothing: {broken:?}"
+    );
     let ran = call(&run, "{}\n{}\nA=1\n");
     assert!(ran.status.success(), "{ran:?}");
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "out\n");

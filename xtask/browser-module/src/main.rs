@@ -43,8 +43,8 @@ fn main() -> anyhow::Result<()> {
     options.main_out_path = &main;
     options.main_module = &glue;
     options.link_name = "./split.js";
-    let split =
-        transform(options).map_err(|error| anyhow!("{} can't be cut into parts: {error:#}", compiled.display()))?;
+    let split = transform(options)
+        .map_err(|error| anyhow!("{} can't be cut into parts: {error:#}", compiled.display()))?;
     let mut lent = BTreeMap::new();
     for file in &split.split_modules {
         let cut = std::fs::read(file)?;
@@ -66,7 +66,9 @@ fn main() -> anyhow::Result<()> {
         .remove_name_section(true)
         .remove_producers_section(true)
         .generate(&folder)
-        .with_context(|| format!("wasm-bindgen could not make a module of {}", compiled.display()))?;
+        .with_context(|| {
+            format!("wasm-bindgen could not make a module of {}", compiled.display())
+        })?;
     std::fs::remove_file(&main).with_context(|| main.display().to_string())
 }
 
@@ -79,10 +81,15 @@ fn borrowed(file: &[u8], lent: &mut BTreeMap<String, String>) -> anyhow::Result<
             let kind = match import.ty {
                 TypeRef::Memory(memory) => format!("(memory {})", memory.initial),
                 TypeRef::Table(table) => format!("(table {} funcref)", table.initial),
-                TypeRef::Global(global) if global.content_type == ValType::I32 && global.mutable => {
+                TypeRef::Global(global)
+                    if global.content_type == ValType::I32 && global.mutable =>
+                {
                     "(global (mut i32))".to_owned()
                 }
-                other => bail!("imports {} as {other:?}: files with that can't be put together", import.name),
+                other => bail!(
+                    "imports {} as {other:?}: files with that can't be put together",
+                    import.name
+                ),
             };
             lent.insert(import.name.to_owned(), kind);
         }
@@ -95,7 +102,9 @@ fn without_names(file: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut kept = file.get(..8).context("no WebAssembly")?.to_vec();
     for section in Parser::new(0).parse_all(file) {
         let section = section?;
-        let Some((id, range)) = section.as_section().filter(|_| !matches!(section, Payload::CustomSection(_))) else {
+        let Some((id, range)) =
+            section.as_section().filter(|_| !matches!(section, Payload::CustomSection(_)))
+        else {
             continue;
         };
         let held = &file[usize::try_from(range.start)?..usize::try_from(range.end)?];

@@ -57,7 +57,10 @@ pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
     weighed.judge()?;
     let changed = replace(&tree.site(), &next)?;
     println!("\n{}: {}", tree.site().display(), if changed { "built" } else { "nothing changed" });
-    println!("  gantry.css {}", pack::sizes(&tree.site().join("pkg").join(&build).join("gantry.css"))?);
+    println!(
+        "  gantry.css {}",
+        pack::sizes(&tree.site().join("pkg").join(&build).join("gantry.css"))?
+    );
     Ok(())
 }
 
@@ -167,8 +170,10 @@ mod tests {
         assert!(replace(&place, &site(folder.path(), "next", "b")).expect("other"));
 
         assert_eq!(fs::read_to_string(place.join("pkg/gantry.css")).expect("the file"), "b");
-        let left: Vec<_> =
-            fs::read_dir(folder.path()).expect("the folder").map(|e| e.expect("entry").file_name()).collect();
+        let left: Vec<_> = fs::read_dir(folder.path())
+            .expect("the folder")
+            .map(|e| e.expect("entry").file_name())
+            .collect();
         assert_eq!(left, ["site"]);
     }
 }

@@ -99,7 +99,8 @@ pub(super) fn build(tree: &Tree, packages: &Path) -> anyhow::Result<Module> {
         fs::write(&parts, serde_json::to_vec(&made_parts)?)?;
         fs::write(&made, made_of)?;
     }
-    let parts = serde_json::from_slice(&fs::read(&parts).with_context(|| parts.display().to_string())?)?;
+    let parts =
+        serde_json::from_slice(&fs::read(&parts).with_context(|| parts.display().to_string())?)?;
     Ok(Module { folder, parts })
 }
 
@@ -110,8 +111,19 @@ struct Binaryen<'a> {
 }
 
 impl Binaryen<'_> {
-    fn run(&self, tool: &str, arguments: impl IntoIterator<Item = PathBuf>, to: &Path) -> anyhow::Result<()> {
-        Step::new(self.tree, "node").arg(self.folder.join(tool)).args(FEATURES).args(arguments).arg("-o").arg(to).run()
+    fn run(
+        &self,
+        tool: &str,
+        arguments: impl IntoIterator<Item = PathBuf>,
+        to: &Path,
+    ) -> anyhow::Result<()> {
+        Step::new(self.tree, "node")
+            .arg(self.folder.join(tool))
+            .args(FEATURES)
+            .args(arguments)
+            .arg("-o")
+            .arg(to)
+            .run()
     }
 
     /// Makes a file small and writes it, packed too.
@@ -124,7 +136,8 @@ impl Binaryen<'_> {
 
 /// Makes the module out of what was cut and bound; the files of each part.
 fn put_together(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result<Parts> {
-    let cut: Cut = serde_json::from_slice(&fs::read(bound.join("cut.json"))?).context("cut.json")?;
+    let cut: Cut =
+        serde_json::from_slice(&fs::read(bound.join("cut.json"))?).context("cut.json")?;
     let file = |name: &str| bound.join(format!("{name}.wasm"));
     let (groups, made) = parts::grouped(&cut.parts, |name| Ok(fs::metadata(file(name))?.len()))?;
 
@@ -156,7 +169,8 @@ fn put_together(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result
 /// Compiles `crates/browser`; the path of what came out.
 fn compile(tree: &Tree) -> anyhow::Result<PathBuf> {
     let toolchain = tree.script("wasm-toolchain", &[])?;
-    let name = Path::new(&toolchain).file_name().context("scripts/wasm-toolchain names no toolchain")?;
+    let name =
+        Path::new(&toolchain).file_name().context("scripts/wasm-toolchain names no toolchain")?;
     let target_dir = tree.cache()?.join("wasm-target").join(name);
     fs::create_dir_all(&target_dir).with_context(|| target_dir.display().to_string())?;
 

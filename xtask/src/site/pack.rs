@@ -27,7 +27,9 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 /// What a file weighs, plain and as most browsers get it.
 pub(super) fn sizes(path: &Path) -> anyhow::Result<String> {
-    let size = |path: &Path| fs::metadata(path).map(|about| about.len()).with_context(|| path.display().to_string());
+    let size = |path: &Path| {
+        fs::metadata(path).map(|about| about.len()).with_context(|| path.display().to_string())
+    };
     Ok(format!("{:>8} bytes, {:>7} as brotli", size(path)?, size(&twin(path, "br"))?))
 }
 
@@ -44,8 +46,12 @@ pub(super) fn twin(path: &Path, ending: &str) -> PathBuf {
 }
 
 fn brotli(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let parameters =
-        brotli::enc::BrotliEncoderParams { quality: 11, lgwin: 22, size_hint: bytes.len(), ..Default::default() };
+    let parameters = brotli::enc::BrotliEncoderParams {
+        quality: 11,
+        lgwin: 22,
+        size_hint: bytes.len(),
+        ..Default::default()
+    };
     let mut packed = Vec::new();
     brotli::BrotliCompress(&mut &bytes[..], &mut packed, &parameters)?;
     Ok(packed)

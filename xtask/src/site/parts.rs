@@ -40,7 +40,10 @@ fn matters(sizes: &[u64]) -> Vec<u64> {
     let average = (sizes.iter().sum::<u64>() / sizes.len().max(1) as u64).max(1);
     sizes
         .iter()
-        .map(|size| USUAL.saturating_mul(size / 1_000).saturating_mul(size / 1_000) / (average / 1_000).pow(2).max(1))
+        .map(|size| {
+            USUAL.saturating_mul(size / 1_000).saturating_mul(size / 1_000)
+                / (average / 1_000).pow(2).max(1)
+        })
         .collect()
 }
 
@@ -61,7 +64,8 @@ impl Group {
         let nothing = |one: &Self, two: &Self| {
             let for_nothing = one.needed_by & !two.needed_by;
             let parts = matters.iter().enumerate().filter(|(bit, _)| for_nothing >> bit & 1 == 1);
-            parts.map(|(_, matters)| i128::from(*matters)).sum::<i128>() * i128::from(two.size) / i128::from(USUAL)
+            parts.map(|(_, matters)| i128::from(*matters)).sum::<i128>() * i128::from(two.size)
+                / i128::from(USUAL)
         };
         let saved = u64::from((self.needed_by & other.needed_by).count_ones()) * REQUEST;
         nothing(self, other) + nothing(other, self) - i128::from(saved)
@@ -79,7 +83,10 @@ pub(super) fn grouped(
     parts: &Parts,
     size: impl Fn(&str) -> anyhow::Result<u64>,
 ) -> anyhow::Result<(Vec<Group>, Parts)> {
-    anyhow::ensure!(parts.len() <= 128, "more than 128 parts: parts.rs counts them in the bits of a u128");
+    anyhow::ensure!(
+        parts.len() <= 128,
+        "more than 128 parts: parts.rs counts them in the bits of a u128"
+    );
     let mut needed_by: BTreeMap<&str, u128> = BTreeMap::new();
     for (bit, files) in parts.values().enumerate() {
         for file in files {
@@ -88,7 +95,11 @@ pub(super) fn grouped(
     }
     let mut groups = Vec::new();
     for (file, needed_by) in needed_by.iter().filter(|(_, needed_by)| needed_by.count_ones() > 1) {
-        groups.push(Group { files: vec![(*file).to_owned()], needed_by: *needed_by, size: size(file)? });
+        groups.push(Group {
+            files: vec![(*file).to_owned()],
+            needed_by: *needed_by,
+            size: size(file)?,
+        });
     }
     let sizes: Vec<u64> = parts
         .values()
@@ -120,7 +131,8 @@ fn join_cheapest(groups: &mut Vec<Group>, matters: &[u64]) -> bool {
 /// A module that hands on what the main file lends, as WebAssembly's text. Files are put together with it, so that they import each thing
 /// once and not each its own.
 pub(super) fn lender(lent: &BTreeMap<String, String>) -> String {
-    let imports = lent.iter().map(|(name, kind)| format!("  (import \"main\" \"{name}\" {kind})\n"));
+    let imports =
+        lent.iter().map(|(name, kind)| format!("  (import \"main\" \"{name}\" {kind})\n"));
     let mut counted = BTreeMap::<&str, usize>::new();
     let exports = lent.iter().map(|(name, kind)| {
         let kind = kind.trim_start_matches('(').split(' ').next().unwrap_or_default();
@@ -138,7 +150,10 @@ pub(super) fn loader(cut: &Cut, made: &Parts) -> String {
     let mut script = LOADER.replace("LENT", &lent.join(", "));
     for (name, files) in made {
         let files: Vec<String> = files.iter().map(|file| format!("\"{file}\"")).collect();
-        script.push_str(&format!("export const __wasm_split_load_{name} = part({});\n", files.join(", ")));
+        script.push_str(&format!(
+            "export const __wasm_split_load_{name} = part({});\n",
+            files.join(", ")
+        ));
     }
     script
 }
@@ -184,7 +199,12 @@ mod tests {
     use super::*;
 
     fn parts(parts: &[(&str, &[&str])]) -> Parts {
-        parts.iter().map(|(name, files)| ((*name).into(), files.iter().map(|file| (*file).into()).collect())).collect()
+        parts
+            .iter()
+            .map(|(name, files)| {
+                ((*name).into(), files.iter().map(|file| (*file).into()).collect())
+            })
+            .collect()
     }
 
     fn group(needed_by: u128, size: u64) -> Group {
@@ -193,12 +213,20 @@ mod tests {
 
     #[test]
     fn a_part_is_made_of_its_own_files_and_of_what_it_shares() {
-        let cut = parts(&[("a", &["chunk_1", "split_a"]), ("b", &["chunk_1"]), ("c", &["chunk_2", "split_c"])]);
+        let cut = parts(&[
+            ("a", &["chunk_1", "split_a"]),
+            ("b", &["chunk_1"]),
+            ("c", &["chunk_2", "split_c"]),
+        ]);
         let (groups, made) = grouped(&cut, |_| Ok(1)).expect("grouped");
         assert_eq!(groups.len(), 1);
         assert_eq!(
             made,
-            parts(&[("a", &["shared_0", "split_a"]), ("b", &["shared_0"]), ("c", &["chunk_2", "split_c"])])
+            parts(&[
+                ("a", &["shared_0", "split_a"]),
+                ("b", &["shared_0"]),
+                ("c", &["chunk_2", "split_c"])
+            ])
         );
     }
 
@@ -234,7 +262,8 @@ mod tests {
         let names: Vec<String> = (0..8).map(|bit| format!("p{bit}")).collect();
         let mut cut = Parts::new();
         for (bit, name) in names.iter().enumerate() {
-            let files = (1_u32..256).filter(|set| set >> bit & 1 == 1).map(|set| format!("chunk_{set}"));
+            let files =
+                (1_u32..256).filter(|set| set >> bit & 1 == 1).map(|set| format!("chunk_{set}"));
             cut.insert(name.clone(), files.collect());
         }
         let (groups, made) = grouped(&cut, |file| Ok(file.len() as u64)).expect("grouped");
@@ -255,12 +284,15 @@ mod tests {
 
     #[test]
     fn what_is_lent_is_handed_on_by_kind_and_number() {
-        let lent = [("f", "(table 3 funcref)"), ("g", "(global (mut i32))"), ("h", "(global (mut i32))")];
+        let lent =
+            [("f", "(table 3 funcref)"), ("g", "(global (mut i32))"), ("h", "(global (mut i32))")];
         let lent = lent.map(|(name, kind)| (name.to_owned(), kind.to_owned())).into();
         let text = lender(&lent);
-        for line in
-            ["(import \"main\" \"f\" (table 3 funcref))", "(export \"f\" (table 0))", "(export \"h\" (global 1))"]
-        {
+        for line in [
+            "(import \"main\" \"f\" (table 3 funcref))",
+            "(export \"f\" (table 0))",
+            "(export \"h\" (global 1))",
+        ] {
             assert!(text.contains(line), "{line} is not in {text}");
         }
     }

@@ -20,7 +20,12 @@ pub(super) fn bundle(folder: &Path, name: &str) -> anyhow::Result<String> {
     Ok(bundle)
 }
 
-fn include(folder: &Path, name: &str, seen: &mut BTreeSet<String>, bundle: &mut String) -> anyhow::Result<()> {
+fn include(
+    folder: &Path,
+    name: &str,
+    seen: &mut BTreeSet<String>,
+    bundle: &mut String,
+) -> anyhow::Result<()> {
     if !seen.insert(name.to_owned()) {
         bail!("style/{name} is imported twice");
     }
@@ -75,10 +80,13 @@ pub(super) fn copy_fonts(css: &str, packages: &Path, to: &Path) -> anyhow::Resul
         let package = folders.iter().find(|package| package.join("files").join(font).is_file()).with_context(|| {
             format!("the styles name /fonts/{font}, which none of the font packages in xtask/package.json has")
         })?;
-        fs::copy(package.join("files").join(font), to.join(font)).with_context(|| font.to_owned())?;
-        let family = package.file_name().and_then(|name| name.to_str()).context("a font package's name")?;
+        fs::copy(package.join("files").join(font), to.join(font))
+            .with_context(|| font.to_owned())?;
+        let family =
+            package.file_name().and_then(|name| name.to_str()).context("a font package's name")?;
         let licence = package.join("LICENSE");
-        fs::copy(&licence, to.join(format!("{family}-LICENSE.txt"))).with_context(|| licence.display().to_string())?;
+        fs::copy(&licence, to.join(format!("{family}-LICENSE.txt")))
+            .with_context(|| licence.display().to_string())?;
     }
     Ok(())
 }
@@ -125,7 +133,9 @@ mod tests {
 
     #[test]
     fn a_wrong_import_is_named_with_its_line() {
-        for wrong in ["@import url(one.css);", "@import \"one.css\" screen;", "@import \"none.css\";"] {
+        for wrong in
+            ["@import url(one.css);", "@import \"one.css\" screen;", "@import \"none.css\";"]
+        {
             let folder = styles(&[("main.css", &format!("@layer a;\n{wrong}\n"))]);
             let said = format!("{:#}", bundle(folder.path(), "main.css").expect_err(wrong));
             assert!(said.contains("main.css:2") || said.contains("none.css"), "{said}");
@@ -140,8 +150,7 @@ mod tests {
 
     #[test]
     fn fonts_are_found_in_the_styles_and_copied_with_their_licence() {
-        let css =
-            r#"@font-face { src: url("/fonts/a.woff2") format("woff2") } @font-face { src: url(/fonts/a.woff2) }"#;
+        let css = r#"@font-face { src: url("/fonts/a.woff2") format("woff2") } @font-face { src: url(/fonts/a.woff2) }"#;
         let folder = tempfile::tempdir().expect("a folder");
         let package = folder.path().join("@fontsource/a");
         fs::create_dir_all(package.join("files")).expect("a package");

@@ -56,7 +56,9 @@ pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
         files.map(|file| size(&format!("{file}.wasm"))).sum()
     };
     let mut weighed = Vec::new();
-    for (name, files) in parts.iter().filter(|(name, _)| PIECES.iter().all(|(piece, _)| piece != name)) {
+    for (name, files) in
+        parts.iter().filter(|(name, _)| PIECES.iter().all(|(piece, _)| piece != name))
+    {
         weighed.push((name.clone(), sum(&mut files.iter())?));
     }
     weighed.sort_by_key(|(name, own)| (std::cmp::Reverse(*own), name.clone()));
@@ -75,12 +77,15 @@ impl Weight {
         if self.parts.is_empty() {
             bail!("the module has no parts: no page is loaded by itself");
         }
-        let heavy: Vec<_> = self.parts.iter().filter(|(_, own)| self.everywhere + own > LIMIT).collect();
+        let heavy: Vec<_> =
+            self.parts.iter().filter(|(_, own)| self.everywhere + own > LIMIT).collect();
         if heavy.is_empty() {
             return Ok(());
         }
-        let named: Vec<_> =
-            heavy.iter().map(|(name, own)| format!("{name} ({} of {LIMIT})", self.everywhere + own)).collect();
+        let named: Vec<_> = heavy
+            .iter()
+            .map(|(name, own)| format!("{name} ({} of {LIMIT})", self.everywhere + own))
+            .collect();
         bail!("a first visit is too heavy, in bytes of those it may load: {}", named.join(", "))
     }
 }
@@ -110,19 +115,20 @@ mod tests {
             fs::write(folder.path().join(name), "plain")?;
             fs::write(folder.path().join(format!("{name}.br")), vec![0; *size])?;
         }
-        let parts = parts
-            .iter()
-            .map(|(name, files)| ((*name).to_owned(), files.iter().map(|file| (*file).to_owned()).collect()));
+        let parts = parts.iter().map(|(name, files)| {
+            ((*name).to_owned(), files.iter().map(|file| (*file).to_owned()).collect())
+        });
         of(folder.path(), &parts.collect())
     }
 
-    const MAIN: [(&str, usize); 3] = [("gantry.wasm", 300_000), ("gantry.js", 10_000), ("split.js", 1_000)];
+    const MAIN: [(&str, usize); 3] =
+        [("gantry.wasm", 300_000), ("gantry.js", 10_000), ("split.js", 1_000)];
 
     #[test]
     fn a_visit_is_the_main_file_the_scripts_and_all_files_of_the_part() {
         let files = [&MAIN[..], &[("board.wasm", 200_000), ("chunk_1.wasm", 50_000)]].concat();
-        let weight =
-            weight(&files, &[("board", &["board", "chunk_1"]), ("nodes", &["chunk_1"])]).expect("all is there");
+        let weight = weight(&files, &[("board", &["board", "chunk_1"]), ("nodes", &["chunk_1"])])
+            .expect("all is there");
         assert_eq!(weight.everywhere, 311_000);
         assert_eq!(weight.parts, [("board".to_owned(), 250_000), ("nodes".to_owned(), 50_000)]);
         weight.judge().expect("light enough");
@@ -131,9 +137,13 @@ mod tests {
 
     #[test]
     fn a_piece_weighs_what_it_adds_to_its_page() {
-        let files =
-            [&MAIN[..], &[("board.wasm", 300_000), ("shared_1.wasm", 80_000), ("planner.wasm", 90_000)]].concat();
-        let parts: [(&str, &[&str]); 2] = [("board", &["board", "shared_1"]), ("planner", &["planner", "shared_1"])];
+        let files = [
+            &MAIN[..],
+            &[("board.wasm", 300_000), ("shared_1.wasm", 80_000), ("planner.wasm", 90_000)],
+        ]
+        .concat();
+        let parts: [(&str, &[&str]); 2] =
+            [("board", &["board", "shared_1"]), ("planner", &["planner", "shared_1"])];
         let weight = weight(&files, &parts).expect("all is there");
         assert_eq!(weight.parts, [("board".to_owned(), 380_000)]);
         assert_eq!(weight.pieces, [("planner", 90_000)]);
@@ -143,7 +153,8 @@ mod tests {
     #[test]
     fn who_is_too_heavy_is_named() {
         let files = [&MAIN[..], &[("board.wasm", 389_000), ("graph.wasm", 389_001)]].concat();
-        let weight = weight(&files, &[("board", &["board"]), ("graph", &["graph"])]).expect("all is there");
+        let weight =
+            weight(&files, &[("board", &["board"]), ("graph", &["graph"])]).expect("all is there");
         let said = weight.judge().expect_err("one byte too much").to_string();
         assert!(said.contains("graph (700001 of 700000)") && !said.contains("board"), "{said}");
     }

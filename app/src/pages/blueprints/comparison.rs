@@ -32,7 +32,11 @@ pub(super) fn Compared(
             match compared.await {
                 Ok(Some(found)) => view! { <Found found wanted/> }.into_any(),
                 Ok(None) => view! { <Half wanted/> }.into_any(),
-                Err(failure) if line.await.is_err_and(|other| other.0.detail == failure.0.detail) => ().into_any(),
+                Err(failure)
+                    if line.await.is_err_and(|other| other.0.detail == failure.0.detail) =>
+                {
+                    ().into_any()
+                }
                 Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
             }
         })
@@ -71,7 +75,8 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
     };
     let graphs = graphs(&found);
     let within = found.deployment.clone().map(|name| format!("in {name}"));
-    let swapped = move || wanted.read().pair().map(|(from, to)| wanted.read().comparing(to, from).address());
+    let swapped =
+        move || wanted.read().pair().map(|(from, to)| wanted.read().comparing(to, from).address());
     let rest = move |form: &'static str| {
         // How far back the list goes concerns no comparison.
         let address = wanted.read().comparison().address();
@@ -127,7 +132,8 @@ fn restorable(found: &Comparison) -> Option<(DeploymentName, TargetNo)> {
     let newer = found.from.target.is_some_and(|from| from > target);
     // What only one of the two has is not there to be restored, or was not there to be restored to. The policy, and which jigs are off,
     // are told here too but are not the deployment's.
-    let own = found.difference.deployments.iter().any(|one| one.name == name) || !found.difference.nodes.is_empty();
+    let own = found.difference.deployments.iter().any(|one| one.name == name)
+        || !found.difference.nodes.is_empty();
     (newer && found.note.is_none() && own).then_some((name, target))
 }
 

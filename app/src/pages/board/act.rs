@@ -128,7 +128,9 @@ pub(super) fn ActDialog(desk: Desk) -> impl IntoView {
             spawn_local(async { drop(board_forms::load().await) });
         }
     });
-    let title = Signal::derive(move || desk.act.read().as_ref().map(|act| act.title(desk)).unwrap_or_default());
+    let title = Signal::derive(move || {
+        desk.act.read().as_ref().map(|act| act.title(desk)).unwrap_or_default()
+    });
     let wide = Signal::derive(move || desk.act.read().as_ref().is_some_and(Act::is_wide));
     let form = move || {
         let act = desk.act.get()?;
@@ -150,7 +152,12 @@ fn closed(desk: Desk) {
 }
 
 /// A line of a menu: what it leads to, and what that means.
-pub(super) fn line(shape: Icon, words: impl Into<String>, about: &'static str, run: impl Fn() + 'static) -> AnyView {
+pub(super) fn line(
+    shape: Icon,
+    words: impl Into<String>,
+    about: &'static str,
+    run: impl Fn() + 'static,
+) -> AnyView {
     let words = words.into();
     view! {
         <li>

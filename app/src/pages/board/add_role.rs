@@ -24,7 +24,10 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let add = move |choice: &RoleChoice| {
         let deployment = desk.board().read_untracked().id;
         let role = choice.role.clone();
-        desk.edit(vec![Edit::AddRole { deployment, role }], format!("Role {} added to the proposal.", choice.role));
+        desk.edit(
+            vec![Edit::AddRole { deployment, role }],
+            format!("Role {} added to the proposal.", choice.role),
+        );
         taken.run(());
     };
     // What would be added: the one that is pointed at or has the focus, else the first.
@@ -33,9 +36,13 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
         desk.pen().proposal,
         Signal::derive(move || {
             let (found, aim) = (found.read(), aim.get());
-            let aimed = found.iter().find(|choice| Some(&choice.role) == aim.as_ref()).or(found.first());
+            let aimed =
+                found.iter().find(|choice| Some(&choice.role) == aim.as_ref()).or(found.first());
             let deployment = desk.board().read().id;
-            aimed.map(|choice| Edit::AddRole { deployment, role: choice.role.clone() }).into_iter().collect()
+            aimed
+                .map(|choice| Edit::AddRole { deployment, role: choice.role.clone() })
+                .into_iter()
+                .collect()
         }),
     );
     let list = move || {
@@ -45,7 +52,8 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 .into_any();
         }
         let one = |choice: RoleChoice| {
-            let (name, about) = (choice.role.to_string(), format!("{} · {}", choice.barclamp, choice.description));
+            let (name, about) =
+                (choice.role.to_string(), format!("{} · {}", choice.barclamp, choice.description));
             let role = StoredValue::new(choice.role.clone());
             let at = move || aim.set(Some(role.get_value()));
             view! {
@@ -104,7 +112,9 @@ fn fitting(choices: &[RoleChoice], wanted: &str) -> Vec<RoleChoice> {
             .any(|text| text.to_lowercase().contains(wanted))
     };
     let mut found: Vec<RoleChoice> = choices.iter().filter(fits).cloned().collect();
-    found.sort_by_key(|choice| (!choice.milestone, !choice.role.as_str().to_lowercase().starts_with(wanted)));
+    found.sort_by_key(|choice| {
+        (!choice.milestone, !choice.role.as_str().to_lowercase().starts_with(wanted))
+    });
     found.truncate(LISTED);
     found
 }
@@ -122,8 +132,15 @@ mod tests {
             description: "Says hello".into(),
             milestone,
         };
-        let all = [choice("my-app", false), choice("app", false), choice("app-ready", true), choice("db", false)];
-        let names = |wanted: &str| fitting(&all, wanted).iter().map(|c| c.role.to_string()).collect::<Vec<_>>();
+        let all = [
+            choice("my-app", false),
+            choice("app", false),
+            choice("app-ready", true),
+            choice("db", false),
+        ];
+        let names = |wanted: &str| {
+            fitting(&all, wanted).iter().map(|c| c.role.to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(names("app"), ["app-ready", "app", "my-app"]);
         assert_eq!(names("hello").len(), 4);
         assert!(names("nothing").is_empty());

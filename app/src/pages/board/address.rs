@@ -33,7 +33,11 @@ impl Show {
 
     /// Out of an address; what it does not know is all.
     pub(super) fn of_word(word: &str) -> Self {
-        Self::ALL.into_iter().map(|(show, _)| show).find(|show| show.word() == word).unwrap_or_default()
+        Self::ALL
+            .into_iter()
+            .map(|(show, _)| show)
+            .find(|show| show.word() == word)
+            .unwrap_or_default()
     }
 }
 
@@ -70,7 +74,11 @@ impl Address {
         .into_iter()
         .flatten()
         .collect();
-        if query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, query.join("&")) }
+        if query.is_empty() {
+            self.path.clone()
+        } else {
+            format!("{}?{}", self.path, query.join("&"))
+        }
     }
 
     /// With this panel open, or none.
@@ -98,7 +106,9 @@ mod tests {
         let view = first.narrowed("rack 2", Show::Free).panel(Some(id));
         assert_eq!(view.link(), format!("/deployments/web?nodes=rack%202&show=free&noderole={id}"));
         let mut query = ParamsMap::new();
-        for (name, value) in [("nodes", "rack 2".to_owned()), ("show", "free".into()), ("noderole", id.to_string())] {
+        for (name, value) in
+            [("nodes", "rack 2".to_owned()), ("show", "free".into()), ("noderole", id.to_string())]
+        {
             query.insert(name, value);
         }
         assert_eq!(Address::of(&web, &query), view);

@@ -75,7 +75,8 @@ fn Open(desk: Desk) -> impl IntoView {
             }
         })
     };
-    let left_out = Memo::new(move |_| proposal.read().as_ref().and_then(|proposal| proposal.left_out.clone()));
+    let left_out =
+        Memo::new(move |_| proposal.read().as_ref().and_then(|proposal| proposal.left_out.clone()));
     let left_out = move || left_out.get().map(heed::left_out);
     view! {
         <section class="proposal" aria-label="Open proposal">
@@ -114,12 +115,17 @@ pub(super) fn steps(desk: Desk) -> Vec<Call> {
 /// How many edits, and on demand which.
 #[component]
 fn Edits(desk: Desk) -> impl IntoView {
-    let edits = Memo::new(move |_| desk.proposal().read().as_ref().map(|p| p.edits.clone()).unwrap_or_default());
+    let edits = Memo::new(move |_| {
+        desk.proposal().read().as_ref().map(|p| p.edits.clone()).unwrap_or_default()
+    });
     let done = move || edits.read().iter().filter(|edit| !edit.undone).count();
     let line = move |edit: EditView| {
         let overruled = desk.proposal().read_untracked().as_ref().and_then(|p| {
             let clash = p.clashes.iter().find(|clash| clash.earlier == edit.seq && !edit.undone)?;
-            Some(format!("overruled by edit {} of {}: {}", clash.later, clash.later_by, clash.about))
+            Some(format!(
+                "overruled by edit {} of {}: {}",
+                clash.later, clash.later_by, clash.about
+            ))
         });
         view! {
             <li class:undone=edit.undone>
@@ -153,7 +159,9 @@ fn Which(desk: Desk) -> impl IntoView {
 fn UndoButton(desk: Desk) -> impl IntoView {
     let undo = ServerAction::<Undo>::new();
     let what = Memo::new(move |_| desk.proposal().read().as_ref().and_then(|p| p.undo.clone()));
-    let title = move || what.get().map_or("Nothing to take back".to_owned(), |what| format!("Take back: {what}"));
+    let title = move || {
+        what.get().map_or("Nothing to take back".to_owned(), |what| format!("Take back: {what}"))
+    };
     view! {
         <ActionForm action=undo>
             <Which desk/>
@@ -223,7 +231,9 @@ fn SentBack(desk: Desk) -> impl IntoView {
 /// Where one author's edit overrules another's.
 #[component]
 fn Clashes(desk: Desk) -> impl IntoView {
-    let clashes = Memo::new(move |_| desk.proposal().read().as_ref().map(|p| p.clashes.clone()).unwrap_or_default());
+    let clashes = Memo::new(move |_| {
+        desk.proposal().read().as_ref().map(|p| p.clashes.clone()).unwrap_or_default()
+    });
     move || heed::clashes(&clashes.read())
 }
 
@@ -242,10 +252,9 @@ fn Refused(desk: Desk) -> impl IntoView {
                 .find(|edit| edit.seq == seq)
                 .map_or_else(|| format!("edit {seq}"), |edit| edit.text.clone())
         };
-        let lines = proposal
-            .refused
-            .iter()
-            .map(|refusal| view! { <li><b>{text(refusal.edit)}</b> ": " {refusal.reason.clone()}</li> });
+        let lines = proposal.refused.iter().map(
+            |refusal| view! { <li><b>{text(refusal.edit)}</b> ": " {refusal.reason.clone()}</li> },
+        );
         Some(view! {
             <div class="notice refused" data-state="warn" role="alert">
                 {icon(Icon::Warn)}
@@ -267,8 +276,12 @@ fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
         desk.say("The proposal was discarded.");
         desk.feed().now();
     });
-    let count =
-        move || desk.proposal().read().as_ref().map_or(0, |p| p.edits.iter().filter(|edit| !edit.undone).count());
+    let count = move || {
+        desk.proposal()
+            .read()
+            .as_ref()
+            .map_or(0, |p| p.edits.iter().filter(|edit| !edit.undone).count())
+    };
     view! {
         <Dialog id="discard" title="Discard the proposal?".to_owned() handle=handle refused=refused>
             <ActionForm action=discard attr:class="form">
@@ -296,7 +309,8 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let refused = Refused::of(submit);
     let typed = refused.typed("title");
     let is_refused = refused.is_here();
-    let suggestion = move || typed.clone().or_else(|| desk.proposal().read().as_ref().map(suggested_title));
+    let suggestion =
+        move || typed.clone().or_else(|| desk.proposal().read().as_ref().map(suggested_title));
     let summary = move || {
         desk.proposal().read().as_ref().map(|p| {
             format!(
@@ -343,7 +357,8 @@ fn suggested_title(proposal: &ProposalView) -> String {
     if !proposal.title.is_empty() {
         return proposal.title.clone();
     }
-    let texts: Vec<&str> = proposal.edits.iter().filter(|edit| !edit.undone).map(|edit| edit.text.as_str()).collect();
+    let texts: Vec<&str> =
+        proposal.edits.iter().filter(|edit| !edit.undone).map(|edit| edit.text.as_str()).collect();
     match texts.as_slice() {
         [] => String::new(),
         [one] => (*one).to_owned(),

@@ -32,11 +32,18 @@ pub(super) fn put_back(desk: Desk) {
 fn by_command(desk: Desk, role: &RoleName) -> Vec<Call> {
     let (board, proposal, lift) = (desk.board().get(), desk.proposal().get(), desk.lift().get());
     let (Some(proposal), Some(lift)) = (proposal, lift) else { return Vec::new() };
-    let named = |id: &NodeId| board.tray.iter().find(|node| node.node == *id).map(|node| (*id, node.fqdn.clone()));
+    let named = |id: &NodeId| {
+        board.tray.iter().find(|node| node.node == *id).map(|node| (*id, node.fqdn.clone()))
+    };
     let nodes: Vec<_> = legal(&lift, role).iter().filter_map(named).collect();
     match nodes.is_empty() {
         true => Vec::new(),
-        false => vec![api::calls::bind((proposal.id, proposal.version), (board.id, &board.name), role, &nodes)],
+        false => vec![api::calls::bind(
+            (proposal.id, proposal.version),
+            (board.id, &board.name),
+            role,
+            &nodes,
+        )],
     }
 }
 
@@ -49,7 +56,8 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let verdict = move || chosen.read().as_ref().and_then(|role| desk.verdict(role));
     let roles = move || {
         let Some(lift) = desk.lift().get() else {
-            return view! { <p class="muted" role="status">"Asking what is possible"</p> }.into_any();
+            return view! { <p class="muted" role="status">"Asking what is possible"</p> }
+                .into_any();
         };
         let wanted = filter.get().to_lowercase();
         let fits = |role: &&LiftRole| role.role.as_str().contains(&wanted);
@@ -60,9 +68,11 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
             .map(|role| choice(chosen, &role.role, &Verdict::of(&lift, &role.role)))
             .collect();
         if choices.is_empty() {
-            return view! { <p class="muted">"No such role on this board. Add it first."</p> }.into_any();
+            return view! { <p class="muted">"No such role on this board. Add it first."</p> }
+                .into_any();
         }
-        view! { <div class="choices" role="radiogroup" aria-label="Roles">{choices}</div> }.into_any()
+        view! { <div class="choices" role="radiogroup" aria-label="Roles">{choices}</div> }
+            .into_any()
     };
     let label = move || match verdict() {
         Some(Verdict::Mixed { said, .. }) => {
@@ -162,7 +172,8 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
             .into_iter()
             .map(|node| view! { <li>{icon(Icon::Error)} <span><b>{node.short}</b> ": " {node.reason}</span></li> })
             .collect_view();
-        let unknown = unknown.map(|said| view! { <li>{icon(Icon::Error)} <span>{said}</span></li> });
+        let unknown =
+            unknown.map(|said| view! { <li>{icon(Icon::Error)} <span>{said}</span></li> });
         (refused, unknown)
     };
     view! {
@@ -226,7 +237,8 @@ pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl 
         (false, None) => "Asking what comes along".to_owned(),
         (false, Some(verdict)) => verdict.said(true),
     };
-    let ready = move || !chosen.read().is_empty() && verdict().is_some_and(|verdict| verdict.takes());
+    let ready =
+        move || !chosen.read().is_empty() && verdict().is_some_and(|verdict| verdict.takes());
     view! {
         <form
             class="form"
@@ -263,12 +275,18 @@ pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl 
     .into_any()
 }
 
-fn node_choice(node: TrayNode, possible: Option<&LiftRole>, chosen: RwSignal<BTreeSet<NodeId>>) -> AnyView {
+fn node_choice(
+    node: TrayNode,
+    possible: Option<&LiftRole>,
+    chosen: RwSignal<BTreeSet<NodeId>>,
+) -> AnyView {
     let id = node.node;
-    let why_not =
-        possible.and_then(|role| role.illegal.iter().find(|illegal| illegal.node == id)).map(|n| n.reason.clone());
-    let about =
-        why_not.clone().unwrap_or_else(|| format!("in {}, {}", node.deployment, many(node.noderoles, "noderole")));
+    let why_not = possible
+        .and_then(|role| role.illegal.iter().find(|illegal| illegal.node == id))
+        .map(|n| n.reason.clone());
+    let about = why_not
+        .clone()
+        .unwrap_or_else(|| format!("in {}, {}", node.deployment, many(node.noderoles, "noderole")));
     view! {
         <label class="choice">
             <input
@@ -290,7 +308,12 @@ fn node_choice(node: TrayNode, possible: Option<&LiftRole>, chosen: RwSignal<BTr
 }
 
 /// Which nodes the role could take, and why not the others.
-fn ask_for_all(desk: Desk, role: RoleName, tray: &[TrayNode], possible: RwSignal<Option<LiftRole>>) {
+fn ask_for_all(
+    desk: Desk,
+    role: RoleName,
+    tray: &[TrayNode],
+    possible: RwSignal<Option<LiftRole>>,
+) {
     let all: Vec<NodeId> = tray.iter().map(|node| node.node).collect();
     if all.is_empty() {
         return;
@@ -316,6 +339,7 @@ fn preview(desk: Desk, chosen: RwSignal<BTreeSet<NodeId>>) {
             untrack(|| put_back(desk));
             return None;
         }
-        set_timeout_with_handle(move || desk.pick_up(nodes, By::Menu), Duration::from_millis(150)).ok()
+        set_timeout_with_handle(move || desk.pick_up(nodes, By::Menu), Duration::from_millis(150))
+            .ok()
     });
 }

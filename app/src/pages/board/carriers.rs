@@ -26,7 +26,11 @@ impl Asked {
 }
 
 /// The count behind a cell's chips. Without scripts it leads to the same list as the graph's table.
-pub(super) fn more(desk: Desk, role: &BoardRole, of_ancestor: Option<DeploymentName>) -> impl IntoView + use<> {
+pub(super) fn more(
+    desk: Desk,
+    role: &BoardRole,
+    of_ancestor: Option<DeploymentName>,
+) -> impl IntoView + use<> {
     let asked = Asked { role: role.role.clone(), of_ancestor };
     let place = places::graph(&desk.board().read_untracked().name);
     let place = format!("{place}?roles={}&as=table", places::encoded(role.role.as_str()));
@@ -76,7 +80,11 @@ pub(super) fn AllOf(desk: Desk, asked: Asked, taken: Callback<()>) -> impl IntoV
     let said = move || match &*found.read() {
         None => "Looking for them".to_owned(),
         Some(found) if found.more > 0 => {
-            format!("The first {} of {}, by name.", found.chips.len(), found.chips.len() + found.more)
+            format!(
+                "The first {} of {}, by name.",
+                found.chips.len(),
+                found.chips.len() + found.more
+            )
         }
         Some(found) => format!("{} of {}", shown.read().len(), found.chips.len()),
     };

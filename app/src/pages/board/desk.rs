@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use api::Problem;
-use api::console::{Board, BoardGroup, BoardRole, Chip, Lift, ProposalView, StateCounts, StepState};
+use api::console::{
+    Board, BoardGroup, BoardRole, Chip, Lift, ProposalView, StateCounts, StepState,
+};
 use engine::Hash;
 use engine::counting::many;
 use engine::ids::{NodeId, NoderoleId, RoleName};
@@ -145,13 +147,21 @@ impl Desk {
             _ => feed.value().get(),
         });
         let proposal = Memo::new(move |_| board.read().proposal.clone());
-        let joins = move || proposal.read().as_ref().filter(|proposal| proposal.would_join).map(|proposal| proposal.id);
+        let joins = move || {
+            proposal
+                .read()
+                .as_ref()
+                .filter(|proposal| proposal.would_join)
+                .map(|proposal| proposal.id)
+        };
         let desk = Self {
             feed,
             board,
             proposal,
             joining: Joining::new(Signal::derive(joins)),
-            editable: Memo::new(move |_| board.with(|board| board.proposal.is_some() && board.may_propose.is_ok())),
+            editable: Memo::new(move |_| {
+                board.with(|board| board.proposal.is_some() && board.may_propose.is_ok())
+            }),
             version: StoredValue::new(0),
             states: StoredValue::new(HashMap::new()),
             heard,
@@ -167,7 +177,11 @@ impl Desk {
             foretold: StoredValue::new(None),
             plans: RwSignal::new(Plans::Elsewhere),
             act: RwSignal::new(None),
-            dialogs: Dialogs { part: DialogHandle::new(), bind: DialogHandle::new(), act: DialogHandle::new() },
+            dialogs: Dialogs {
+                part: DialogHandle::new(),
+                bind: DialogHandle::new(),
+                act: DialogHandle::new(),
+            },
             busy: RwSignal::new(false),
             queue: StoredValue::new(VecDeque::new()),
             problem: RwSignal::new(None),
@@ -285,7 +299,9 @@ impl Desk {
             set_if_other(&signal, state);
         }
         // Of those without a chip in a cell, the board has only how many there are. (The list of a full cell shows them, too.)
-        let has_chip = self.board.with_untracked(|board| chips(&board.groups).any(|chip| chip.noderole == noderole));
+        let has_chip = self
+            .board
+            .with_untracked(|board| chips(&board.groups).any(|chip| chip.noderole == noderole));
         // An error is fetched for its reason.
         if state == StepState::Error || !has_chip {
             self.feed.soon();
@@ -315,8 +331,12 @@ impl Desk {
     /// Short names of nodes, the first few of many.
     pub(super) fn names(self, nodes: &[NodeId]) -> String {
         let board = self.board.read_untracked();
-        let names: Vec<&str> =
-            board.tray.iter().filter(|t| nodes.contains(&t.node)).map(|t| t.short.as_str()).collect();
+        let names: Vec<&str> = board
+            .tray
+            .iter()
+            .filter(|t| nodes.contains(&t.node))
+            .map(|t| t.short.as_str())
+            .collect();
         named(&names)
     }
 
@@ -352,7 +372,8 @@ impl Desk {
     }
 
     fn compare(self, planner: Planner, version: i32) {
-        let foretold = self.foretold.get_value().filter(|(at, _)| planner.is_at(*at)).map(|(_, hash)| hash);
+        let foretold =
+            self.foretold.get_value().filter(|(at, _)| planner.is_at(*at)).map(|(_, hash)| hash);
         match foretold {
             Some(hash) if hash != planner.effects() => return self.plan_no_more(),
             Some(_) => self.plans.set(Plans::HereAsThere),
@@ -371,7 +392,9 @@ impl Desk {
 
     fn planner_now(self) -> Option<Planner> {
         let (proposal, version) = self.open_proposal()?;
-        self.planner.with_value(|planner| planner.clone().filter(|planner| planner.is_of(proposal, version)))
+        self.planner.with_value(|planner| {
+            planner.clone().filter(|planner| planner.is_of(proposal, version))
+        })
     }
 
     /// What lifting these nodes allows: worked out here, or asked of the server while this page can't.
@@ -401,7 +424,11 @@ impl Desk {
             self.say(format!("{names} lifted. Arrows choose a role, Enter drops, Escape cancels."));
         }
         self.ask_lift(nodes, move |answer| {
-            let current = self.lifted.try_get_untracked().flatten().is_some_and(|lifted| lifted.number == number);
+            let current = self
+                .lifted
+                .try_get_untracked()
+                .flatten()
+                .is_some_and(|lifted| lifted.number == number);
             if current {
                 self.learn(answer);
             }
@@ -495,7 +522,12 @@ impl Desk {
 
     /// Binds those of the lifted nodes that can be.
     pub(super) fn bind_legal(self, role: RoleName) {
-        let nodes = self.lift.read_untracked().as_ref().map(|lift| lifting::legal(lift, &role)).unwrap_or_default();
+        let nodes = self
+            .lift
+            .read_untracked()
+            .as_ref()
+            .map(|lift| lifting::legal(lift, &role))
+            .unwrap_or_default();
         if !nodes.is_empty() {
             self.bind(role, nodes);
         }
@@ -504,14 +536,18 @@ impl Desk {
     /// The pointer let go, or the keyboard's focus went elsewhere. A drop of the pointer that waits for an answer, or any that waits for the
     /// reader's, stays.
     pub(super) fn let_go(self, by: By) {
-        if self.is_lifted_by(by) && self.part.read_untracked().is_none() && self.dropped.with_value(Option::is_none) {
+        if self.is_lifted_by(by)
+            && self.part.read_untracked().is_none()
+            && self.dropped.with_value(Option::is_none)
+        {
             self.cancel();
         }
     }
 
     /// Whether something was dropped before it was known whether it can be.
     fn waits_to_be_judged(self) -> bool {
-        self.dropped.with_value(Option::is_some) || self.ahead.with_value(|ahead| ahead.contains(&Key::Drop))
+        self.dropped.with_value(Option::is_some)
+            || self.ahead.with_value(|ahead| ahead.contains(&Key::Drop))
     }
 
     /// Does what a key asks for with nodes that the keyboard lifted. A hand is faster than the answer: what comes before it is done after it.
@@ -546,7 +582,11 @@ impl Desk {
         let board = self.board.read_untracked();
         let shown = board.groups.iter().flat_map(|group| &group.roles).filter(|role| role.bindable);
         let rows: Vec<RoleName> = shown.map(|role| role.role.clone()).collect();
-        let now = self.over.read_untracked().as_ref().and_then(|over| rows.iter().position(|row| row == over));
+        let now = self
+            .over
+            .read_untracked()
+            .as_ref()
+            .and_then(|over| rows.iter().position(|row| row == over));
         let Some(to) = walk.from(now, &rows, |row| Verdict::of(&lift, row).takes()) else {
             self.say("No role here can take these nodes.");
             return;
@@ -576,7 +616,8 @@ impl Desk {
 
     /// What forms need to put their edits into the open proposal.
     pub(super) fn pen(self) -> Pen {
-        let open = move || self.proposal.read().as_ref().map(|proposal| (proposal.id, proposal.version));
+        let open =
+            move || self.proposal.read().as_ref().map(|proposal| (proposal.id, proposal.version));
         Pen {
             proposal: Signal::derive(open),
             board: Signal::derive(move || Some(self.board.read().name.clone())),
@@ -617,7 +658,8 @@ impl Desk {
             Step::Redo => proposal.redo.is_some(),
         });
         // Nobody is asked about nothing.
-        let is_nothing = is_there == Some(false) && !self.busy.get_untracked() && self.has_caught_up();
+        let is_nothing =
+            is_there == Some(false) && !self.busy.get_untracked() && self.has_caught_up();
         if is_nothing || self.joining.may(step) {
             self.step_now(step);
         }
@@ -654,7 +696,8 @@ impl Desk {
         }
         let has_caught_up = self.has_caught_up();
         let ready = |next: &Next| has_caught_up || matches!(next, Next::Put(_));
-        match self.queue.try_update_value(|queue| queue.pop_front_if(|next| ready(next))).flatten() {
+        match self.queue.try_update_value(|queue| queue.pop_front_if(|next| ready(next))).flatten()
+        {
             Some(Next::Put(put)) => self.put_now(put),
             Some(Next::Undo) => self.undo_now(),
             Some(Next::Redo) => self.redo_now(),
@@ -669,7 +712,9 @@ impl Desk {
 
     /// Whether commands wait for nothing but the board.
     fn waits_for_board(self) -> bool {
-        !self.busy.get_untracked() && !self.has_caught_up() && self.queue.with_value(|queue| !queue.is_empty())
+        !self.busy.get_untracked()
+            && !self.has_caught_up()
+            && self.queue.with_value(|queue| !queue.is_empty())
     }
 
     /// The board can't be fetched: what waits for it would stay unseen, and be done at a moment that nobody expects.
@@ -683,7 +728,9 @@ impl Desk {
              that again when the board is there."
         );
         self.problem.set(Some(Problem::conflict("not_done", detail)));
-        self.send_back("It waited for the board, which could not be fetched, and was not done: do it again.");
+        self.send_back(
+            "It waited for the board, which could not be fetched, and was not done: do it again.",
+        );
     }
 
     /// Looks at the open proposal as it was fetched last, whatever is lifted.
@@ -707,14 +754,26 @@ impl Desk {
 
     fn undo_now(self) {
         let what = self.newest(|proposal| proposal.undo.clone()).flatten();
-        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else { return self.go_on() };
-        self.command(calls::undo(proposal, version), format!("Taken back: {what}."), self.plainly());
+        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else {
+            return self.go_on();
+        };
+        self.command(
+            calls::undo(proposal, version),
+            format!("Taken back: {what}."),
+            self.plainly(),
+        );
     }
 
     fn redo_now(self) {
         let what = self.newest(|proposal| proposal.redo.clone()).flatten();
-        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else { return self.go_on() };
-        self.command(calls::redo(proposal, version), format!("Brought back: {what}."), self.plainly());
+        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else {
+            return self.go_on();
+        };
+        self.command(
+            calls::redo(proposal, version),
+            format!("Brought back: {what}."),
+            self.plainly(),
+        );
     }
 
     /// Tells those whose command waited for what failed: on what came out instead it may mean something else.
@@ -766,8 +825,7 @@ impl Desk {
 }
 
 /// What is told to those whose command waited for one that was refused.
-const AFTER_REFUSAL: &str =
-    "It waited for a command that was refused, and was not done: look at what is there now, and do it again.";
+const AFTER_REFUSAL: &str = "It waited for a command that was refused, and was not done: look at what is there now, and do it again.";
 
 /// What was refused, and how many commands that waited for it were not given.
 fn with_those_after(problem: Problem, waited: usize) -> Problem {
@@ -775,7 +833,10 @@ fn with_those_after(problem: Problem, waited: usize) -> Problem {
         0 => problem,
         n => {
             let after = many(n, "command");
-            let detail = format!("{} What came after it ({after}) was not done either: do that again.", problem.detail);
+            let detail = format!(
+                "{} What came after it ({after}) was not done either: do that again.",
+                problem.detail
+            );
             Problem { detail, ..problem }
         }
     }
@@ -817,7 +878,12 @@ pub(super) enum Walk {
 }
 
 impl Walk {
-    fn from(self, now: Option<usize>, rows: &[RoleName], takes: impl Fn(&RoleName) -> bool) -> Option<usize> {
+    fn from(
+        self,
+        now: Option<usize>,
+        rows: &[RoleName],
+        takes: impl Fn(&RoleName) -> bool,
+    ) -> Option<usize> {
         let last = rows.len().checked_sub(1)?;
         Some(match self {
             Self::First => rows.iter().position(takes)?,
@@ -826,8 +892,9 @@ impl Walk {
             Self::Top => 0,
             Self::Bottom => last,
             Self::Letter(letter) => {
-                let begins =
-                    |row: &RoleName| row.as_str().chars().next().is_some_and(|c| c.eq_ignore_ascii_case(&letter));
+                let begins = |row: &RoleName| {
+                    row.as_str().chars().next().is_some_and(|c| c.eq_ignore_ascii_case(&letter))
+                };
                 let start = now.map_or(0, |at| at + 1);
                 (start..rows.len()).chain(0..start).find(|at| begins(&rows[*at])).or(now)?
             }
@@ -860,7 +927,8 @@ mod tests {
 
     #[test]
     fn a_walk_stays_on_the_board() {
-        let rows: Vec<RoleName> = ["app", "db", "dns"].iter().map(|name| RoleName::parse(name).unwrap()).collect();
+        let rows: Vec<RoleName> =
+            ["app", "db", "dns"].iter().map(|name| RoleName::parse(name).unwrap()).collect();
         let walk = |walk: Walk, now| walk.from(now, &rows, |row| row.as_str() == "db");
         assert_eq!(walk(Walk::First, None), Some(1));
         assert_eq!(walk(Walk::Up, Some(0)), Some(0));

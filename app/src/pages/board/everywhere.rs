@@ -17,13 +17,17 @@ use crate::parts::Fault;
 #[component]
 pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let jigs = desk.board().read_untracked().jigs.clone();
-    let wanted =
-        RwSignal::new(jigs.iter().map(|jig| (jig.jig.clone(), jig.active)).collect::<BTreeMap<JigName, bool>>());
+    let wanted = RwSignal::new(
+        jigs.iter().map(|jig| (jig.jig.clone(), jig.active)).collect::<BTreeMap<JigName, bool>>(),
+    );
     let wish = Wish::new(desk.pen(), move || {
         let board = desk.board().read();
         let wanted = wanted.read();
-        let switched = |jig: &JigView| wanted.get(&jig.jig).copied().filter(|active| *active != jig.active);
-        let switch = |jig: &JigView| Some(Edit::ActivateJig { jig: jig.jig.clone(), active: switched(jig)? });
+        let switched =
+            |jig: &JigView| wanted.get(&jig.jig).copied().filter(|active| *active != jig.active);
+        let switch = |jig: &JigView| {
+            Some(Edit::ActivateJig { jig: jig.jig.clone(), active: switched(jig)? })
+        };
         board.jigs.iter().filter_map(switch).collect()
     });
     let line = move |jig: JigView| {
@@ -94,7 +98,8 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let before = desk.board().read_untracked().policy.clone();
     let said = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
     let every = RwSignal::new(said(before.as_ref().map(|policy| policy.approvals)));
-    let of_risk = |risk: Risk| said(before.as_ref().and_then(|policy| policy.by_risk.get(&risk).copied()));
+    let of_risk =
+        |risk: Risk| said(before.as_ref().and_then(|policy| policy.by_risk.get(&risk).copied()));
     let by_risk = RISKS.map(|(risk, words)| (risk, words, RwSignal::new(of_risk(risk))));
     let cooling = RwSignal::new(said(before.as_ref().map(|policy| policy.cooling_hours)));
     let signed = before.as_ref().map(|policy| policy.signed.clone()).unwrap_or_default();
@@ -122,7 +127,13 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
             let ticked = boxes.iter().filter(|(_, _, ticked)| ticked.get());
             signed.extend(ticked.map(|(risk, _, _)| SignedRule { deployment: None, risk: *risk }));
         });
-        Some(Policy { approvals, by_risk: asked, cooling_hours, signed, second_factor: factor.get() })
+        Some(Policy {
+            approvals,
+            by_risk: asked,
+            cooling_hours,
+            signed,
+            second_factor: factor.get(),
+        })
     };
     let wish = Wish::new(desk.pen(), move || {
         let policy = policy().filter(|policy| desk.board().read().policy.as_ref() != Some(policy));
@@ -196,7 +207,11 @@ struct Deployments(Vec<(DeploymentId, String)>);
 impl Deployments {
     fn of(board: &Board) -> Self {
         let own = (board.id, board.name.to_string());
-        Self(std::iter::once(own).chain(board.places.iter().map(|place| (place.id, place.name.to_string()))).collect())
+        Self(
+            std::iter::once(own)
+                .chain(board.places.iter().map(|place| (place.id, place.name.to_string())))
+                .collect(),
+        )
     }
 
     /// The rules on single deployments, as somebody would type them.
@@ -222,9 +237,13 @@ impl Deployments {
             format!("No deployment {name} here or below. Use its ID, which the address /api/v1/deployments lists.")
         })?;
         if rest.is_some() {
-            return Err(format!("{}: write a deployment and at most one risk in each line.", line.trim()));
+            return Err(format!(
+                "{}: write a deployment and at most one risk in each line.",
+                line.trim()
+            ));
         }
-        let of_word = |word: &str| RISKS.iter().map(|(risk, _)| *risk).find(|risk| risk.as_str() == word);
+        let of_word =
+            |word: &str| RISKS.iter().map(|(risk, _)| *risk).find(|risk| risk.as_str() == word);
         let risk = risk.map(|word| {
             let all = RISKS.map(|(risk, _)| risk.as_str()).join(", ");
             of_word(word).ok_or_else(|| format!("{word} is not a risk. Use one of {all}."))
@@ -274,13 +293,16 @@ mod tests {
         let (web, other) = (DeploymentId(Uuid::from_u128(7)), DeploymentId(Uuid::from_u128(8)));
         let places = Deployments(vec![(web, "web".into())]);
         let rule = |deployment, risk| SignedRule { deployment: Some(deployment), risk };
-        let expected: BTreeSet<_> = [rule(web, None), rule(web, Some(Risk::Destructive)), rule(other, None)].into();
+        let expected: BTreeSet<_> =
+            [rule(web, None), rule(web, Some(Risk::Destructive)), rule(other, None)].into();
         let read = places.rules(&format!(" web\n\nweb  destructive \n{other}"));
         assert_eq!(read, Ok(expected.clone()));
         assert_eq!(places.rules(&places.lines(&expected)), Ok(expected));
-        for (line, fault) in
-            [("edge", "No deployment edge"), ("web x", "x is not a risk"), ("web move y", "at most one risk")]
-        {
+        for (line, fault) in [
+            ("edge", "No deployment edge"),
+            ("web x", "x is not a risk"),
+            ("web move y", "at most one risk"),
+        ] {
             assert!(places.rules(line).is_err_and(|said| said.contains(fault)), "{line}");
         }
     }

@@ -68,13 +68,23 @@ fn Group(desk: Desk, group: Memo<BoardGroup>) -> impl IntoView {
 }
 
 #[component]
-fn Row(desk: Desk, role: Memo<BoardRole>, ancestor: StoredValue<Option<DeploymentName>>) -> impl IntoView {
+fn Row(
+    desk: Desk,
+    role: Memo<BoardRole>,
+    ancestor: StoredValue<Option<DeploymentName>>,
+) -> impl IntoView {
     let name = StoredValue::new(role.read_untracked().role.clone());
     let bindable = Memo::new(move |_| role.read().bindable);
     let editable = Memo::new(move |_| bindable.get() && desk.editable().get());
-    let verdict = Memo::new(move |_| bindable.get().then(|| name.with_value(|name| desk.verdict(name))).flatten());
-    let over = Memo::new(move |_| bindable.get() && name.with_value(|name| desk.over().read().as_ref() == Some(name)));
-    let said = move || verdict.read().as_ref().map(|verdict| (verdict.said(over.get()), verdict.reasons()));
+    let verdict = Memo::new(move |_| {
+        bindable.get().then(|| name.with_value(|name| desk.verdict(name))).flatten()
+    });
+    let over = Memo::new(move |_| {
+        bindable.get() && name.with_value(|name| desk.over().read().as_ref() == Some(name))
+    });
+    let said = move || {
+        verdict.read().as_ref().map(|verdict| (verdict.said(over.get()), verdict.reasons()))
+    };
     let chips = Memo::new(move |_| role.read().chips.clone());
     let more = move || {
         let role = role.read();
@@ -182,7 +192,13 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
     .into_any()
 }
 
-fn drag_over(desk: Desk, name: StoredValue<RoleName>, bindable: bool, verdict: &Option<Verdict>, event: &DragEvent) {
+fn drag_over(
+    desk: Desk,
+    name: StoredValue<RoleName>,
+    bindable: bool,
+    verdict: &Option<Verdict>,
+    event: &DragEvent,
+) {
     if !bindable || desk.lifted().read_untracked().is_none() {
         return;
     }
@@ -209,7 +225,11 @@ fn drag_leave(desk: Desk, name: StoredValue<RoleName>, event: &DragEvent) {
     }
 }
 
-pub(super) fn node_chip(desk: Desk, role: StoredValue<RoleName>, chip: Memo<Chip>) -> impl IntoView {
+pub(super) fn node_chip(
+    desk: Desk,
+    role: StoredValue<RoleName>,
+    chip: Memo<Chip>,
+) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
     let id = chip.read_untracked().noderole;
     let state = desk.state_of(&chip.read_untracked());
@@ -217,8 +237,11 @@ pub(super) fn node_chip(desk: Desk, role: StoredValue<RoleName>, chip: Memo<Chip
     let address = move || here.read().panel(Some(id)).link();
     let title = move || hover(&chip.read(), state.get());
     let is_proposed = move || state.get() == StepState::Proposed;
-    let menu =
-        move || role.with_value(|role| desk.ask(Act::Menu(Subject::in_cell(desk, role, &chip.read_untracked()))));
+    let menu = move || {
+        role.with_value(|role| {
+            desk.ask(Act::Menu(Subject::in_cell(desk, role, &chip.read_untracked())))
+        })
+    };
     view! {
         <li>
             <a

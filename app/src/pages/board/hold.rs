@@ -50,7 +50,9 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let refused = Refused::of(hold);
     let is_held = Memo::new(move |_| desk.board().read().held_by.is_some());
     let name = move || desk.board().read().name.to_string();
-    let title = Signal::derive(move || format!("{} {}", if is_held.get() { "Release" } else { "Hold" }, name()));
+    let title = Signal::derive(move || {
+        format!("{} {}", if is_held.get() { "Release" } else { "Hold" }, name())
+    });
     when_done(hold, move |()| {
         handle.close();
         desk.say(match is_held.get_untracked() {

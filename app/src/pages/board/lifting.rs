@@ -38,7 +38,9 @@ pub(super) enum Verdict {
 impl Verdict {
     /// What the server said of a role.
     pub(super) fn of(lift: &Lift, role: &RoleName) -> Self {
-        let Some(found) = lift.roles.iter().find(|found| found.role == *role) else { return Self::None };
+        let Some(found) = lift.roles.iter().find(|found| found.role == *role) else {
+            return Self::None;
+        };
         match (found.legal.len(), found.illegal.len() + found.unknown.len()) {
             (0, 0) => Self::None,
             (0, _) => Self::Illegal { why: why_not(found) },
@@ -103,12 +105,15 @@ impl Verdict {
 fn promise(role: &LiftRole) -> String {
     let mut said = format!("+ {}", many(role.added, "noderole"));
     if !role.brings.is_empty() {
-        let mut roles: Vec<&str> = role.brings.iter().map(|brought| brought.role.as_str()).collect();
+        let mut roles: Vec<&str> =
+            role.brings.iter().map(|brought| brought.role.as_str()).collect();
         roles.dedup();
         said.push_str(&format!(": brings {}", named(&roles)));
     }
     said.extend(some_of(&role.moves).map(|moves| format!("; {moves}")));
-    said.extend(role.wave.map(|(place, places)| format!("; place {place} of {places} in its order")));
+    said.extend(
+        role.wave.map(|(place, places)| format!("; place {place} of {places} in its order")),
+    );
     said
 }
 
@@ -142,8 +147,12 @@ fn refused(role: &LiftRole) -> String {
         let names: Vec<&str> = role.illegal.iter().map(|node| node.short.as_str()).collect();
         return format!("{}: {}", named(&names), first.reason);
     }
-    let mut said: Vec<String> =
-        role.illegal.iter().take(2).map(|node| format!("{}: {}", node.short, node.reason)).collect();
+    let mut said: Vec<String> = role
+        .illegal
+        .iter()
+        .take(2)
+        .map(|node| format!("{}: {}", node.short, node.reason))
+        .collect();
     if role.illegal.len() > 2 {
         said.push(format!("{} more", role.illegal.len() - 2));
     }
@@ -173,7 +182,11 @@ fn first_of(names: &[&str], count: usize) -> String {
 
 /// The nodes of a role that could be bound.
 pub(super) fn legal(lift: &Lift, role: &RoleName) -> Vec<NodeId> {
-    lift.roles.iter().find(|found| found.role == *role).map(|found| found.legal.clone()).unwrap_or_default()
+    lift.roles
+        .iter()
+        .find(|found| found.role == *role)
+        .map(|found| found.legal.clone())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -188,7 +201,11 @@ mod tests {
             legal: vec![node; legal],
             illegal: illegal
                 .iter()
-                .map(|(short, reason)| IllegalNode { node, short: (*short).into(), reason: (*reason).into() })
+                .map(|(short, reason)| IllegalNode {
+                    node,
+                    short: (*short).into(),
+                    reason: (*reason).into(),
+                })
                 .collect(),
             unknown: Vec::new(),
             brings: ["dns-client", "runtime"]
@@ -199,7 +216,10 @@ mod tests {
                     why: "brought by app".into(),
                 })
                 .into(),
-            moves: vec!["web-1 moves from system to web".into(), "web-2 moves from system to web".into()],
+            moves: vec![
+                "web-1 moves from system to web".into(),
+                "web-2 moves from system to web".into(),
+            ],
             added: 12,
             wave: Some((3, 4)),
         }
@@ -224,7 +244,8 @@ mod tests {
 
     #[test]
     fn the_valid_ones_are_offered_and_the_others_named() {
-        let mixed = verdict(role(7, &[("db-1", "is dead"), ("db-2", "is dead"), ("db-3", "is dead")]));
+        let mixed =
+            verdict(role(7, &[("db-1", "is dead"), ("db-2", "is dead"), ("db-3", "is dead")]));
         assert!(mixed.takes());
         assert_eq!(mixed.said(false), "7 of 10 can be bound");
         assert!(mixed.said(true).contains("Not db-1, db-2, db-3: is dead"), "{}", mixed.said(true));
@@ -245,7 +266,11 @@ mod tests {
         let some = verdict(LiftRole { unknown: unknown(3), ..role(7, &[]) });
         assert!(some.takes());
         assert_eq!(some.said(false), "7 of 10 can be bound");
-        assert!(some.said(true).contains("Not 3 nodes not worked out: lift fewer at once"), "{}", some.said(true));
+        assert!(
+            some.said(true).contains("Not 3 nodes not worked out: lift fewer at once"),
+            "{}",
+            some.said(true)
+        );
         let none = verdict(LiftRole { unknown: unknown(1), ..role(0, &[("db-1", "is dead")]) });
         assert_eq!(none.said(false), "db-1: is dead; 1 node not worked out: lift fewer at once");
         let many = Brought {
@@ -254,8 +279,13 @@ mod tests {
             count: 200,
             why: "brought by app".into(),
         };
-        let reasons = verdict(LiftRole { brings: vec![many], moves: vec![], ..role(2, &[]) }).reasons().unwrap();
-        assert_eq!(reasons, "runtime on web-1, web-2, web-3, web-4, web-5, web-6 and 194 more: brought by app");
+        let reasons = verdict(LiftRole { brings: vec![many], moves: vec![], ..role(2, &[]) })
+            .reasons()
+            .unwrap();
+        assert_eq!(
+            reasons,
+            "runtime on web-1, web-2, web-3, web-4, web-5, web-6 and 194 more: brought by app"
+        );
     }
 
     #[test]

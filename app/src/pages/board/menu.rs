@@ -57,7 +57,11 @@ impl Subject {
             named: Named { node: chip.node, short: chip.short.clone() },
             about: known.as_ref().map_or_else(|| chip.fqdn.clone(), |known| known.about.clone()),
             deployment: known.and_then(|known| known.deployment),
-            of: Some(Of { role: role.clone(), id: chip.noderole, proposed: chip.state == StepState::Proposed }),
+            of: Some(Of {
+                role: role.clone(),
+                id: chip.noderole,
+                proposed: chip.state == StepState::Proposed,
+            }),
         }
     }
 
@@ -71,7 +75,10 @@ impl Subject {
 
 /// Opens the menu of the chip that has the focus; false when none has.
 pub(super) fn of_focused(desk: Desk, event: &KeyboardEvent) -> bool {
-    let Some(chip) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok()) else { return false };
+    let Some(chip) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok())
+    else {
+        return false;
+    };
     let in_tray = chip.get_attribute("data-tray").and_then(|id| id.parse().ok());
     let subject = match in_tray {
         Some(node) => Subject::in_tray(desk, NodeId(node)),
@@ -91,7 +98,9 @@ pub(super) fn unbind_focused(desk: Desk, event: &KeyboardEvent) -> bool {
     if !desk.editable().get_untracked() {
         return false;
     }
-    let Some(carried) = of_noderole(desk, &id).and_then(|subject| subject.carried()) else { return false };
+    let Some(carried) = of_noderole(desk, &id).and_then(|subject| subject.carried()) else {
+        return false;
+    };
     desk.ask(Act::About(About::Unbind(carried)));
     true
 }
@@ -138,7 +147,8 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
         }
     });
     let placed = Placed { named: subject.named.clone(), deployment: subject.deployment.clone() };
-    let is_here = subject.deployment.as_ref().is_some_and(|name| *name == desk.board().read_untracked().name);
+    let is_here =
+        subject.deployment.as_ref().is_some_and(|name| *name == desk.board().read_untracked().name);
     let whole = is_open.then(|| {
         let bind = move || {
             desk.dialogs.act.close();

@@ -62,7 +62,11 @@ pub fn BoardPage() -> impl IntoView {
 }
 
 #[component]
-fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPanel>) -> impl IntoView {
+fn Loaded(
+    first: Board,
+    panel: Memo<Option<NoderoleId>>,
+    noderole: Resource<OfPanel>,
+) -> impl IntoView {
     let (id, cursor, name) = (first.id, first.cursor, first.name.clone());
     let desk = Desk::new(first);
     provide_context(desk);
@@ -70,7 +74,11 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
     let of = name.clone();
     provide_context(Memo::new(move |_| Address::of(&of, &query.read())));
     // Nodes, too: the tray has those of other deployments, new ones and dead ones.
-    use_live().hear(vec![Topic::Deployment(id), Topic::Targets, Topic::Nodes], cursor, move |events| desk.hear(events));
+    use_live().hear(
+        vec![Topic::Deployment(id), Topic::Targets, Topic::Nodes],
+        cursor,
+        move |events| desk.hear(events),
+    );
 
     let dialogs = Dialogs { hold: DialogHandle::new(), priority: DialogHandle::new() };
     listen_to_keys(desk);
@@ -108,7 +116,12 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
 #[component]
 fn WithoutScripts(desk: Desk) -> impl IntoView {
     let about = move || {
-        let proposal = desk.proposal().read().as_ref().map(|proposal| proposal.id).filter(|_| desk.editable().get());
+        let proposal = desk
+            .proposal()
+            .read()
+            .as_ref()
+            .map(|proposal| proposal.id)
+            .filter(|_| desk.editable().get());
         match proposal {
             Some(id) => view! {
                 <p>
@@ -213,14 +226,18 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         let link = |name: DeploymentName| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " / " };
         names.into_iter().map(link).collect_view()
     };
-    let state = move || match desk.proposal().read().is_some() {
+    let state = move || {
+        match desk.proposal().read().is_some() {
         true => view! { <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> }.into_any(),
         // No state of a step, so with none of their looks: how these stand is said beside it.
         false => view! { <span class="pill flat">{icon(Icon::Blueprint)} "COMMITTED"</span> }.into_any(),
+    }
     };
     let held = move || {
         let is_held = board.read().hold.is_some();
-        is_held.then(|| view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "HELD"</span> })
+        is_held.then(
+            || view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "HELD"</span> },
+        )
     };
     let act = move || {
         if desk.editable().get() {
@@ -238,7 +255,8 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         }
         let board = board.get();
         if let (Some(_), Err(why)) = (&board.proposal, &board.may_propose) {
-            return view! { <small class="muted">"You read this proposal: " {why.clone()}</small> }.into_any();
+            return view! { <small class="muted">"You read this proposal: " {why.clone()}</small> }
+                .into_any();
         }
         let why_not = board.may_propose.clone().err();
         let disabled = why_not.is_some();
@@ -296,9 +314,14 @@ fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl In
     let details = move || {
         Suspend::new(async move {
             match noderole.await {
-                Ok(Some(first)) if first.id == id => part::noderole_panel::shown(first, edited).await,
+                Ok(Some(first)) if first.id == id => {
+                    part::noderole_panel::shown(first, edited).await
+                }
                 Ok(_) => ().into_any(),
-                Err(failure) => view! { <div class="inside"><ProblemNotice problem=Some(failure.0)/></div> }.into_any(),
+                Err(failure) => {
+                    view! { <div class="inside"><ProblemNotice problem=Some(failure.0)/></div> }
+                        .into_any()
+                }
             }
         })
     };
@@ -360,7 +383,9 @@ fn listen_to_keys(desk: Desk) {
 
 fn in_a_field(event: &ev::KeyboardEvent) -> bool {
     let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
-    target.is_some_and(|element| matches!(element.tag_name().as_str(), "INPUT" | "TEXTAREA" | "SELECT"))
+    target.is_some_and(|element| {
+        matches!(element.tag_name().as_str(), "INPUT" | "TEXTAREA" | "SELECT")
+    })
 }
 
 fn a_dialog_is_open() -> bool {

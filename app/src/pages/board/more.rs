@@ -41,13 +41,18 @@ pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> imp
 #[component]
 pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let name = RwSignal::new(String::new());
-    let read = Memo::new(move |_| DeploymentName::parse(name.read().trim()).map_err(|error| error.to_string()));
+    let read = Memo::new(move |_| {
+        DeploymentName::parse(name.read().trim()).map_err(|error| error.to_string())
+    });
     let fault = move || (!name.read().trim().is_empty()).then(|| read.get().err()).flatten();
     // Minted here: the edit must come to the same whoever plans it.
     let (id, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
     let wish = Wish::new(desk.pen(), move || {
         let parent = desk.board().read().id;
-        read.get().map(|name| Edit::CreateDeployment { id, phantom, name, parent }).into_iter().collect()
+        read.get()
+            .map(|name| Edit::CreateDeployment { id, phantom, name, parent })
+            .into_iter()
+            .collect()
     });
     view! {
         <form
@@ -89,7 +94,9 @@ pub(super) fn RemoveDeployment(desk: Desk, taken: Callback<()>) -> impl IntoView
     let typed = RwSignal::new(String::new());
     let name = Signal::derive(move || desk.board().read().name.to_string());
     let is_typed = Signal::derive(move || typed.read().trim() == *name.read());
-    let wish = Wish::new(desk.pen(), move || vec![Edit::RemoveDeployment { deployment: desk.board().read().id }]);
+    let wish = Wish::new(desk.pen(), move || {
+        vec![Edit::RemoveDeployment { deployment: desk.board().read().id }]
+    });
     view! {
         <form
             class="form"

@@ -42,7 +42,11 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
     let moving = StoredValue::new(nodes.clone());
     let coming = move |place: &PlaceChoice| {
         moving.with_value(|nodes| {
-            nodes.iter().filter(|node| !node.is_in(place)).map(|n| n.named.clone()).collect::<Vec<_>>()
+            nodes
+                .iter()
+                .filter(|node| !node.is_in(place))
+                .map(|n| n.named.clone())
+                .collect::<Vec<_>>()
         })
     };
     let chosen_place = move || {
@@ -51,16 +55,25 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
     };
     let wish = Wish::new(desk.pen(), move || {
         let Some(place) = chosen_place() else { return Vec::new() };
-        coming(&place).into_iter().map(|node| Edit::MoveNode { node: node.node, deployment: place.id }).collect()
+        coming(&place)
+            .into_iter()
+            .map(|node| Edit::MoveNode { node: node.node, deployment: place.id })
+            .collect()
     });
     let offers = Memo::new(move |_| {
-        let offer = |place: &PlaceChoice| (place.name.to_string(), place.proposed.then_some("made by this proposal"));
+        let offer = |place: &PlaceChoice| {
+            (place.name.to_string(), place.proposed.then_some("made by this proposal"))
+        };
         places.read().iter().map(offer).collect::<Vec<_>>()
     });
     let about = move || match chosen_place() {
         Some(place) if coming(&place).is_empty() => "It is there already.",
-        None if !to.read().trim().is_empty() => "There is no deployment of this name here or below.",
-        _ => "This deployment and those below it. To move it elsewhere, propose there: on the page Nodes, by Move.",
+        None if !to.read().trim().is_empty() => {
+            "There is no deployment of this name here or below."
+        }
+        _ => {
+            "This deployment and those below it. To move it elsewhere, propose there: on the page Nodes, by Move."
+        }
     };
     let names: Vec<&str> = nodes.iter().map(|node| node.named.short.as_str()).collect();
     let names = (names.len() > 1).then(|| named(&names));
@@ -166,7 +179,11 @@ pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl Int
     .into_any()
 }
 
-fn bring_line(desk: Desk, chosen: RwSignal<BTreeMap<NodeId, NodeSummary>>, node: Memo<NodeSummary>) -> impl IntoView {
+fn bring_line(
+    desk: Desk,
+    chosen: RwSignal<BTreeMap<NodeId, NodeSummary>>,
+    node: Memo<NodeSummary>,
+) -> impl IntoView {
     let id = node.read_untracked().id;
     let is_here = move || node.read().deployment == desk.board().read().name;
     let about = move || match is_here() {

@@ -59,7 +59,10 @@ pub(super) type Learned = Option<Result<Planner, Unusable>>;
 /// Asks for what planning on the open proposal of a deployment takes. The ground may be the last one's: its stamp says whether anything is
 /// new, and costs little. An error: the piece can't be loaded, or the server not be asked, and whoever wants to know asks the server later.
 #[wasm_split(planner, fallible, wasm_split_path = ::leptos::wasm_split)]
-pub(super) fn learn(deployment: DeploymentId, last: Option<Planner>) -> Result<Learning, SplitLoaderError> {
+pub(super) fn learn(
+    deployment: DeploymentId,
+    last: Option<Planner>,
+) -> Result<Learning, SplitLoaderError> {
     Ok(Box::pin(async move {
         let known = last.as_ref().map(|last| last.ground().stamp.clone());
         let view = calls::planner(deployment, known).await.ok().flatten()?;
@@ -138,7 +141,8 @@ impl Planning for Planned {
     }
 
     fn effects_with(&self, edits: &[Edit]) -> Option<Hash> {
-        let new = (self.next..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() });
+        let new =
+            (self.next..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() });
         let new: Vec<NumberedEdit> = new.collect();
         timed("gantry: plan", || self.stamped.ground.effects_with(&self.edits, &new)?.hash().ok())
     }
@@ -150,7 +154,9 @@ impl Planning for Planned {
 
 /// Does it, and notes in the browser's timeline how long it took.
 fn timed<T>(name: &str, what: impl FnOnce() -> T) -> T {
-    let Some(timeline) = web_sys::window().and_then(|window| window.performance()) else { return what() };
+    let Some(timeline) = web_sys::window().and_then(|window| window.performance()) else {
+        return what();
+    };
     let marked = timeline.mark(name).is_ok();
     let done = what();
     if marked {

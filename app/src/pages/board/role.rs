@@ -18,14 +18,19 @@ use crate::parts::json::{DataEditor, Draft};
 /// Sets the deployment's data for it.
 #[component]
 pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
-    let draft =
-        Draft::new(&role.data, Purpose { attribs: role.attribs.clone(), below: role.below.clone(), is_last: false });
+    let draft = Draft::new(
+        &role.data,
+        Purpose { attribs: role.attribs.clone(), below: role.below.clone(), is_last: false },
+    );
     let (before, name) = (StoredValue::new(role.data), role.role);
     let done = format!("Data of {name} changed in the proposal.");
     let wish = Wish::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
-        changed.map(|data| Edit::SetRoleData { deployment, role: name.clone(), data }).into_iter().collect()
+        changed
+            .map(|data| Edit::SetRoleData { deployment, role: name.clone(), data })
+            .into_iter()
+            .collect()
     });
     view! {
         <form
@@ -66,7 +71,11 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
             let roles = beside.get().into_iter().chain([role]).collect();
             return vec![Edit::RerunSlice { deployment, roles, reason }];
         }
-        let again = |node| Edit::Rerun { node, noderole: NoderoleKey::first(role.clone()), reason: reason.clone() };
+        let again = |node| Edit::Rerun {
+            node,
+            noderole: NoderoleKey::first(role.clone()),
+            reason: reason.clone(),
+        };
         bound.get().into_iter().map(again).collect()
     };
     let wish = Wish::new(desk.pen(), edits);
@@ -82,7 +91,11 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
     let done = move || match behind.get_untracked() {
         true => format!("{} and what waits for it run again by the proposal.", name.get_value()),
         false => {
-            format!("{} runs again on {} by the proposal.", name.get_value(), nodes(bound.read_untracked().len()))
+            format!(
+                "{} runs again on {} by the proposal.",
+                name.get_value(),
+                nodes(bound.read_untracked().len())
+            )
         }
     };
     view! {
@@ -113,7 +126,11 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
 #[component]
 fn Beside(desk: Desk, name: RoleName, beside: RwSignal<BTreeSet<RoleName>>) -> impl IntoView {
     let board = desk.board().read_untracked();
-    let own = board.groups.iter().filter(|group| group.of_ancestor.is_none()).flat_map(|group| &group.roles);
+    let own = board
+        .groups
+        .iter()
+        .filter(|group| group.of_ancestor.is_none())
+        .flat_map(|group| &group.roles);
     let others: Vec<RoleName> =
         own.filter(|role| role.role != name && is_there(role)).map(|r| r.role.clone()).collect();
     drop(board);
@@ -153,14 +170,19 @@ pub(super) fn is_there(role: &BoardRole) -> bool {
 }
 
 fn there(chips: &[Chip]) -> Vec<NodeId> {
-    chips.iter().filter(|chip| chip.state != StepState::Proposed && !chip.going).map(|chip| chip.node).collect()
+    chips
+        .iter()
+        .filter(|chip| chip.state != StepState::Proposed && !chip.going)
+        .map(|chip| chip.node)
+        .collect()
 }
 
 /// The nodes that carry a role, and how many are beyond these: those of its cell, and those that it has no room for.
 fn carriers(desk: Desk, role: &BoardRole) -> (RwSignal<Vec<NodeId>>, RwSignal<usize>) {
     let (bound, more) = (RwSignal::new(there(&role.chips)), RwSignal::new(role.more));
     if role.more > 0 {
-        let (deployment, role) = (desk.board().read_untracked().name.to_string(), role.role.clone());
+        let (deployment, role) =
+            (desk.board().read_untracked().name.to_string(), role.role.clone());
         spawn_local(async move {
             if let Ok(all) = calls::carriers(deployment, None, role).await {
                 bound.try_set(there(&all.chips));

@@ -47,7 +47,12 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
     let open = desk.editable();
     let more = Memo::new(move |_| desk.board().read().tray_more);
     let hidden = move || fitting.read().len() - shown.read().len() + more.get();
-    let floor = Floor { shown, focus: RwSignal::new(None), anchor: StoredValue::new(None), ghost: NodeRef::new() };
+    let floor = Floor {
+        shown,
+        focus: RwSignal::new(None),
+        anchor: StoredValue::new(None),
+        ghost: NodeRef::new(),
+    };
     let help = move || {
         match (open.get(), desk.proposal().read().is_some()) {
         (true, _) => view! {
@@ -218,13 +223,18 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
             {(!node.alive).then(|| view! { <span class="unseen">" is dead"</span> })}
         }
     };
-    let is_lifted = move || desk.lifted().read().as_ref().is_some_and(|lifted| lifted.nodes.contains(&id));
-    let reachable = move || match floor.focus.get().filter(|focus| floor.shown.read().iter().any(|n| n.node == *focus))
+    let is_lifted =
+        move || desk.lifted().read().as_ref().is_some_and(|lifted| lifted.nodes.contains(&id));
+    let reachable = move || match floor
+        .focus
+        .get()
+        .filter(|focus| floor.shown.read().iter().any(|n| n.node == *focus))
     {
         Some(focus) => focus == id,
         None => floor.shown.read().first().is_some_and(|first| first.node == id),
     };
-    move || match open.get() {
+    move || {
+        match open.get() {
         false => view! {
             <button
                 class="chip"
@@ -269,6 +279,7 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
             </button>
         }
         .into_any(),
+    }
     }
 }
 
@@ -355,7 +366,10 @@ fn key_at_rest(desk: Desk, floor: Floor, id: NodeId, key: &str) -> bool {
 impl Floor {
     fn focus_by(self, id: NodeId, step: isize) {
         let shown = self.shown.read_untracked();
-        let next = shown.iter().position(|node| node.node == id).and_then(|at| at.checked_add_signed(step));
+        let next = shown
+            .iter()
+            .position(|node| node.node == id)
+            .and_then(|at| at.checked_add_signed(step));
         let Some(next) = next.and_then(|at| shown.get(at)) else { return };
         if let Ok(Some(chip)) = document().query_selector(&format!("[data-tray='{}']", next.node)) {
             let _ = chip.unchecked_into::<web_sys::HtmlElement>().focus();
@@ -395,7 +409,11 @@ mod tests {
             alive: true,
             noderoles: 0,
         };
-        assert!(fits(&node, "rack2", Show::All) && fits(&node, "stor", Show::Free) && fits(&node, "", Show::All));
+        assert!(
+            fits(&node, "rack2", Show::All)
+                && fits(&node, "stor", Show::Free)
+                && fits(&node, "", Show::All)
+        );
         assert!(!fits(&node, "rack3", Show::All) && !fits(&node, "", Show::Dead));
         let busy = TrayNode { noderoles: 2, alive: false, ..node };
         assert!(!fits(&busy, "", Show::Free) && fits(&busy, "db", Show::Dead));

@@ -24,13 +24,16 @@ enum Choice {
 impl Choice {
     fn barclamp(&self) -> &BarclampName {
         match self {
-            Self::Use(VersionChoice { barclamp, .. }) | Self::Inherit(OwnVersion { barclamp, .. }) => barclamp,
+            Self::Use(VersionChoice { barclamp, .. })
+            | Self::Inherit(OwnVersion { barclamp, .. }) => barclamp,
         }
     }
 
     fn edit(self, deployment: DeploymentId) -> Edit {
         match self {
-            Self::Use(choice) => Edit::UseBarclamp { deployment, barclamp: choice.barclamp, version: choice.hash },
+            Self::Use(choice) => {
+                Edit::UseBarclamp { deployment, barclamp: choice.barclamp, version: choice.hash }
+            }
             Self::Inherit(own) => Edit::InheritBarclamp { deployment, barclamp: own.barclamp },
         }
     }
@@ -49,15 +52,21 @@ impl Choice {
 
     fn done(&self) -> String {
         match self {
-            Self::Use(choice) => format!("{} {} is used by the proposal.", choice.barclamp, choice.version),
-            Self::Inherit(own) => format!("{} follows the deployment above in the proposal.", own.barclamp),
+            Self::Use(choice) => {
+                format!("{} {} is used by the proposal.", choice.barclamp, choice.version)
+            }
+            Self::Inherit(own) => {
+                format!("{} follows the deployment above in the proposal.", own.barclamp)
+            }
         }
     }
 
     fn lacks(&self) -> Vec<String> {
         match self {
             Self::Use(choice) => choice.lacks.clone(),
-            Self::Inherit(own) => own.above.as_ref().map(|above| above.lacks.clone()).unwrap_or_default(),
+            Self::Inherit(own) => {
+                own.above.as_ref().map(|above| above.lacks.clone()).unwrap_or_default()
+            }
         }
     }
 
@@ -99,7 +108,8 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
             let lines = lacks.into_iter().map(|line| view! { <li>{line}</li> }).collect_view();
             view! { <small>"Has no longer:"</small> <ul class="lacks">{lines}</ul> }
         });
-        let (group, value, using) = (format!("version of {}", choice.barclamp()), choice.value(), choice.is_in_use());
+        let (group, value, using) =
+            (format!("version of {}", choice.barclamp()), choice.value(), choice.is_in_use());
         // A board that has changed meanwhile is drawn anew, and what was chosen stays so.
         let checked = chosen.with_untracked(|chosen| match chosen.get(choice.barclamp()) {
             Some(known) => known.value() == value,
@@ -132,8 +142,11 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
         if versions.is_empty() && own.is_empty() {
             return view! { <p class="muted">"The catalog is empty."</p> }.into_any();
         }
-        let mut all: Vec<Choice> =
-            own.into_iter().map(Choice::Inherit).chain(versions.into_iter().map(Choice::Use)).collect();
+        let mut all: Vec<Choice> = own
+            .into_iter()
+            .map(Choice::Inherit)
+            .chain(versions.into_iter().map(Choice::Use))
+            .collect();
         // Each barclamp’s together, the way back to the one above first; its versions stay in their order.
         all.sort_by(|a, b| a.barclamp().cmp(b.barclamp()));
         view! { <ul class="choices">{all.into_iter().map(line).collect_view()}</ul> }.into_any()

@@ -120,9 +120,12 @@ pub fn says() -> AnyView {
 pub fn by(proposal: &ProposalView) -> String {
     let edits = |name: &str| proposal.edits.iter().any(|edit| edit.actor == name);
     let mut said: Vec<String> = Vec::new();
-    let writers: Vec<&str> = proposal.authors.iter().map(String::as_str).filter(|name| edits(name)).collect();
+    let writers: Vec<&str> =
+        proposal.authors.iter().map(String::as_str).filter(|name| edits(name)).collect();
     said.extend((!writers.is_empty()).then(|| writers.join(", ")));
-    for (did, words) in [((true, false), "undone"), ((false, true), "redone"), ((true, true), "undone and redone")] {
+    for (did, words) in
+        [((true, false), "undone"), ((false, true), "redone"), ((true, true), "undone and redone")]
+    {
         let some = proposal.authors.iter().map(String::as_str).filter(|name| !edits(name));
         let some: Vec<&str> = some.filter(|name| touched(&proposal.edits, name) == did).collect();
         said.extend((!some.is_empty()).then(|| format!("{words} by {}", some.join(", "))));
@@ -132,8 +135,13 @@ pub fn by(proposal: &ProposalView) -> String {
 
 /// Whether somebody took an edit back, and whether they brought one again: the two alternate.
 fn touched(edits: &[EditView], name: &str) -> (bool, bool) {
-    let places = edits.iter().flat_map(|edit| edit.touched_by.iter().enumerate()).filter(|(_, by)| *by == name);
-    places.fold((false, false), |(undid, redid), (place, _)| (undid || place % 2 == 0, redid || place % 2 == 1))
+    let places = edits
+        .iter()
+        .flat_map(|edit| edit.touched_by.iter().enumerate())
+        .filter(|(_, by)| *by == name);
+    places.fold((false, false), |(undid, redid), (place, _)| {
+        (undid || place % 2 == 0, redid || place % 2 == 1)
+    })
 }
 
 /// What became of an edit, for the list of them: ` undone by bo`.
@@ -182,7 +190,11 @@ mod tests {
 
     #[test]
     fn whoever_took_back_alone_is_named_with_what_they_did() {
-        let edits = vec![edit(1, "ada", &["bo"]), edit(2, "cy", &["ada", "di", "bo", "eve"]), edit(3, "ada", &[])];
+        let edits = vec![
+            edit(1, "ada", &["bo"]),
+            edit(2, "cy", &["ada", "di", "bo", "eve"]),
+            edit(3, "ada", &[]),
+        ];
         assert_eq!(
             by(&proposal(&["ada", "bo", "cy", "di", "eve"], edits)),
             "ada, cy; undone by bo; redone by di, eve",

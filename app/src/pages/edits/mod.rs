@@ -78,7 +78,12 @@ impl Wish {
     /// Puts its edits into the proposal, if they can take effect.
     pub fn put(self, done: impl Into<String>, taken: Callback<()>) {
         let Some(edits) = untrack(|| self.foresight.edits()) else { return };
-        self.pen.put.run(Put { edits, done: done.into(), problem: self.problem, taken: Some(taken) });
+        self.pen.put.run(Put {
+            edits,
+            done: done.into(),
+            problem: self.problem,
+            taken: Some(taken),
+        });
     }
 }
 

@@ -17,7 +17,11 @@ pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVie
     let along = RwSignal::new(false);
     let done = format!("{} taken off {} by the proposal.", of.noderole, of.on.short);
     let wish = Wish::new(pen, move || {
-        vec![Edit::Unbind { node: of.on.node, noderole: of.noderole.clone(), with_dependents: along.get() }]
+        vec![Edit::Unbind {
+            node: of.on.node,
+            noderole: of.noderole.clone(),
+            with_dependents: along.get(),
+        }]
     });
     view! {
         <form
@@ -48,7 +52,8 @@ pub(super) fn Again(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView
     let done = format!("{of} runs again by the proposal.");
     let wish = Wish::new(pen, move || {
         let reason = reason.get().trim().to_owned();
-        let again = Edit::Rerun { node: of.on.node, noderole: of.noderole.clone(), reason: reason.clone() };
+        let again =
+            Edit::Rerun { node: of.on.node, noderole: of.noderole.clone(), reason: reason.clone() };
         if reason.is_empty() { Vec::new() } else { vec![again] }
     });
     view! {
@@ -115,7 +120,8 @@ pub(super) fn OwnData(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVi
         });
     }
     let of = StoredValue::new(of);
-    let body = move || match found.get() {
+    let body = move || {
+        match found.get() {
         Some(noderole) => view! { <Editor pen of=of.get_value() noderole taken/> }.into_any(),
         None => view! {
             <div class="body">
@@ -124,18 +130,23 @@ pub(super) fn OwnData(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVi
             </div>
         }
         .into_any(),
+    }
     };
     body.into_any()
 }
 
 #[component]
 fn Editor(pen: Pen, of: Carried, noderole: DraftedNoderole, taken: Callback<()>) -> impl IntoView {
-    let draft = Draft::new(&noderole.data, Purpose { attribs: noderole.attribs, below: noderole.below, is_last: true });
+    let draft = Draft::new(
+        &noderole.data,
+        Purpose { attribs: noderole.attribs, below: noderole.below, is_last: true },
+    );
     let before = StoredValue::new(noderole.data);
     let done = format!("Data of {of} changed in the proposal.");
     let wish = Wish::new(pen, move || {
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
-        let set = |data| Edit::SetNoderoleData { node: of.on.node, noderole: of.noderole.clone(), data };
+        let set =
+            |data| Edit::SetNoderoleData { node: of.on.node, noderole: of.noderole.clone(), data };
         changed.map(set).into_iter().collect()
     });
     view! {

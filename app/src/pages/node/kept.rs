@@ -30,7 +30,12 @@ impl Whose {
 }
 
 /// The page around a list.
-pub(super) fn page(whose: Whose, title: fn(&str) -> String, about: &'static str, list: AnyView) -> AnyView {
+pub(super) fn page(
+    whose: Whose,
+    title: fn(&str) -> String,
+    about: &'static str,
+    list: AnyView,
+) -> AnyView {
     let said = move || title(&whose.name());
     view! {
         <Title text=said/>

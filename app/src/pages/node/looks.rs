@@ -38,7 +38,9 @@ impl ListPage for LooksAt {
     const NAMES: (&'static str, &'static str) = ("look", "looks");
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
-        Field::choice("reached", "Result", "let in is", || vec![("true", "let in"), ("false", "not reached")]),
+        Field::choice("reached", "Result", "let in is", || {
+            vec![("true", "let in"), ("false", "not reached")]
+        }),
         Field::text("text", "Address or words", "an address or what was said has"),
     ];
     const NUMBERS: &'static [Part] = &[Part::Took];
@@ -51,9 +53,11 @@ impl ListPage for LooksAt {
 
     async fn fetch(self, listed: Listed<LookSort>) -> Answer<LookPage> {
         let name = self.0.name_now();
-        let reached = listed.one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
+        let reached = listed
+            .one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
         let (sort, before) = listed.stretch()?;
-        calls::node_looks(name, LooksWanted { reached, text: listed.word("text"), sort, before }).await
+        calls::node_looks(name, LooksWanted { reached, text: listed.word("text"), sort, before })
+            .await
     }
 
     fn sorted_by(column: Part) -> Option<(LookSort, bool)> {
@@ -73,7 +77,8 @@ impl ListPage for LooksAt {
     }
 
     fn none(self) -> AnyView {
-        view! { <Empty icon=Icon::Search title="No looks"><p>"Nobody has looked yet."</p></Empty> }.into_any()
+        view! { <Empty icon=Icon::Search title="No looks"><p>"Nobody has looked yet."</p></Empty> }
+            .into_any()
     }
 
     fn row(self, look: Memo<LookView>, with: With<Self>) -> AnyView {
@@ -98,5 +103,10 @@ pub fn LooksPage() -> impl IntoView {
     let whose = Whose::read();
     let list = ListOf::new(LooksAt(whose));
     let title = |name: &str| format!("Looks at {name}");
-    kept::page(whose, title, "Workers look at it every ten seconds. The last 50 looks are kept.", list.view())
+    kept::page(
+        whose,
+        title,
+        "Workers look at it every ten seconds. The last 50 looks are kept.",
+        list.view(),
+    )
 }

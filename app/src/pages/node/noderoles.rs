@@ -24,8 +24,13 @@ columns_of!(Part {
 });
 
 /// States of what is there: a draft is on its board.
-const STATES: [StepState; 5] =
-    [StepState::Blocked, StepState::Todo, StepState::Transition, StepState::Active, StepState::Error];
+const STATES: [StepState; 5] = [
+    StepState::Blocked,
+    StepState::Todo,
+    StepState::Transition,
+    StepState::Active,
+    StepState::Error,
+];
 
 #[derive(Clone, Copy)]
 struct CarriedBy(Whose);
@@ -40,7 +45,9 @@ impl ListPage for CarriedBy {
     const NAMES: (&'static str, &'static str) = ("noderole", "noderoles");
     const PLACE: &'static str = "after";
     const FIELDS: &'static [Field] = &[
-        Field::choice("state", "State", "state is", || STATES.map(|state| (state.as_str(), state.word())).to_vec()),
+        Field::choice("state", "State", "state is", || {
+            STATES.map(|state| (state.as_str(), state.word())).to_vec()
+        }),
         Field::text("role", "Role", "role is"),
     ];
     const SORTS: &'static [(CarriedSort, &'static str)] = &[(CarriedSort::Rank, "order")];
@@ -56,7 +63,8 @@ impl ListPage for CarriedBy {
         let name = self.0.name_now();
         let state = listed.one_of("state", &STATES, StepState::as_str)?;
         let (sort, after) = listed.stretch()?;
-        calls::node_noderoles(name, CarriedWanted { state, role: listed.word("role"), sort, after }).await
+        calls::node_noderoles(name, CarriedWanted { state, role: listed.word("role"), sort, after })
+            .await
     }
 
     fn sorted_by(_: Part) -> Option<(CarriedSort, bool)> {
@@ -113,5 +121,10 @@ pub fn NoderolesPage() -> impl IntoView {
     let whose = Whose::read();
     let list = ListOf::new(CarriedBy(whose));
     let title = |name: &str| format!("Noderoles of {name}");
-    kept::page(whose, title, "Every role that is bound to it, in the order in which they run there.", list.view())
+    kept::page(
+        whose,
+        title,
+        "Every role that is bound to it, in the order in which they run there.",
+        list.view(),
+    )
 }

@@ -57,7 +57,11 @@ impl ListPage for ResultsOn {
         let name = self.0.name_now();
         let outcome = listed.one_of("outcome", &ResultOutcome::EVERY, ResultOutcome::as_str)?;
         let (sort, before) = listed.stretch()?;
-        calls::node_results(name, ResultsWanted { outcome, role: listed.word("role"), sort, before }).await
+        calls::node_results(
+            name,
+            ResultsWanted { outcome, role: listed.word("role"), sort, before },
+        )
+        .await
     }
 
     fn sorted_by(column: Part) -> Option<(ResultSort, bool)> {
@@ -88,9 +92,9 @@ impl ListPage for ResultsOn {
     fn row(self, line: Memo<ResultLine>, with: With<Self>) -> AnyView {
         // What was handed back stays as it was.
         let line = line.get_untracked();
-        let rest = line.result.ends_with('…').then(|| format!("{} in all", many(line.bytes, "byte")));
-        let of =
-            view! { <span><a href=places::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span> };
+        let rest =
+            line.result.ends_with('…').then(|| format!("{} in all", many(line.bytes, "byte")));
+        let of = view! { <span><a href=places::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span> };
         let result = view! {
             <span><code>{line.result}</code> {rest.map(|rest| view! { " " <small class="muted">{rest}</small> })}</span>
         };

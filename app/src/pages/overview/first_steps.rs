@@ -20,7 +20,8 @@ struct Step {
 
 /// The five, each with where it is done.
 fn five(told: &Told) -> [Step; 5] {
-    let board = told.deployment.as_ref().map_or_else(|| places::DEPLOYMENTS.to_owned(), places::deployment);
+    let board =
+        told.deployment.as_ref().map_or_else(|| places::DEPLOYMENTS.to_owned(), places::deployment);
     let review = told.submission.map_or_else(|| places::REVIEWS.to_owned(), places::review);
     let watch = match (told.ran, told.retried) {
         (false, _) => {
@@ -57,13 +58,22 @@ fn five(told: &Told) -> [Step; 5] {
             how: "Nothing has happened to a machine so far. Once it is approved, press Commit.",
             place: review,
         },
-        Step { done: told.ran && told.retried, title: "Watch it run, break it and retry", how: watch, place: board },
+        Step {
+            done: told.ran && told.retried,
+            title: "Watch it run, break it and retry",
+            how: watch,
+            place: board,
+        },
     ]
 }
 
 /// The checklist; nothing once all is done, or where it was put away.
 #[component]
-pub(super) fn FirstSteps(steps: Memo<Option<Told>>, away: Memo<bool>, changed: Callback<()>) -> impl IntoView {
+pub(super) fn FirstSteps(
+    steps: Memo<Option<Told>>,
+    away: Memo<bool>,
+    changed: Callback<()>,
+) -> impl IntoView {
     let put = ServerAction::<PutFirstStepsAway>::new();
     when_done(put, move |()| changed.run(()));
     let left = Memo::new(move |_| steps.get().filter(|told| !told.are_done()));
@@ -133,12 +143,22 @@ mod tests {
     #[test]
     fn each_step_leads_to_where_it_is_done() {
         let places = |told: &Told| five(told).map(|step| step.place);
-        assert_eq!(places(&Told::default()), ["/deployments", "/deployments", "/reviews", "/reviews", "/deployments"]);
+        assert_eq!(
+            places(&Told::default()),
+            ["/deployments", "/deployments", "/reviews", "/reviews", "/deployments"]
+        );
         let deployment = DeploymentName::parse("web").ok();
-        let told = Told { edited: true, deployment, submission: Some(SubmissionId(7)), ..Told::default() };
+        let told =
+            Told { edited: true, deployment, submission: Some(SubmissionId(7)), ..Told::default() };
         assert_eq!(
             places(&told),
-            ["/deployments/web", "/deployments/web", "/reviews/7", "/reviews/7", "/deployments/web"]
+            [
+                "/deployments/web",
+                "/deployments/web",
+                "/reviews/7",
+                "/reviews/7",
+                "/deployments/web"
+            ]
         );
         assert_eq!(five(&told).map(|step| step.done), [true, false, false, false, false]);
         let ran = Told { ran: true, ..told };

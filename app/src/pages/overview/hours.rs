@@ -41,14 +41,17 @@ pub(super) fn Hours(hours: Memo<Vec<Hour>>) -> impl IntoView {
         let bar = |(hour, n): (&Hour, i64)| {
             let (all, failed) = (height(hour.runs, most), height(hour.failed, most));
             let bar = |class: &'static str, high: i64| {
-                let [left, top, wide, high] = [n * WIDE + 1, HIGH - high, WIDE - 2, high].map(|n| n.to_string());
+                let [left, top, wide, high] =
+                    [n * WIDE + 1, HIGH - high, WIDE - 2, high].map(|n| n.to_string());
                 view! { <rect class=class x=left y=top width=wide height=high></rect> }
             };
             (bar("all", all), bar("failed", failed))
         };
         hours.iter().zip(0..).map(bar).collect_view()
     };
-    let view_box = move || format!("0 0 {} {HIGH}", i64::try_from(hours.read().len()).unwrap_or_default() * WIDE);
+    let view_box = move || {
+        format!("0 0 {} {HIGH}", i64::try_from(hours.read().len()).unwrap_or_default() * WIDE)
+    };
     let said = Memo::new(move |_| words(&hours.read()));
     move || {
         (!hours.read().is_empty()).then(|| {
@@ -71,9 +74,18 @@ mod tests {
     fn the_picture_says_what_its_words_say() {
         let hour = |runs, failed| Hour { from: At(0), runs, failed };
         assert_eq!(words(&[hour(0, 0); 24]), "No run in the last 24 hours");
-        assert_eq!(words(&[hour(3, 0), hour(5, 0)]), "8 runs in the last 2 hours, none failed; at most 5 in an hour");
+        assert_eq!(
+            words(&[hour(3, 0), hour(5, 0)]),
+            "8 runs in the last 2 hours, none failed; at most 5 in an hour"
+        );
         let some = [hour(3, 1), hour(5, 0)];
-        assert_eq!(words(&some), "8 runs in the last 2 hours, 1 failed or lost; at most 5 in an hour");
-        assert_eq!((height(0, 5), height(5, 5), height(1, 1_000_000), height(0, 0)), (0, HIGH, 1, 0));
+        assert_eq!(
+            words(&some),
+            "8 runs in the last 2 hours, 1 failed or lost; at most 5 in an hour"
+        );
+        assert_eq!(
+            (height(0, 5), height(5, 5), height(1, 1_000_000), height(0, 0)),
+            (0, HIGH, 1, 0)
+        );
     }
 }

@@ -7,8 +7,8 @@ use api::console::{ContentChange, Discussion, FileChange, PinChange, PinnedRole,
 use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::blueprint::difference::{
-    BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference, NoderoleDifference,
-    RoleDifference, Sides,
+    BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference,
+    NoderoleDifference, RoleDifference, Sides,
 };
 use engine::blueprint::text::{Names as Known, Place};
 use engine::cluster::connection::FieldChange;
@@ -16,7 +16,9 @@ use engine::cluster::{Connection, EdgeKind, NoderoleKey, phantom};
 use engine::counting::{either, many};
 use engine::data::{Change, ChangeKind};
 use engine::gate::{Policy, PolicyPart};
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, SubmissionId};
+use engine::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, SubmissionId,
+};
 use leptos::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
@@ -53,7 +55,8 @@ impl Changed {
             0 => parts_of(difference).to_vec(),
             more => vec![(difference.documents().count() + more, "document")],
         };
-        let is_on_nodes = counts.iter().any(|(n, what)| *n > 0 && matches!(*what, "noderole" | "document"));
+        let is_on_nodes =
+            counts.iter().any(|(n, what)| *n > 0 && matches!(*what, "noderole" | "document"));
         let counted = counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| many(n, what));
         let policy = difference.policy.as_ref().map(|_| "the policy".to_owned());
         Self { parts: counted.chain(policy).collect(), is_on_nodes }
@@ -173,7 +176,8 @@ impl Talks {
             places::review(self.submission),
             places::encoded(&anchor.to_string())
         );
-        let counts = Memo::new(move |_| self.threads.read().get(&anchor).copied().unwrap_or_default());
+        let counts =
+            Memo::new(move |_| self.threads.read().get(&anchor).copied().unwrap_or_default());
         let (has_some, has_open) = (move || counts.get().0 > 0, move || counts.get().1 > 0);
         let label = format!("Comment on {what}");
         let said = move || {
@@ -195,7 +199,9 @@ impl Talks {
 
 /// A change in words: `app on n1, /app/port`.
 pub(super) fn words(review: &ReviewView, anchor: &Anchor) -> String {
-    let deployment = |id: &DeploymentId| review.deployments.get(id).map_or_else(|| id.to_string(), ToString::to_string);
+    let deployment = |id: &DeploymentId| {
+        review.deployments.get(id).map_or_else(|| id.to_string(), ToString::to_string)
+    };
     let node = |id: &NodeId| {
         let found = review.difference.nodes.iter().find(|node| node.id == *id);
         found.map_or_else(|| id.to_string(), |node| called(&node.fqdn, &review.deployments))
@@ -243,7 +249,8 @@ pub(super) fn Changes(
     let unfolded = lines(&difference) <= GLANCE;
     let mut known = Known { deployments: review.deployments, noderoles };
     known.noderoles.extend(review.noderoles);
-    let names = Names { known, brought: review.brought, talks, marks, unfolded, ..Names::default() };
+    let names =
+        Names { known, brought: review.brought, talks, marks, unfolded, ..Names::default() };
     let (contents, pins) = versions.unwrap_or((review.contents, review.pins));
     drawn(difference, names.with_versions(contents, pins))
 }
@@ -273,8 +280,13 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
     let of_pins = names.pins.iter().flat_map(|pin| &pin.roles).map(|role| role.contents);
     let of_roles = deployments.iter().flat_map(|d| &d.roles).filter_map(|role| role.contents);
     let told: Vec<_> = of_roles.chain(of_pins).collect();
-    let cards = deployments.into_iter().map(|deployment| deployment_card(deployment, &names)).collect_view();
-    names.contents.retain(|(old, new), _| !told.contains(&Sides { old: Some(*old), new: Some(*new) }));
+    let cards = deployments
+        .into_iter()
+        .map(|deployment| deployment_card(deployment, &names))
+        .collect_view();
+    names
+        .contents
+        .retain(|(old, new), _| !told.contains(&Sides { old: Some(*old), new: Some(*new) }));
     let groups = alike(nodes, &names.known, &names.brought);
     let all = RwSignal::new(false);
     let hidden = groups.len().saturating_sub(SHOWN);
@@ -291,7 +303,9 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
         .into_any(),
     }
     };
-    let tools = names.marks.map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });
+    let tools = names
+        .marks
+        .map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });
     view! {
         {tools}
         {policy.map(|sides| policy_card(&sides, &names))}
@@ -312,7 +326,8 @@ fn lines(difference: &Difference) -> usize {
 
 fn lines_of_deployment(deployment: &DeploymentDifference) -> usize {
     let roles: usize = deployment.roles.iter().map(|role| 1 + role.data.len()).sum();
-    let own = [deployment.renamed.is_some(), deployment.parent.is_some(), deployment.phantom.is_some()];
+    let own =
+        [deployment.renamed.is_some(), deployment.parent.is_some(), deployment.phantom.is_some()];
     let own = own.into_iter().filter(|is| *is).count();
     (roles + deployment.barclamps.len() + deployment.inactive_jigs.len() + own).max(1)
 }
@@ -338,7 +353,11 @@ fn of_both(noderole: &NoderoleDifference) -> Option<Sides<Option<Hash>>> {
 /// The documents of each card.
 pub(super) fn cards(review: &ReviewView) -> Vec<Vec<Anchor>> {
     let policy = review.difference.policy.iter().map(|_| vec![Anchor::Policy(None)]);
-    let deployments = review.difference.deployments.iter().map(|deployment| vec![Anchor::Deployment(deployment.id)]);
+    let deployments = review
+        .difference
+        .deployments
+        .iter()
+        .map(|deployment| vec![Anchor::Deployment(deployment.id)]);
     let known = Known { deployments: BTreeMap::new(), noderoles: review.noderoles.clone() };
     let nodes = alike(review.difference.nodes.clone(), &known, &review.brought);
     policy.chain(deployments).chain(nodes.iter().map(Group::documents)).collect()
@@ -360,7 +379,11 @@ impl Group {
     }
 }
 
-fn alike(nodes: Vec<NodeDifference>, known: &Known, brought: &BTreeMap<NoderoleId, String>) -> Vec<Group> {
+fn alike(
+    nodes: Vec<NodeDifference>,
+    known: &Known,
+    brought: &BTreeMap<NoderoleId, String>,
+) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut place: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
@@ -375,7 +398,11 @@ fn alike(nodes: Vec<NodeDifference>, known: &Known, brought: &BTreeMap<NoderoleI
             }
             None => {
                 place.insert(looks, groups.len());
-                groups.push(Group { first: node, others: Vec::new(), connections: BTreeMap::new() });
+                groups.push(Group {
+                    first: node,
+                    others: Vec::new(),
+                    connections: BTreeMap::new(),
+                });
             }
         }
     }
@@ -402,8 +429,18 @@ fn looks(
     known: &Known,
     brought: &BTreeMap<NoderoleId, String>,
 ) -> Result<String, serde_json::Error> {
-    let NodeDifference { id: on, fqdn: _, mark, renamed, phantom, moved, connection, hints, noderoles, unchanged: _ } =
-        node;
+    let NodeDifference {
+        id: on,
+        fqdn: _,
+        mark,
+        renamed,
+        phantom,
+        moved,
+        connection,
+        hints,
+        noderoles,
+        unchanged: _,
+    } = node;
     // The connection in a first document is listed for each node of the card.
     let connection = connection.as_ref().filter(|sides| sides.old.is_some());
     let alone = renamed.as_ref().map(|_| on);
@@ -426,8 +463,10 @@ fn looks(
                 edges,
                 data,
             } = noderole;
-            let edges: BTreeSet<_> =
-                edges.iter().map(|edge| (Awaited::of(edge, *on, known), edge.old, edge.new)).collect();
+            let edges: BTreeSet<_> = edges
+                .iter()
+                .map(|edge| (Awaited::of(edge, *on, known), edge.old, edge.new))
+                .collect();
             (noderole, deployment, mark, contents, bound, rerun, rank, edges, data, brought.get(id))
         })
         .collect();
@@ -486,7 +525,11 @@ fn deployment_rows(deployment: &DeploymentDifference, names: &Names) -> Option<A
         rows.push(own_row("below", above(parent.old), above(parent.new)));
     }
     if let Some(phantom) = deployment.phantom {
-        rows.push(own_row("node that stands for it", Some(phantom.old.to_string()), Some(phantom.new.to_string())));
+        rows.push(own_row(
+            "node that stands for it",
+            Some(phantom.old.to_string()),
+            Some(phantom.new.to_string()),
+        ));
     }
     rows.extend(deployment.inactive_jigs.iter().map(|switched| {
         let (old, new) = match switched.mark {
@@ -508,8 +551,11 @@ fn node_rows(node: &NodeDifference) -> Option<AnyView> {
         let word = |is: bool| Some(if is { "a deployment" } else { "a machine" }.to_owned());
         rows.push(own_row("stands for", word(phantom.old), word(phantom.new)));
     }
-    rows.extend(connection_lines(node).into_iter().map(|(what, old, new)| own_row(&what, old, new)));
-    let hint = |change: &Change| Change { path: format!("hints {}", change.path), ..change.clone() };
+    rows.extend(
+        connection_lines(node).into_iter().map(|(what, old, new)| own_row(&what, old, new)),
+    );
+    let hint =
+        |change: &Change| Change { path: format!("hints {}", change.path), ..change.clone() };
     rows.extend(node.hints.iter().map(|change| value_row(hint(change), ().into_any())));
     (!rows.is_empty()).then(|| rows.into_any())
 }
@@ -520,7 +566,9 @@ fn connection_lines(node: &NodeDifference) -> Vec<(String, Option<String>, Optio
         None => Vec::new(),
         Some(Sides { old: Some(old), new: Some(new) }) => {
             let changes = Connection::changes(Some(old), Some(new)).into_iter();
-            changes.map(|FieldChange { name, old, new }| (format!("connection, {name}"), old, new)).collect()
+            changes
+                .map(|FieldChange { name, old, new }| (format!("connection, {name}"), old, new))
+                .collect()
         }
         Some(Sides { old, new }) => {
             let line = |side: &Option<Connection>| side.as_ref().map(Connection::line);
@@ -539,8 +587,10 @@ fn own_row(what: &str, old: Option<String>, new: Option<String>) -> AnyView {
 }
 
 fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -> AnyView {
-    let talk = names.talk(Anchor::Barclamp(id, barclamp.barclamp.clone()), barclamp.barclamp.as_str());
-    let about = view! { <b>{barclamp.barclamp.to_string()}</b> <span class="muted">" barclamp"</span> };
+    let talk =
+        names.talk(Anchor::Barclamp(id, barclamp.barclamp.clone()), barclamp.barclamp.as_str());
+    let about =
+        view! { <b>{barclamp.barclamp.to_string()}</b> <span class="muted">" barclamp"</span> };
     let Some(pin) = names.pin(id, &barclamp.barclamp) else {
         return row(barclamp.mark, about, sides_view(barclamp.old, barclamp.new), talk);
     };
@@ -550,7 +600,10 @@ fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -
         _ => barclamp.mark,
     };
     let roles = pin.roles.iter().map(|role| pinned_role_rows(role, names)).collect_view();
-    let values = sides_view(pin.old.as_ref().map(ToString::to_string), pin.new.as_ref().map(ToString::to_string));
+    let values = sides_view(
+        pin.old.as_ref().map(ToString::to_string),
+        pin.new.as_ref().map(ToString::to_string),
+    );
     (row(mark, about, values, talk), roles).into_any()
 }
 
@@ -562,9 +615,9 @@ fn pinned_role_rows(role: &PinnedRole, names: &Names) -> AnyView {
         (_, None) => Mark::Removed,
         _ => Mark::Changed,
     };
-    let about =
-        view! { "role " <b>{role.role.to_string()}</b> <span class="muted">" of that version, not in use here"</span> };
-    (inner_row(mark, about, contents_view(role.contents)), names.content_rows(role.contents)).into_any()
+    let about = view! { "role " <b>{role.role.to_string()}</b> <span class="muted">" of that version, not in use here"</span> };
+    (inner_row(mark, about, contents_view(role.contents)), names.content_rows(role.contents))
+        .into_any()
 }
 
 fn role_rows(id: DeploymentId, role: RoleDifference, names: &Names) -> AnyView {
@@ -591,7 +644,9 @@ fn node_card(group: Group, names: &Names) -> AnyView {
     let Group { first, others, connections } = group;
     let moved = first.moved.map(|(from, to)| {
         let said = match (from, to) {
-            (Some(_), Some(_)) => format!("moves from {} to {}", names.deployment(from), names.deployment(to)),
+            (Some(_), Some(_)) => {
+                format!("moves from {} to {}", names.deployment(from), names.deployment(to))
+            }
             (Some(_), None) => format!("leaves {}", names.deployment(from)),
             (None, _) => format!("joins {}", names.deployment(to)),
         };
@@ -615,10 +670,14 @@ fn node_card(group: Group, names: &Names) -> AnyView {
             </details>
         }
     });
-    let unchanged =
-        (first.unchanged > 0).then(|| view! { <span class="muted">{first.unchanged} " unchanged on it"</span> });
-    let rows =
-        first.noderoles.iter().take(LINES).map(|noderole| noderole_rows(first.id, noderole, names)).collect_view();
+    let unchanged = (first.unchanged > 0)
+        .then(|| view! { <span class="muted">{first.unchanged} " unchanged on it"</span> });
+    let rows = first
+        .noderoles
+        .iter()
+        .take(LINES)
+        .map(|noderole| noderole_rows(first.id, noderole, names))
+        .collect_view();
     let left = first.noderoles.len().saturating_sub(LINES);
     let left = (left > 0).then(|| view! { <tr><td></td><td class="muted">"and " {left} " more on this node: the Graph tab and the difference as JSON have them"</td><td></td><td></td></tr> });
     let table = view! {
@@ -669,20 +728,22 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
     let mut notes = Vec::new();
     notes.extend(names.brought.get(&noderole.id).cloned());
     notes.extend(noderole.rerun.then(|| "runs again".to_owned()));
-    let instance = (noderole.noderole.instance > 0).then(|| format!(" #{}", noderole.noderole.instance));
+    let instance =
+        (noderole.noderole.instance > 0).then(|| format!(" #{}", noderole.noderole.instance));
     let about = view! {
         <b>{noderole.noderole.role.to_string()} {instance}</b>
         " "
         <span class="muted">{notes.join(", ")}</span>
     };
-    let from = noderole.bound.map(|bound| format!(", before in {}", names.deployment(Some(bound.old))));
+    let from =
+        noderole.bound.map(|bound| format!(", before in {}", names.deployment(Some(bound.old))));
     let content = noderole.contents.filter(|_| noderole.mark != Mark::Changed).map(contents_view);
-    let place =
-        view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))} {from}</span> " " {content} };
+    let place = view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))} {from}</span> " " {content} };
     let key = noderole.noderole.clone();
     let value = |change: Change| {
         let what = format!("{key}, {}", change.path);
-        let talk = names.talk(Anchor::Noderole(node, key.clone(), Some(change.path.clone())), &what);
+        let talk =
+            names.talk(Anchor::Noderole(node, key.clone(), Some(change.path.clone())), &what);
         value_row(change, talk)
     };
     let talk = names.talk(Anchor::Noderole(node, key.clone(), None), &key.to_string());
@@ -718,12 +779,20 @@ fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView 
         let (mark, kinds) = match (edge.old, edge.new) {
             (None, _) => (Mark::Added, None),
             (Some(_), None) => (Mark::Removed, None),
-            (Some(old), Some(new)) => (Mark::Changed, Some(sides_view(Some(kind_word(old)), Some(kind_word(new))))),
+            (Some(old), Some(new)) => {
+                (Mark::Changed, Some(sides_view(Some(kind_word(old)), Some(kind_word(new)))))
+            }
         };
         let word = if mark == Mark::Removed { "no longer waits for " } else { "waits for " };
-        inner_row(mark, view! { <span class="muted">{word}</span> {awaited(edge, node, names)} }, kinds)
+        inner_row(
+            mark,
+            view! { <span class="muted">{word}</span> {awaited(edge, node, names)} },
+            kinds,
+        )
     }));
-    rows.extend(more.map(|more| inner_row(Mark::Changed, view! { <span class="muted">"and " {more}</span> }, ())));
+    rows.extend(more.map(|more| {
+        inner_row(Mark::Changed, view! { <span class="muted">"and " {more}</span> }, ())
+    }));
     rows.into_any()
 }
 
@@ -735,7 +804,9 @@ fn awaited(edge: &EdgeDifference, node: NodeId, names: &Names) -> String {
         None => format!("noderole {}", edge.parent),
     };
     match (edge.old, edge.new) {
-        (Some(kind), None) | (None, Some(kind)) if kind != EdgeKind::Hard => format!("{parent} ({})", kind_word(kind)),
+        (Some(kind), None) | (None, Some(kind)) if kind != EdgeKind::Hard => {
+            format!("{parent} ({})", kind_word(kind))
+        }
         _ => parent,
     }
 }
@@ -780,7 +851,10 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
             view! { " " <span class="pill" data-state="warn">{icon(Icon::Warn)} {less}</span> }
         });
         let about = view! { {of} <b>{change.about().into_owned()}</b> {weaker} };
-        let talk = names.talk(Anchor::Policy(Some(change.pointer())), &format!("the policy, {of}{}", change.about()));
+        let talk = names.talk(
+            Anchor::Policy(Some(change.pointer())),
+            &format!("the policy, {of}{}", change.about()),
+        );
         row(Mark::Changed, about, sides_view(Some(change.old), Some(change.new)), talk)
     });
     let table = view! {
@@ -808,15 +882,30 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
 }
 
 /// A row of something that belongs to the row above it.
-fn inner_row(mark: Mark, what: impl IntoView + 'static, values: impl IntoView + 'static) -> AnyView {
+fn inner_row(
+    mark: Mark,
+    what: impl IntoView + 'static,
+    values: impl IntoView + 'static,
+) -> AnyView {
     row_in("value", mark, what.into_any(), values.into_any(), ().into_any())
 }
 
-fn row(mark: Mark, what: impl IntoView + 'static, values: impl IntoView + 'static, talk: AnyView) -> AnyView {
+fn row(
+    mark: Mark,
+    what: impl IntoView + 'static,
+    values: impl IntoView + 'static,
+    talk: AnyView,
+) -> AnyView {
     row_in("", mark, what.into_any(), values.into_any(), talk)
 }
 
-fn row_in(class: &'static str, mark: Mark, what: AnyView, values: AnyView, talk: AnyView) -> AnyView {
+fn row_in(
+    class: &'static str,
+    mark: Mark,
+    what: AnyView,
+    values: AnyView,
+    talk: AnyView,
+) -> AnyView {
     let (word, sign) = match mark {
         Mark::Added => ("added", "+"),
         Mark::Removed => ("removed", "−"),
@@ -873,7 +962,8 @@ mod tests {
     use uuid::Uuid;
 
     fn node(n: u128, role: &str) -> NodeDifference {
-        let (id, key) = (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
+        let (id, key) =
+            (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
         NodeDifference {
             id,
             fqdn: Fqdn::parse(&format!("web-{n}.example.com")).unwrap(),
@@ -929,19 +1019,38 @@ mod tests {
     }
 
     fn place(n: u128, role: &str) -> (NoderoleId, Place) {
-        let (node, noderole) = (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
+        let (node, noderole) =
+            (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
         let fqdn = Fqdn::parse(&format!("web-{n}.example.com")).unwrap();
         (noderole.id(node), Place { noderole, node, fqdn })
     }
 
     #[test]
-    fn nodes_that_wait_for_others_are_cards_of_their_own_and_those_that_wait_for_the_same_are_one() {
-        let all = [place(1, "db"), place(2, "db"), place(3, "db"), place(8, "db"), place(9, "db"), place(1, "dns")];
-        let known = Known { noderoles: all.into_iter().chain([place(2, "dns")]).collect(), ..Known::default() };
-        let groups = |nodes: [NodeDifference; 2]| alike(nodes.to_vec(), &known, &BTreeMap::new()).len();
+    fn nodes_that_wait_for_others_are_cards_of_their_own_and_those_that_wait_for_the_same_are_one()
+    {
+        let all = [
+            place(1, "db"),
+            place(2, "db"),
+            place(3, "db"),
+            place(8, "db"),
+            place(9, "db"),
+            place(1, "dns"),
+        ];
+        let known = Known {
+            noderoles: all.into_iter().chain([place(2, "dns")]).collect(),
+            ..Known::default()
+        };
+        let groups =
+            |nodes: [NodeDifference; 2]| alike(nodes.to_vec(), &known, &BTreeMap::new()).len();
         let (one, two) = (node(1, "app"), node(2, "app"));
-        assert_eq!(groups([rewired(one.clone(), &[(8, "db")]), rewired(two.clone(), &[(8, "db")])]), 1);
-        assert_eq!(groups([rewired(one.clone(), &[(8, "db")]), rewired(two.clone(), &[(9, "db")])]), 2);
+        assert_eq!(
+            groups([rewired(one.clone(), &[(8, "db")]), rewired(two.clone(), &[(8, "db")])]),
+            1
+        );
+        assert_eq!(
+            groups([rewired(one.clone(), &[(8, "db")]), rewired(two.clone(), &[(9, "db")])]),
+            2
+        );
         // Each for what is on itself, in whatever order the ids come.
         let own = |node, n| rewired(node, &[(n, "db"), (n, "dns")]);
         assert_eq!(groups([own(one.clone(), 1), own(two.clone(), 2)]), 1);
@@ -954,7 +1063,8 @@ mod tests {
 
     #[test]
     fn alike_is_found_at_once_among_many_that_are_not() {
-        let nodes: Vec<NodeDifference> = (1..20_000).map(|n| rewired(node(n, "app"), &[(n + 50_000, "db")])).collect();
+        let nodes: Vec<NodeDifference> =
+            (1..20_000).map(|n| rewired(node(n, "app"), &[(n + 50_000, "db")])).collect();
         let began = std::time::Instant::now();
         assert_eq!(alike(nodes, &Known::default(), &BTreeMap::new()).len(), 19_999);
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
@@ -963,7 +1073,10 @@ mod tests {
     #[test]
     fn what_changes_is_told_by_what_it_is_and_by_documents_where_not_all_are_here() {
         let nothing = NodeDifference { noderoles: Vec::new(), ..node(1, "app") };
-        let both = Difference { nodes: vec![nothing, node(2, "db"), node(3, "db")], ..Difference::default() };
+        let both = Difference {
+            nodes: vec![nothing, node(2, "db"), node(3, "db")],
+            ..Difference::default()
+        };
         assert_eq!(Changed::of(&both, 0).to_string(), "1 node and 2 noderoles");
         assert_eq!(Changed::of(&both, 40).to_string(), "43 documents");
         assert_eq!(Changed::of(&Difference::default(), 0).to_string(), "nothing");

@@ -25,9 +25,21 @@ fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
     let downstream = found.downstream.iter().map(|group| {
         let title = format!("Downstream in {}", group.deployment);
         let up = group.in_use.map(|up| format!("{up} up now; "));
-        let note = format!("{}they depend on what restarts or goes, and stay as they are", up.unwrap_or_default());
-        let lines = group.noderoles.first.iter().map(|touched| line(touched, true, None)).collect_view();
-        section("downstream", &title, note, &group.noderoles, id, &["Noderole", "Node", "Deployment"], lines.into_any())
+        let note = format!(
+            "{}they depend on what restarts or goes, and stay as they are",
+            up.unwrap_or_default()
+        );
+        let lines =
+            group.noderoles.first.iter().map(|touched| line(touched, true, None)).collect_view();
+        section(
+            "downstream",
+            &title,
+            note,
+            &group.noderoles,
+            id,
+            &["Noderole", "Node", "Deployment"],
+            lines.into_any(),
+        )
     });
     let plain = ["Noderole", "Node", "Deployment"];
     let kept = Keeps::of(found);
@@ -89,7 +101,8 @@ fn section<T>(
 ) -> AnyView {
     let more = list.more();
     let title = title.to_owned();
-    let columns = columns.iter().map(|column| view! { <th scope="col">{*column}</th> }).collect_view();
+    let columns =
+        columns.iter().map(|column| view! { <th scope="col">{*column}</th> }).collect_view();
     view! {
         <section class="card" id=at aria-label=title.clone()>
             <header><h2>{title.clone()}</h2> <span class="pill flat num">{list.count}</span> <span class="muted">{note}</span></header>
@@ -202,9 +215,13 @@ fn restarted(restart: &Restart) -> AnyView {
         RerunCause::RoleChanged => "its role has another content",
         RerunCause::DataChanged => "its data changed",
     };
-    let why = restart.reason.as_ref().map_or_else(|| cause.to_owned(), |reason| format!("{cause}: {reason}"));
+    let why = restart
+        .reason
+        .as_ref()
+        .map_or_else(|| cause.to_owned(), |reason| format!("{cause}: {reason}"));
     let up = restart.in_use.map(|up| match up {
-        true => view! { <span class="pill" data-state="warn">{icon(Icon::Again)} "up now"</span> }.into_any(),
+        true => view! { <span class="pill" data-state="warn">{icon(Icon::Again)} "up now"</span> }
+            .into_any(),
         false => view! { <span class="pill flat">"not up"</span> }.into_any(),
     });
     let last = view! { <span class="line">{up} <bdi>{why}</bdi></span> }.into_any();

@@ -59,7 +59,8 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
         facts(&review.consequences, &Changed::of(&review.difference, review.more))
     });
     let line = move |fact: Fact| {
-        let address = format!("{}?tab={}", places::review(review.read_untracked().submission), fact.way.0);
+        let address =
+            format!("{}?tab={}", places::review(review.read_untracked().submission), fact.way.0);
         view! {
             <li data-state=fact.state>
                 {icon(fact.shape)}
@@ -98,7 +99,11 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
             rest: format!(
                 "{} {}.",
                 names(&found.irreversible, touched),
-                either(found.irreversible.count, "loses data when it runs", "lose data when they run")
+                either(
+                    found.irreversible.count,
+                    "loses data when it runs",
+                    "lose data when they run"
+                )
             ),
             way: ("effects#irreversible", list(found.irreversible.count)),
         });
@@ -132,7 +137,8 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
     if downstream > 0 {
         let up = found.downstream.iter().map(|group| group.in_use).sum::<Option<usize>>();
         let up = up.map_or_else(String::new, |up| format!(", {up} up now"));
-        let places: Vec<String> = found.downstream.iter().map(|group| group.deployment.to_string()).collect();
+        let places: Vec<String> =
+            found.downstream.iter().map(|group| group.deployment.to_string()).collect();
         facts.push(Fact {
             state: "warn",
             shape: Icon::Graph,
@@ -186,13 +192,23 @@ fn restarts(found: &Consequences) -> Option<Fact> {
     let all = found.restarts.count;
     let names = |only: Option<bool>, count: usize| {
         let fits = |restart: &&Restart| only.is_none() || restart.in_use == only;
-        let some: Vec<String> =
-            found.restarts.first.iter().filter(fits).take(NAMED).map(|restart| touched(&restart.touched)).collect();
+        let some: Vec<String> = found
+            .restarts
+            .first
+            .iter()
+            .filter(fits)
+            .take(NAMED)
+            .map(|restart| touched(&restart.touched))
+            .collect();
         first(&some, count)
     };
     let (state, lead, rest) = match found.interrupted {
         _ if all == 0 => return None,
-        None => ("todo", format!("Runs {} again:", many(all, "noderole")), format!("{}.", names(None, all))),
+        None => (
+            "todo",
+            format!("Runs {} again:", many(all, "noderole")),
+            format!("{}.", names(None, all)),
+        ),
         Some(0) => (
             "todo",
             format!("Runs {} again:", many(all, "noderole")),
@@ -206,7 +222,11 @@ fn restarts(found: &Consequences) -> Option<Fact> {
             };
             (
                 "warn",
-                format!("Restarts {} that {} up now:", many(up, "noderole"), either(up, "is", "are")),
+                format!(
+                    "Restarts {} that {} up now:",
+                    many(up, "noderole"),
+                    either(up, "is", "are")
+                ),
                 format!("{}.{beside}", names(Some(true), up)),
             )
         }
@@ -256,7 +276,8 @@ fn quiet(found: &Consequences) -> Option<String> {
         (found.lost.count == 0, "takes nothing away"),
         (found.irreversible.count == 0, "destroys no data"),
     ];
-    let mut not: Vec<&str> = all.into_iter().filter(|(quiet, _)| *quiet).map(|(_, said)| said).collect();
+    let mut not: Vec<&str> =
+        all.into_iter().filter(|(quiet, _)| *quiet).map(|(_, said)| said).collect();
     let last = not.pop()?;
     Some(match not.is_empty() {
         true => format!("It {last}."),
@@ -272,11 +293,15 @@ pub(super) fn touched(touched: &Touched) -> String {
 pub(super) fn lost(loss: &Loss) -> String {
     match loss {
         Loss::Deployment { name } => format!("deployment {name}"),
-        Loss::Node { fqdn, noderoles } => format!("all of {} ({})", node(fqdn), many(*noderoles, "noderole")),
+        Loss::Node { fqdn, noderoles } => {
+            format!("all of {} ({})", node(fqdn), many(*noderoles, "noderole"))
+        }
         Loss::Noderole { noderole, fqdn } => format!("{noderole} on {}", node(fqdn)),
         Loss::Role { role, deployment } => format!("role {role} of {deployment}"),
         Loss::Barclamp { barclamp, deployment } => format!("barclamp {barclamp} of {deployment}"),
-        Loss::Content { what, barclamp, deployment } => format!("{what} ({barclamp} in {deployment})"),
+        Loss::Content { what, barclamp, deployment } => {
+            format!("{what} ({barclamp} in {deployment})")
+        }
         Loss::Data { of, paths } => format!("{} of {of}", first(paths, paths.len())),
     }
 }
@@ -317,7 +342,8 @@ mod tests {
     use engine::ids::{DeploymentName, NodeId, RoleName};
 
     fn at(n: u128) -> Touched {
-        let (key, node) = (NoderoleKey::first(RoleName::parse("app").unwrap()), NodeId(uuid::Uuid::from_u128(n)));
+        let (key, node) =
+            (NoderoleKey::first(RoleName::parse("app").unwrap()), NodeId(uuid::Uuid::from_u128(n)));
         Touched {
             id: key.id(node),
             noderole: key,
@@ -344,18 +370,28 @@ mod tests {
             ..Consequences::default()
         };
         let (up, down) = (Some(true), Some(false));
-        assert_eq!(said(&of(&[up, up]))[0], "Restarts 2 noderoles that are up now: app on n1 and app on n2.");
+        assert_eq!(
+            said(&of(&[up, up]))[0],
+            "Restarts 2 noderoles that are up now: app on n1 and app on n2."
+        );
         assert_eq!(
             said(&of(&[up, down]))[0],
             "Restarts 1 noderole that is up now: app on n1. 1 more runs again that is not up."
         );
-        assert_eq!(said(&of(&[down]))[0], "Runs 1 noderole again: app on n1. None of it is up now.");
+        assert_eq!(
+            said(&of(&[down]))[0],
+            "Runs 1 noderole again: app on n1. None of it is up now."
+        );
         assert_eq!(said(&of(&[None, None]))[0], "Runs 2 noderoles again: app on n1 and app on n2.");
     }
 
     #[test]
     fn nothing_is_said_to_be_applied_where_nobody_looked() {
-        let of = |interrupted| Consequences { kept: vec![at(1)].into(), interrupted, ..Consequences::default() };
+        let of = |interrupted| Consequences {
+            kept: vec![at(1)].into(),
+            interrupted,
+            ..Consequences::default()
+        };
         assert_eq!(
             said(&of(Some(0)))[0],
             "Stays as it was applied: app on n1. Its new content or data waits for the next run, which this change does not ask for."

@@ -69,7 +69,13 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
 
 /// Whether nothing can be decided about it any more.
 pub(super) fn is_closed(state: ReviewState) -> bool {
-    matches!(state, ReviewState::Committed | ReviewState::Discarded | ReviewState::Replaced | ReviewState::SentBack)
+    matches!(
+        state,
+        ReviewState::Committed
+            | ReviewState::Discarded
+            | ReviewState::Replaced
+            | ReviewState::SentBack
+    )
 }
 
 fn rule(state: RuleState) -> impl IntoView {
@@ -209,8 +215,9 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
             feed.now();
         });
     };
-    let mine =
-        Memo::new(move |_| review.read().verdicts.iter().find(|verdict| verdict.counts && verdict.yours).cloned());
+    let mine = Memo::new(move |_| {
+        review.read().verdicts.iter().find(|verdict| verdict.counts && verdict.yours).cloned()
+    });
     let is_next = move || !off() && mine.read().is_none();
     let said = move || {
         mine.get().map(|verdict| {

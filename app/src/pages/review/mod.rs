@@ -50,7 +50,9 @@ pub fn ReviewPage() -> impl IntoView {
         Address::of(path, Some(("tab", Tab::Graph.word())), &query.read())
     });
     // What names no document names no page: the first one is shown.
-    let after = Memo::new(move |_| query.read().get("after").and_then(|after| after.parse::<Anchor>().ok()));
+    let after = Memo::new(move |_| {
+        query.read().get("after").and_then(|after| after.parse::<Anchor>().ok())
+    });
     let review = Resource::new(move || (id.get(), after.get()), |(id, after)| by_text(id, after));
     // Made here and not where it is shown: see `Frame`.
     let graph = Resource::new(
@@ -87,7 +89,12 @@ type Whole = (ReviewView, Discussion, SinceLook, Opened);
 async fn by_text(id: String, after: Option<Anchor>) -> Answer<Whole> {
     let id = id.parse::<SubmissionId>().map_err(|_| missing())?;
     let review = calls::review(id, after).await?;
-    Ok((review, calls::discussion(id).await?, calls::since_look(id).await?, calls::opened(id).await?))
+    Ok((
+        review,
+        calls::discussion(id).await?,
+        calls::since_look(id).await?,
+        calls::opened(id).await?,
+    ))
 }
 
 fn missing() -> Failure {
@@ -109,8 +116,15 @@ enum Tab {
 }
 
 impl Tab {
-    const ALL: [Self; 7] =
-        [Self::Changes, Self::Since, Self::Effects, Self::Graph, Self::Waves, Self::Checks, Self::Discussion];
+    const ALL: [Self; 7] = [
+        Self::Changes,
+        Self::Since,
+        Self::Effects,
+        Self::Graph,
+        Self::Waves,
+        Self::Checks,
+        Self::Discussion,
+    ];
 
     fn word(self) -> &'static str {
         match self {
@@ -125,7 +139,10 @@ impl Tab {
     }
 
     fn of(word: Option<String>) -> Self {
-        Self::ALL.into_iter().find(|tab| Some(tab.word()) == word.as_deref()).unwrap_or(Self::Changes)
+        Self::ALL
+            .into_iter()
+            .find(|tab| Some(tab.word()) == word.as_deref())
+            .unwrap_or(Self::Changes)
     }
 }
 
@@ -150,7 +167,11 @@ impl Detail {
 }
 
 #[component]
-fn Details(which: Detail, review: RwSignal<ReviewView>, report: Resource<OfReport>) -> impl IntoView {
+fn Details(
+    which: Detail,
+    review: RwSignal<ReviewView>,
+    report: Resource<OfReport>,
+) -> impl IntoView {
     let body = move || Suspend::new(part::review_details::shown(which, review, report));
     view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || body()}</Transition> }
         .into_any()
@@ -177,10 +198,14 @@ fn Loaded(
     let begins = after.clone();
     let feed = Feed::new(first, move || calls::review(id, begins.clone()));
     let discussion = Feed::new(said, move || calls::discussion(id));
-    use_live().hear(vec![Topic::Submission(id), Topic::Proposal(proposal), Topic::Targets], NOW, move |_| {
-        feed.soon();
-        discussion.soon();
-    });
+    use_live().hear(
+        vec![Topic::Submission(id), Topic::Proposal(proposal), Topic::Targets],
+        NOW,
+        move |_| {
+            feed.soon();
+            discussion.soon();
+        },
+    );
     let review = feed.value();
     note_look(id);
 
@@ -193,7 +218,8 @@ fn Loaded(
         Tab::Changes => {
             let difference = review.read_untracked().difference.clone();
             let pages = pages(&review.read_untracked(), after.is_some());
-            view! { <changes::Changes review difference talks=Some(talks) marks/> {pages} }.into_any()
+            view! { <changes::Changes review difference talks=Some(talks) marks/> {pages} }
+                .into_any()
         }
         Tab::Since => view! { <Since review since=since.get_value()/> }.into_any(),
         Tab::Graph => view! { <OfChange id graph address/> }.into_any(),
@@ -202,8 +228,9 @@ fn Loaded(
         Tab::Checks => view! { <Details which=Detail::Checks review report/> }.into_any(),
         Tab::Discussion => view! { <discussion::Talk review=feed discussion about/> }.into_any(),
     };
-    let tabs =
-        Tab::ALL.into_iter().filter(|tab| *tab != Tab::Since || since.with_value(|since| since.before.is_some()));
+    let tabs = Tab::ALL
+        .into_iter()
+        .filter(|tab| *tab != Tab::Since || since.with_value(|since| since.before.is_some()));
     view! {
         <Title text=format!("Review {id}: {title}")/>
         <Head review/>
@@ -239,7 +266,10 @@ fn pages(review: &ReviewView, is_later: bool) -> AnyView {
         return ().into_any();
     }
     let (first, here) = (places::review(review.submission), review.difference.documents().count());
-    let next = review.next.as_ref().map(|last| format!("{first}?after={}", places::encoded(&last.to_string())));
+    let next = review
+        .next
+        .as_ref()
+        .map(|last| format!("{first}?after={}", places::encoded(&last.to_string())));
     view! {
         <nav class="pager card" aria-label="Pages of the changes">
             {is_later.then(|| view! { <a class="button small" href=first.clone()>{icon(Icon::Up)} "First"</a> })}
@@ -310,7 +340,11 @@ fn OfChange(id: SubmissionId, graph: Resource<OfGraph>, address: Memo<Address>) 
 }
 
 /// The same, once it is there.
-pub(super) fn graph_of(first: GraphView, id: SubmissionId, address: Memo<Address>) -> impl IntoView {
+pub(super) fn graph_of(
+    first: GraphView,
+    id: SubmissionId,
+    address: Memo<Address>,
+) -> impl IntoView {
     let feed = Feed::new(first, move || calls::review_graph(id, address.get_untracked().wish));
     view! {
         <Graph feed address/>
@@ -323,7 +357,12 @@ pub(super) fn asks_for_graph(address: &Url) -> bool {
     Tab::of(address.search_params().get("tab")) == Tab::Graph
 }
 
-fn tab_link(which: Tab, tab: Memo<Tab>, review: RwSignal<ReviewView>, discussion: Feed<Discussion>) -> impl IntoView {
+fn tab_link(
+    which: Tab,
+    tab: Memo<Tab>,
+    review: RwSignal<ReviewView>,
+    discussion: Feed<Discussion>,
+) -> impl IntoView {
     let id = review.read_untracked().submission;
     let label = move || {
         let review = review.read();
@@ -336,7 +375,9 @@ fn tab_link(which: Tab, tab: Memo<Tab>, review: RwSignal<ReviewView>, discussion
             Tab::Waves => format!("Waves {}", review.consequences.waves_in_all()),
             // The gate of what is closed asks nothing any more.
             Tab::Checks => match review.gate.rules.iter().filter(|rule| !rule.holds).count() {
-                broken if broken > 0 && !gate::is_closed(review.state) => format!("Checks {broken} open"),
+                broken if broken > 0 && !gate::is_closed(review.state) => {
+                    format!("Checks {broken} open")
+                }
                 _ => "Checks".to_owned(),
             },
             Tab::Discussion => match discussion.value().read().open {

@@ -29,7 +29,8 @@ fn link(id: SubmissionId) -> impl IntoView {
 fn gone(replanned: &Replanned) -> AnyView {
     match replanned.after {
         Some(after) => {
-            let said = if replanned.same_effect { "with the same effect" } else { "with another effect" };
+            let said =
+                if replanned.same_effect { "with the same effect" } else { "with another effect" };
             view! {
                 <div class="notice" data-state="warn" role="status">
                     {icon(Icon::Again)}

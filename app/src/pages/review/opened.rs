@@ -60,14 +60,17 @@ impl Marks {
     fn seen(self) -> (usize, usize) {
         let opened = self.opened.read();
         self.cards.with_value(|cards| {
-            let seen = cards.iter().filter(|card| card.iter().all(|anchor| opened.opened.contains(anchor)));
+            let seen = cards
+                .iter()
+                .filter(|card| card.iter().all(|anchor| opened.opened.contains(anchor)));
             (seen.count(), cards.len())
         })
     }
 
     fn mark(self, card: &[Anchor]) {
         let opened = self.opened.read_untracked();
-        let new: Vec<Anchor> = card.iter().filter(|anchor| !opened.opened.contains(anchor)).cloned().collect();
+        let new: Vec<Anchor> =
+            card.iter().filter(|anchor| !opened.opened.contains(anchor)).cloned().collect();
         drop(opened);
         let begins = self.waiting.try_update_value(|waiting| {
             let was_empty = waiting.is_empty();
@@ -141,8 +144,13 @@ pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
     });
     let anchors = card.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     let word = move || match state.get() {
-        (true, _) => view! { <span class="pill flat">{icon(Icon::Check)} "opened"</span> }.into_any(),
-        (false, true) => view! { <span class="pill" data-state="warn">"changed since you opened it"</span> }.into_any(),
+        (true, _) => {
+            view! { <span class="pill flat">{icon(Icon::Check)} "opened"</span> }.into_any()
+        }
+        (false, true) => {
+            view! { <span class="pill" data-state="warn">"changed since you opened it"</span> }
+                .into_any()
+        }
         (false, false) => ().into_any(),
     };
     let path = OpenChanges::PATH;
@@ -158,7 +166,13 @@ pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
 }
 
 /// What a card has in it, folded until it is opened. Where nothing is marked it is simply there.
-pub(super) fn fold(marks: Option<Marks>, card: Vec<Anchor>, rows: usize, open: bool, inside: AnyView) -> AnyView {
+pub(super) fn fold(
+    marks: Option<Marks>,
+    card: Vec<Anchor>,
+    rows: usize,
+    open: bool,
+    inside: AnyView,
+) -> AnyView {
     let Some(marks) = marks else { return inside };
     let details = NodeRef::<html::Details>::new();
     let held = StoredValue::new(card);
@@ -214,7 +228,9 @@ fn watch(details: &web_sys::Element, seen: impl Fn() + 'static) {
     let ends = all_in(&card_of(details), ".end");
     let left = Cell::new(ends.len());
     let look = move |entries: js_sys::Array, observer: web_sys::IntersectionObserver| {
-        for entry in entries.iter().map(JsCast::unchecked_into::<web_sys::IntersectionObserverEntry>) {
+        for entry in
+            entries.iter().map(JsCast::unchecked_into::<web_sys::IntersectionObserverEntry>)
+        {
             if entry.is_intersecting() {
                 observer.unobserve(&entry.target());
                 left.set(left.get().saturating_sub(1));
@@ -224,7 +240,8 @@ fn watch(details: &web_sys::Element, seen: impl Fn() + 'static) {
             }
         }
     };
-    let look = Closure::<dyn Fn(js_sys::Array, web_sys::IntersectionObserver)>::new(look).into_js_value();
+    let look =
+        Closure::<dyn Fn(js_sys::Array, web_sys::IntersectionObserver)>::new(look).into_js_value();
     // A browser that can't tell what is in its window marks nothing.
     let Ok(observer) = web_sys::IntersectionObserver::new(look.unchecked_ref()) else { return };
     ends.iter().for_each(|end| observer.observe(end));

@@ -54,22 +54,26 @@ fn stage(found: StageReport) -> impl IntoView {
         ("waits on", "todo", Icon::Queued, found.waiting_on),
         ("blocked by", "error", Icon::Blocked, found.blocked_by),
     ];
-    let parts = parts.into_iter().filter(|(_, _, _, lines)| !lines.is_empty()).map(|(word, colour, shape, lines)| {
-        view! {
-            <div class="part">
-                <span class="pill" data-state=colour>{icon(shape)} {word}</span>
-                <ul>{lines.into_iter().map(line).collect_view()}</ul>
-            </div>
-        }
-    });
+    let parts = parts.into_iter().filter(|(_, _, _, lines)| !lines.is_empty()).map(
+        |(word, colour, shape, lines)| {
+            view! {
+                <div class="part">
+                    <span class="pill" data-state=colour>{icon(shape)} {word}</span>
+                    <ul>{lines.into_iter().map(line).collect_view()}</ul>
+                </div>
+            }
+        },
+    );
     view! { <li><h3>{name}</h3> {parts.collect_view()}</li> }.into_any()
 }
 
 fn line(line: Line) -> impl IntoView {
     let edits: Vec<String> = line.edits.iter().map(ToString::to_string).collect();
-    let more = if line.more_edits > 0 { format!(" and {} more", line.more_edits) } else { String::new() };
+    let more =
+        if line.more_edits > 0 { format!(" and {} more", line.more_edits) } else { String::new() };
     let edits = (!edits.is_empty()).then(|| format!(" · edit {}{more}", edits.join(", ")));
     let about = line.about.len() + line.more;
     let about = (about > 0).then(|| format!(" · about {about}"));
-    view! { <li>{line.what} " " <span class="muted">{line.evidence} {edits} {about}</span></li> }.into_any()
+    view! { <li>{line.what} " " <span class="muted">{line.evidence} {edits} {about}</span></li> }
+        .into_any()
 }

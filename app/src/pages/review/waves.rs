@@ -15,12 +15,15 @@ use crate::parts::{Icon, icon};
 pub(super) fn Waves(found: Memo<Consequences>) -> impl IntoView {
     let list = move || {
         let found = found.read();
-        let most = found.waves.iter().map(|wave| wave.runs + wave.instants).max().unwrap_or(1).max(1);
+        let most =
+            found.waves.iter().map(|wave| wave.runs + wave.instants).max().unwrap_or(1).max(1);
         found.waves.iter().map(|wave| wave_line(wave, most)).collect_view()
     };
     let more = move || match found.read().more_waves {
         0 => None,
-        n => Some(view! { <p class="pager">"and " {many(n, "wave")} " more, in the same way."</p> }),
+        n => {
+            Some(view! { <p class="pager">"and " {many(n, "wave")} " more, in the same way."</p> })
+        }
     };
     view! {
         <section class="card" aria-label="Waves">
@@ -101,7 +104,8 @@ fn group_line(group: &WaveGroup) -> AnyView {
 
 /// What a role's part of a wave waits for.
 fn waits(group: &WaveGroup) -> String {
-    let mut waits: Vec<String> = group.after.first.iter().take(4).map(|after| after.role.to_string()).collect();
+    let mut waits: Vec<String> =
+        group.after.first.iter().take(4).map(|after| after.role.to_string()).collect();
     let more = group.after.count - waits.len();
     if more > 0 {
         waits.push(format!("{} more", many(more, "role")));

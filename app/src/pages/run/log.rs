@@ -196,7 +196,9 @@ impl Log {
 
     fn shows(self, offset: i64) -> bool {
         let blocks = self.blocks.read_untracked();
-        blocks.iter().any(|block| block.lines.read_untracked().iter().any(|line| line.offset == offset))
+        blocks
+            .iter()
+            .any(|block| block.lines.read_untracked().iter().any(|line| line.offset == offset))
     }
 
     /// All from an offset up to another, however many parts that takes.
@@ -223,9 +225,14 @@ impl Log {
                 Ok(part) if now == span && self.first.get_untracked() == until => {
                     let lines = earlier(&part, until);
                     let height = view.get_untracked().map(|view| view.scroll_height());
-                    self.first.set(part.pieces.first().map_or(0, |piece| piece.offset.min(until)).min(from));
+                    self.first.set(
+                        part.pieces.first().map_or(0, |piece| piece.offset.min(until)).min(from),
+                    );
                     self.blocks.update(|blocks| {
-                        blocks.splice(0..0, lines.chunks(BLOCK).filter_map(|lines| Block::of(span, lines)));
+                        blocks.splice(
+                            0..0,
+                            lines.chunks(BLOCK).filter_map(|lines| Block::of(span, lines)),
+                        );
                     });
                     keep_place(view, height);
                 }
@@ -239,7 +246,11 @@ impl Log {
 /// Whether a line has a text.
 fn has(line: &str, wanted: &str, any_case: bool) -> bool {
     !wanted.is_empty()
-        && if any_case { line.to_lowercase().contains(&wanted.to_lowercase()) } else { line.contains(wanted) }
+        && if any_case {
+            line.to_lowercase().contains(&wanted.to_lowercase())
+        } else {
+            line.contains(wanted)
+        }
 }
 
 /// What came in front must not push away what is being read.
@@ -358,7 +369,9 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
         if log.shows(hit.offset) {
             show_line(hit.offset);
         } else {
-            log.go((hit.offset - BEFORE_A_HIT).max(0), move || request_animation_frame(move || show_line(hit.offset)));
+            log.go((hit.offset - BEFORE_A_HIT).max(0), move || {
+                request_animation_frame(move || show_line(hit.offset))
+            });
         }
     });
     let go = move |forward: bool| search.step(forward, show);
@@ -401,7 +414,12 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
 }
 
 #[component]
-fn Toggle(on: RwSignal<bool>, shape: Icon, word: &'static str, hint: &'static str) -> impl IntoView {
+fn Toggle(
+    on: RwSignal<bool>,
+    shape: Icon,
+    word: &'static str,
+    hint: &'static str,
+) -> impl IntoView {
     view! {
         <button
             class="button small needs-scripts"
@@ -418,7 +436,10 @@ fn Toggle(on: RwSignal<bool>, shape: Icon, word: &'static str, hint: &'static st
 }
 
 fn show_line(offset: i64) {
-    let Ok(Some(line)) = document().query_selector(&format!(".log [data-offset='{offset}']")) else { return };
+    let Ok(Some(line)) = document().query_selector(&format!(".log [data-offset='{offset}']"))
+    else {
+        return;
+    };
     let options = web_sys::ScrollIntoViewOptions::new();
     options.set_block(web_sys::ScrollLogicalPosition::Center);
     line.scroll_into_view_with_scroll_into_view_options(&options);

@@ -96,7 +96,9 @@ impl Search {
                 Ok(found) => {
                     let before = self.hits.read_untracked().len();
                     let last = self.hits.read_untracked().last().map_or(-1, |hit| hit.offset);
-                    self.hits.update(|hits| hits.extend(found.hits.into_iter().filter(|hit| hit.offset > last)));
+                    self.hits.update(|hits| {
+                        hits.extend(found.hits.into_iter().filter(|hit| hit.offset > last))
+                    });
                     self.searched.set((found.searched, found.length));
                     self.more.set(found.more);
                     self.next.set_value(found.next);
@@ -155,7 +157,9 @@ impl Search {
         let hits = self.hits.read();
         let (searched, length) = self.searched.get();
         let so_far = match (self.busy.get(), self.more.get()) {
-            (true, _) if length > 0 => format!(", {} % searched", searched.saturating_mul(100) / length.max(1)),
+            (true, _) if length > 0 => {
+                format!(", {} % searched", searched.saturating_mul(100) / length.max(1))
+            }
             (false, true) => " so far".to_owned(),
             _ => String::new(),
         };

@@ -158,7 +158,11 @@ mod tests {
         let lines = cutter.take(&odd);
         assert_eq!(texts(&lines), ["a", "b\u{fffd}c", "d"]);
         assert_eq!(lines[2].offset, 6);
-        assert_eq!(texts(&cutter.take(&part(&[(8, "e\n")], false))), ["e"], "and the next piece is whole");
+        assert_eq!(
+            texts(&cutter.take(&part(&[(8, "e\n")], false))),
+            ["e"],
+            "and the next piece is whole"
+        );
     }
 
     #[test]

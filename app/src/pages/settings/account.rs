@@ -107,7 +107,9 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
     let is_set = Memo::new(move |_| own.read().0.person.password);
     let done = move || {
         set.value().get().and_then(Result::ok)?;
-        Some(view! { <div class="notice" role="status"><p>"The password is set. Other sessions have ended."</p></div> })
+        Some(
+            view! { <div class="notice" role="status"><p>"The password is set. Other sessions have ended."</p></div> },
+        )
     };
     let needed = Memo::new(move |_| own.read().0.password_needed);
     let first = move || {
@@ -120,15 +122,14 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
             view! { <div class="notice" role="status"><p>"You are in. Set a password now: the link that brought you here works only once."</p></div> }
         })
     };
-    let old =
-        move || {
-            asks_old.get().then(|| view! {
+    let old = move || {
+        asks_old.get().then(|| view! {
             <div class="field">
                 <label for="old">"The password now"</label>
                 <input class="input" id="old" name="old" type="password" required autocomplete="current-password"/>
             </div>
         })
-        };
+    };
     let fields = anew(set, move |_| {
         view! {
             {old}
@@ -230,7 +231,8 @@ fn Sessions(feed: Feed<Own>) -> impl IntoView {
     let own = feed.value();
     let sessions = Memo::new(move |_| own.read().0.sessions.clone());
     let one = move |session: SessionView| {
-        let agent = if session.agent.is_empty() { "an unnamed client".to_owned() } else { session.agent };
+        let agent =
+            if session.agent.is_empty() { "an unnamed client".to_owned() } else { session.agent };
         let label = format!("End the session of {agent}");
         view! {
             <tr>

@@ -22,8 +22,11 @@ pub(crate) const ADMIN: &str = "admin";
 fn Sections() -> impl IntoView {
     let path = use_location().pathname;
     let link = move |place: &'static str, word: &'static str| {
-        let here =
-            move || path.with(|path| path.starts_with(place) || (path == places::SETTINGS && place == places::ACCOUNT));
+        let here = move || {
+            path.with(|path| {
+                path.starts_with(place) || (path == places::SETTINGS && place == places::ACCOUNT)
+            })
+        };
         view! { <a class="button small" href=place aria-current=move || here().then_some("page")>{word}</a> }
     };
     view! {
@@ -70,7 +73,8 @@ fn may_nothing(grants: &[Grant], there: String) -> Option<AnyView> {
 
 /// What the boxes and the field say, as far as it reads; the server refuses what doesn't.
 fn granted(typed: Typed) -> Vec<Grant> {
-    let everywhere = ["viewer", "operator", "reviewer", "admin"].into_iter().filter(|word| typed.is_on(word));
+    let everywhere =
+        ["viewer", "operator", "reviewer", "admin"].into_iter().filter(|word| typed.is_on(word));
     let everywhere = everywhere.map(|word| Grant { permission: word.into(), deployment: None });
     let inside = typed.get("inside");
     let lines = inside.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
@@ -96,7 +100,9 @@ fn GrantFields(
         Some(refused) => refused.typed(word).is_some(),
         None => grants.iter().any(|grant| grant.deployment.is_none() && grant.permission == word),
     };
-    let inside = grants.iter().filter_map(|grant| Some(format!("{} {}", grant.permission, grant.deployment.as_ref()?)));
+    let inside = grants
+        .iter()
+        .filter_map(|grant| Some(format!("{} {}", grant.permission, grant.deployment.as_ref()?)));
     let said = inside.collect::<Vec<String>>().join("\n");
     let inside = refused.as_ref().map_or(said, |refused| refused.typed_or("inside", ""));
     let choices = [
@@ -105,7 +111,8 @@ fn GrantFields(
         ("reviewer", "reviewer", "judges what others propose"),
         ("admin", "admin", "decides who may come in and do what"),
     ];
-    let shown = choices.into_iter().filter(|(name, ..)| !service || matches!(*name, "viewer" | "operator"));
+    let shown =
+        choices.into_iter().filter(|(name, ..)| !service || matches!(*name, "viewer" | "operator"));
     let one = |(name, word, about): (&'static str, &'static str, &'static str)| {
         view! {
             <li>
@@ -146,6 +153,9 @@ mod tests {
             deployment: deployment.map(str::to_owned),
         };
         assert_eq!(in_words(&[]), "nothing, not even look");
-        assert_eq!(in_words(&[grant("viewer", None), grant("operator", Some("web"))]), "viewer, operator in web");
+        assert_eq!(
+            in_words(&[grant("viewer", None), grant("operator", Some("web"))]),
+            "viewer, operator in web"
+        );
     }
 }

@@ -27,7 +27,8 @@ pub(super) fn Passkeys(
     let revoke = ServerAction::<RevokePasskey>::new();
     when_done(revoke, move |()| changed.run(()));
     let (busy, problem) = (RwSignal::new(false), RwSignal::new(None::<Problem>));
-    let may_confirm = Memo::new(move |_| !own || passkeys.read().iter().any(|passkey| passkey.confirmed));
+    let may_confirm =
+        Memo::new(move |_| !own || passkeys.read().iter().any(|passkey| passkey.confirmed));
     let one = move |passkey: PasskeyView| {
         let id = passkey.id;
         let confirm = (!passkey.confirmed && may_confirm.get()).then(|| {

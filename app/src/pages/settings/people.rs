@@ -59,7 +59,9 @@ impl ListPage for AllAccounts {
     const PLACE: &'static str = "after";
     const FIELDS: &'static [Field] = &[
         Field::text("filter", "Name contains", "name contains"),
-        Field::choice("disabled", "Which", "disabled is", || vec![("false", "may come in"), ("true", "disabled")]),
+        Field::choice("disabled", "Which", "disabled is", || {
+            vec![("false", "may come in"), ("true", "disabled")]
+        }),
     ];
     const SORTS: &'static [(PersonSort, &'static str)] = &[(PersonSort::Name, "name")];
     const SAME: List = List::People;
@@ -73,10 +75,17 @@ impl ListPage for AllAccounts {
     }
 
     async fn fetch(self, listed: Listed<PersonSort>) -> Answer<PersonPage> {
-        let disabled = listed.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
+        let disabled =
+            listed.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
         let (sort, after) = listed.stretch()?;
-        people::people(PeopleWanted { filter: listed.word("filter"), kind: Some(self.kind), disabled, sort, after })
-            .await
+        people::people(PeopleWanted {
+            filter: listed.word("filter"),
+            kind: Some(self.kind),
+            disabled,
+            sort,
+            after,
+        })
+        .await
     }
 
     fn sorted_by(column: Part) -> Option<(PersonSort, bool)> {
@@ -98,7 +107,8 @@ impl ListPage for AllAccounts {
     fn row(self, person: Memo<PersonView>, with: With<Self>) -> AnyView {
         let way = move || match person.read() {
             person if person.disabled => {
-                view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }.into_any()
+                view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }
+                    .into_any()
             }
             person if person.kind == AccountKind::Service => "by tokens".into_any(),
             person if person.password => "by a password".into_any(),

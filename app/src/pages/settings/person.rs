@@ -72,9 +72,11 @@ fn Shown(first: Found) -> impl IntoView {
     let person = Memo::new(move |_| found.read().0.person.clone());
     let tokens = Signal::derive(move || found.read().1.clone());
     let passkeys = Signal::derive(move || found.read().0.passkeys.clone());
-    let state = move || match person.read().disabled {
+    let state = move || {
+        match person.read().disabled {
         true => view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }.into_any(),
         false => view! { <span class="pill" data-state="active">{icon(Icon::Active)} "may come in"</span> }.into_any(),
+    }
     };
     view! {
         <Title text=name.clone()/>
@@ -230,7 +232,12 @@ fn changed(change: &AccessChangeView) -> String {
 }
 
 #[component]
-fn Grants(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>) -> impl IntoView {
+fn Grants(
+    id: PersonId,
+    service: bool,
+    person: Memo<PersonView>,
+    feed: Feed<Found>,
+) -> impl IntoView {
     let change = ServerAction::<ChangeGrants>::new();
     when_done(change, move |_| feed.now());
     let grants = Memo::new(move |_| person.read().grants.clone());

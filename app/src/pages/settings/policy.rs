@@ -162,9 +162,14 @@ fn Another(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
 fn Proposing(found: RwSignal<Both>) -> impl IntoView {
     let propose = ServerAction::<ProposePolicy>::new();
     let first = found.with_untracked(|(_, page)| page.deployments.clone());
-    let chosen = RwSignal::new(first.first().map(|deployment| deployment.name.to_string()).unwrap_or_default());
+    let chosen = RwSignal::new(
+        first.first().map(|deployment| deployment.name.to_string()).unwrap_or_default(),
+    );
     let same = move |_: Typed| {
-        DeploymentName::parse(chosen.read().trim()).map(|name| calls::propose(&name)).into_iter().collect()
+        DeploymentName::parse(chosen.read().trim())
+            .map(|name| calls::propose(&name))
+            .into_iter()
+            .collect()
     };
     view! {
         <ActionForm action=propose attr:class="form">

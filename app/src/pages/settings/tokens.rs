@@ -83,7 +83,8 @@ fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
 
 /// The token that the form asks for.
 fn made_by(typed: Typed, person: Option<PersonId>) -> Call {
-    let ticked: Vec<&str> = ["viewer", "operator", "admin"].into_iter().filter(|scope| typed.is_on(scope)).collect();
+    let ticked: Vec<&str> =
+        ["viewer", "operator", "admin"].into_iter().filter(|scope| typed.is_on(scope)).collect();
     let scopes = if ticked.is_empty() { vec!["viewer"] } else { ticked };
     let (deployment, days) = (typed.get("deployment"), typed.get("days").parse().ok());
     let deployment = (!deployment.is_empty()).then_some(deployment.as_str());

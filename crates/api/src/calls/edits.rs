@@ -19,18 +19,27 @@ pub fn propose_on_node(node: NodeId) -> Call {
 
 /// Puts edits into a proposal, all or none.
 pub fn edit(proposal: ProposalId, version: i32, edits: &[Edit]) -> Call {
-    let call = Call::post(format!("/proposals/{proposal}/edits")).json(json!({ "version": version, "edits": edits }));
+    let call = Call::post(format!("/proposals/{proposal}/edits"))
+        .json(json!({ "version": version, "edits": edits }));
     let call = call.words(["proposal", "edit"]).word(proposal.to_string()).option("file", "-");
     let call = call.version(version);
     Call { input: Some(json!(edits).to_string()), ..call }
 }
 
 /// The same on a deployment's board, or on a node alone: what has a command of its own is said by that.
-pub fn put((proposal, version): (ProposalId, i32), board: Option<&DeploymentName>, edits: &[Edit]) -> Call {
+pub fn put(
+    (proposal, version): (ProposalId, i32),
+    board: Option<&DeploymentName>,
+    edits: &[Edit],
+) -> Call {
     match (board, edits) {
-        (Some(deployment), [Edit::Unbind { node, noderole, with_dependents }]) => {
-            unbind((proposal, version), deployment, (*node, &node.to_string()), noderole, *with_dependents)
-        }
+        (Some(deployment), [Edit::Unbind { node, noderole, with_dependents }]) => unbind(
+            (proposal, version),
+            deployment,
+            (*node, &node.to_string()),
+            noderole,
+            *with_dependents,
+        ),
         _ => edit(proposal, version, edits),
     }
 }
@@ -44,7 +53,11 @@ pub fn bind(
 ) -> Call {
     let edit_of = match nodes {
         [(node, _)] => Edit::Bind { deployment, node: *node, role: role.clone() },
-        many => Edit::BindNodes { deployment, role: role.clone(), nodes: many.iter().map(|(node, _)| *node).collect() },
+        many => Edit::BindNodes {
+            deployment,
+            role: role.clone(),
+            nodes: many.iter().map(|(node, _)| *node).collect(),
+        },
     };
     let call = Call { input: None, ..edit(proposal, version, &[edit_of]) }.words(["bind"]);
     let call = nodes.iter().fold(call, |call, (_, fqdn)| call.word(fqdn));
@@ -59,7 +72,11 @@ pub fn unbind(
     noderole: &engine::cluster::NoderoleKey,
     with_dependents: bool,
 ) -> Call {
-    let edit = edit(proposal, version, &[Edit::Unbind { node, noderole: noderole.clone(), with_dependents }]);
+    let edit = edit(
+        proposal,
+        version,
+        &[Edit::Unbind { node, noderole: noderole.clone(), with_dependents }],
+    );
     Call { input: None, ..edit }
         .words(["unbind", name])
         .word(noderole.to_string())

@@ -8,7 +8,11 @@ use crate::console::GraphWish;
 
 /// A deployment's graph.
 pub fn graph(deployment: &DeploymentName, wish: &GraphWish) -> Call {
-    asked(format!("/deployments/{deployment}/graph"), wish, ["deployment", "graph", deployment.as_str()])
+    asked(
+        format!("/deployments/{deployment}/graph"),
+        wish,
+        ["deployment", "graph", deployment.as_str()],
+    )
 }
 
 /// The graph of what a review changes.
@@ -19,7 +23,9 @@ pub fn review_graph(id: SubmissionId, wish: &GraphWish) -> Call {
 /// The command takes the words of the address as options.
 fn asked(path: String, wish: &GraphWish, command: [&str; 3]) -> Call {
     let wanted = wish.words();
-    let words: Vec<String> = wanted.iter().map(|(word, said)| format!("{word}={}", encoded(said))).collect();
-    let call = Call::get(if words.is_empty() { path } else { format!("{path}?{}", words.join("&")) });
+    let words: Vec<String> =
+        wanted.iter().map(|(word, said)| format!("{word}={}", encoded(said))).collect();
+    let call =
+        Call::get(if words.is_empty() { path } else { format!("{path}?{}", words.join("&")) });
     wanted.iter().fold(call.words(command), |call, (word, said)| call.option(word, said))
 }

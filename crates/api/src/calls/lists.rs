@@ -72,7 +72,10 @@ impl List {
             Self::Looks => ("/nodes/{id}/looks", &["reached", "text", "sort"]),
             Self::Results => ("/nodes/{id}/results", &["outcome", "role", "sort"]),
             Self::Noderoles => ("/nodes/{id}/noderoles", &["state", "role", "sort"]),
-            Self::Runs => ("/runs", &["state", "deployment", "node", "role", "worker", "since", "until", "sort"]),
+            Self::Runs => (
+                "/runs",
+                &["state", "deployment", "node", "role", "worker", "since", "until", "sort"],
+            ),
             Self::Reviews => ("/submissions", &["whose", "fate", "deployment", "text", "sort"]),
             Self::Proposals => ("/proposals", &["mine", "drafts", "deployment", "text", "sort"]),
             Self::Blueprints => ("/targets", &["deployment", "sort"]),
@@ -81,7 +84,9 @@ impl List {
             Self::Roles => ("/roles", &["filter", "barclamp", "sort"]),
             Self::Imports => ("/imports", &["barclamp", "sort"]),
             Self::Workers => ("/workers", &["alive", "phase", "name", "sort"]),
-            Self::Audit => ("/audit", &["who", "action", "subject", "source", "since", "until", "sort"]),
+            Self::Audit => {
+                ("/audit", &["who", "action", "subject", "source", "since", "until", "sort"])
+            }
             Self::People => ("/people", &["filter", "kind", "disabled", "sort"]),
         }
     }
@@ -125,16 +130,21 @@ pub fn list_of(list: List, name: &str, asked: impl Fn(&str) -> Option<String>) -
 fn page(list: List, name: Option<&str>, asked: impl Fn(&str) -> Option<String>) -> Call {
     let (path, words) = list.asked_by();
     let path = path.replace(WHOSE, &encoded(name.unwrap_or_default()));
-    let given = words.iter().filter_map(|word| Some((*word, asked(word).filter(|value| !value.trim().is_empty())?)));
+    let given = words
+        .iter()
+        .filter_map(|word| Some((*word, asked(word).filter(|value| !value.trim().is_empty())?)));
     let given: Vec<(&str, String)> = given.collect();
-    let pairs: Vec<String> = given.iter().map(|(word, value)| format!("{word}={}", encoded(value))).collect();
+    let pairs: Vec<String> =
+        given.iter().map(|(word, value)| format!("{word}={}", encoded(value))).collect();
     let address = if pairs.is_empty() { path } else { format!("{path}?{}", pairs.join("&")) };
     let call = Call::get(address);
     // The command line says moments as people write them, and addresses count milliseconds.
     if given.iter().any(|(word, _)| matches!(*word, "since" | "until")) {
         return call;
     }
-    let call = name.into_iter().fold(call.words(list.words().iter().copied()), |call, name| call.word(name));
+    let call = name
+        .into_iter()
+        .fold(call.words(list.words().iter().copied()), |call, name| call.word(name));
     given.iter().fold(call, |call, (word, value)| match *word {
         "mine" | "drafts" => call.switch(word, value == "true"),
         word => call.option(word, value),
@@ -148,7 +158,8 @@ pub fn search(text: &str) -> Call {
 
 /// What a run of a noderole would see now, or what it says itself; those values that have a text in them.
 pub fn noderole_data(id: NoderoleId, find: &str, own: bool) -> Call {
-    let call = Call::get(data_of(format!("/noderoles/{id}/data"), find, own)).words(["noderole", "data"]);
+    let call =
+        Call::get(data_of(format!("/noderoles/{id}/data"), find, own)).words(["noderole", "data"]);
     call.word(id.to_string()).option_of("find", find).switch("own", own)
 }
 

@@ -41,7 +41,9 @@ pub fn add_node(new: &NewNode) -> Call {
     if !new.addresses.trim().is_empty() {
         let mut ssh = Map::new();
         put_all(&mut ssh, "addresses", &new.addresses);
-        ssh.extend(new.port.trim().parse::<u16>().ok().map(|port| ("port".to_owned(), json!(port))));
+        ssh.extend(
+            new.port.trim().parse::<u16>().ok().map(|port| ("port".to_owned(), json!(port))),
+        );
         put(&mut ssh, "user", &new.user);
         // Both have to be there.
         ssh.insert("key".into(), new.key.trim().into());
@@ -68,7 +70,10 @@ pub fn add_node(new: &NewNode) -> Call {
 
 /// Adds the nodes of a text, a node a line.
 pub fn add_nodes(text: &str) -> Call {
-    let call = Call::post("/nodes/many").json(json!({ "text": text })).words(["node", "add"]).option("file", "-");
+    let call = Call::post("/nodes/many")
+        .json(json!({ "text": text }))
+        .words(["node", "add"])
+        .option("file", "-");
     Call { input: Some(text.to_owned()), ..call }
 }
 
@@ -118,7 +123,11 @@ fn edited(change: &Map<String, Value>) -> Option<Vec<(String, String)>> {
             ("way", Value::Object(way)) => options.extend(edited(way)?),
             ("macs" | "addresses", Value::Array(all)) if !all.is_empty() => {
                 let option = if name == "macs" { "mac" } else { "ssh" };
-                options.extend(all.iter().filter_map(Value::as_str).map(|one| (option.to_owned(), one.to_owned())));
+                options.extend(
+                    all.iter()
+                        .filter_map(Value::as_str)
+                        .map(|one| (option.to_owned(), one.to_owned())),
+                );
             }
             ("hints", _) | (_, Value::Array(_) | Value::Object(_) | Value::Null) => return None,
             (_, Value::String(text)) => options.push((name.replace('_', "-"), text.clone())),
@@ -141,7 +150,9 @@ pub fn set_available(node: NodeId, version: i32, available: bool, reason: &str) 
 
 /// Takes out the record of a node that no target speaks of.
 pub fn take_out_node(node: NodeId) -> Call {
-    Call::new(Method::Delete, format!("/nodes/{node}")).words(["node", "remove"]).word(node.to_string())
+    Call::new(Method::Delete, format!("/nodes/{node}"))
+        .words(["node", "remove"])
+        .word(node.to_string())
 }
 
 /// Makes a token by which a node speaks for itself.

@@ -40,17 +40,26 @@ pub fn change_grants(id: PersonId, version: i32, grants: &[Grant]) -> Call {
 
 /// Keeps somebody out.
 pub fn disable_person(id: PersonId) -> Call {
-    Call::post(format!("/people/{id}/disable")).in_person().words(["person", "disable"]).word(id.to_string())
+    Call::post(format!("/people/{id}/disable"))
+        .in_person()
+        .words(["person", "disable"])
+        .word(id.to_string())
 }
 
 /// Lets somebody in again.
 pub fn enable_person(id: PersonId) -> Call {
-    Call::post(format!("/people/{id}/enable")).in_person().words(["person", "enable"]).word(id.to_string())
+    Call::post(format!("/people/{id}/enable"))
+        .in_person()
+        .words(["person", "enable"])
+        .word(id.to_string())
 }
 
 /// Confirms somebody's access as a second admin.
 pub fn confirm_person(id: PersonId) -> Call {
-    Call::post(format!("/people/{id}/confirm")).in_person().words(["person", "confirm"]).word(id.to_string())
+    Call::post(format!("/people/{id}/confirm"))
+        .in_person()
+        .words(["person", "confirm"])
+        .word(id.to_string())
 }
 
 /// Dismisses one's own notices of resets.
@@ -73,7 +82,10 @@ pub fn reset_factor(id: PersonId) -> Call {
 
 /// Makes a link by which somebody comes in once.
 pub fn make_link(id: PersonId) -> Call {
-    Call::post(format!("/people/{id}/link")).in_person().words(["person", "link"]).word(id.to_string())
+    Call::post(format!("/people/{id}/link"))
+        .in_person()
+        .words(["person", "link"])
+        .word(id.to_string())
 }
 
 /// Sets one's own password, which no command line should have in it: it comes from a file, or is typed.
@@ -85,7 +97,10 @@ pub fn set_password() -> Call {
 
 /// Ends one of one's own sessions.
 pub fn end_session(id: Uuid) -> Call {
-    Call::new(Method::Delete, format!("/me/sessions/{id}")).in_person().words(["session", "end"]).word(id.to_string())
+    Call::new(Method::Delete, format!("/me/sessions/{id}"))
+        .in_person()
+        .words(["session", "end"])
+        .word(id.to_string())
 }
 
 /// Ends all of one's own sessions but the one that asks.
@@ -125,7 +140,10 @@ pub fn make_token(
 
 /// Takes a token back.
 pub fn revoke_token(id: Uuid) -> Call {
-    Call::new(Method::Delete, format!("/tokens/{id}")).in_person().words(["token", "revoke"]).word(id.to_string())
+    Call::new(Method::Delete, format!("/tokens/{id}"))
+        .in_person()
+        .words(["token", "revoke"])
+        .word(id.to_string())
 }
 
 /// Lists one's own passkeys.
@@ -135,5 +153,8 @@ pub fn list_passkeys() -> Call {
 
 /// Revokes a passkey.
 pub fn revoke_passkey(id: PasskeyId) -> Call {
-    Call::new(Method::Delete, format!("/passkeys/{id}")).in_person().words(["passkey", "revoke"]).word(id.to_string())
+    Call::new(Method::Delete, format!("/passkeys/{id}"))
+        .in_person()
+        .words(["passkey", "revoke"])
+        .word(id.to_string())
 }

@@ -3,8 +3,8 @@
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{
-    CommentId, DeploymentId, DeploymentName, NameError, NodeId, NoderoleId, PersonId, ProposalId, RoleName, RunId,
-    SubmissionId, TargetNo,
+    CommentId, DeploymentId, DeploymentName, NameError, NodeId, NoderoleId, PersonId, ProposalId,
+    RoleName, RunId, SubmissionId, TargetNo,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -40,8 +40,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         host_key: "ssh-ed25519 AAAA".into(),
         ..NewNode::default()
     };
-    let change =
-        json!({ "description": WHY, "macs": ["00:25:90:aa:00:01"], "way": { "port": 2222, "key_version": 2 } });
+    let change = json!({ "description": WHY, "macs": ["00:25:90:aa:00:01"], "way": { "port": 2222, "key_version": 2 } });
     let hints = json!({ "hints": { "rack": "it's 7" } });
     let fields = |change: &Value| change.as_object().cloned().unwrap_or_default();
     let wish = GraphWish {
@@ -62,7 +61,13 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         bind((proposal, 3), (deployment, &web), &role, &[(node, n1.clone())]),
         bind((proposal, 3), (deployment, &web), &role, &[(node, n1.clone()), (NodeId(id(6)), n2)]),
         unbind((proposal, 3), &web, (node, &n1), &key, true),
-        unbind((proposal, 3), &web, (node, &n1), &NoderoleKey { instance: 1, ..key.clone() }, false),
+        unbind(
+            (proposal, 3),
+            &web,
+            (node, &n1),
+            &NoderoleKey { instance: 1, ..key.clone() },
+            false,
+        ),
         undo(proposal, 3),
         redo(proposal, 3),
         discard(proposal, 3),

@@ -13,7 +13,9 @@ pub fn quoted(text: &str) -> String {
 /// A text as part of an address (RFC 3986: everything but unreserved characters), so that it means nothing within double quotes either.
 pub fn encoded(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    text.bytes()
+        .map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") })
+        .collect()
 }
 
 #[cfg(test)]
@@ -24,7 +26,9 @@ mod tests {
 
     #[test]
     fn what_a_shell_makes_nothing_of_stays_readable() {
-        for plain in ["web", "n1.demo.gantry.internal", "--reason", "a/b:c@d", "00:25:90:aa:00:01", "10%"] {
+        for plain in
+            ["web", "n1.demo.gantry.internal", "--reason", "a/b:c@d", "00:25:90:aa:00:01", "10%"]
+        {
             assert_eq!(quoted(plain), plain);
         }
         assert_eq!(quoted("because"), "because");
@@ -59,7 +63,11 @@ mod tests {
             "-n",
         ];
         let line = texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(" ");
-        let out = Command::new("sh").arg("-c").arg(format!("printf '%s\\0' {line}")).output().expect("a shell");
+        let out = Command::new("sh")
+            .arg("-c")
+            .arg(format!("printf '%s\\0' {line}"))
+            .output()
+            .expect("a shell");
         let read = String::from_utf8(out.stdout).expect("text");
         let read: Vec<&str> = read.strip_suffix('\0').expect("an end").split('\0').collect();
         assert_eq!(read, texts);

@@ -116,12 +116,19 @@ pub fn resolve(thread: CommentId, resolved: bool) -> Call {
 
 /// Stops a run.
 pub fn cancel_run(id: RunId) -> Call {
-    Call::post(format!("/runs/{id}/cancel")).json(json!({})).words(["run", "cancel"]).word(id.to_string())
+    Call::post(format!("/runs/{id}/cancel"))
+        .json(json!({}))
+        .words(["run", "cancel"])
+        .word(id.to_string())
 }
 
 /// Shows a role; of one of several barclamps that have one of this name, where one is said.
 pub fn show_role(name: &RoleName, barclamp: &str) -> Call {
-    let asked = if barclamp.is_empty() { String::new() } else { format!("?barclamp={}", encoded(barclamp)) };
+    let asked = if barclamp.is_empty() {
+        String::new()
+    } else {
+        format!("?barclamp={}", encoded(barclamp))
+    };
     Call::get(format!("/roles/{}{asked}", encoded(name.as_str())))
         .words(["role", "show", name.as_str()])
         .option_of("barclamp", barclamp)
@@ -129,13 +136,17 @@ pub fn show_role(name: &RoleName, barclamp: &str) -> Call {
 
 /// Prints a script, by its content.
 pub fn script(hash: Hash) -> Call {
-    Call::get(format!("/scripts/{hash}")).words(["role", "script"]).option("hash", &hash.to_string())
+    Call::get(format!("/scripts/{hash}"))
+        .words(["role", "script"])
+        .option("hash", &hash.to_string())
 }
 
 /// Shows how roles hang together: of a barclamp, or around a role, where one is said.
 pub fn role_graph(barclamp: &str, role: &str) -> Call {
-    let asked = [("barclamp", barclamp), ("role", role)].into_iter().filter(|(_, value)| !value.is_empty());
-    let asked: Vec<String> = asked.map(|(word, value)| format!("{word}={}", encoded(value))).collect();
+    let asked =
+        [("barclamp", barclamp), ("role", role)].into_iter().filter(|(_, value)| !value.is_empty());
+    let asked: Vec<String> =
+        asked.map(|(word, value)| format!("{word}={}", encoded(value))).collect();
     let query = if asked.is_empty() { String::new() } else { format!("?{}", asked.join("&")) };
     let call = Call::get(format!("/catalog/graph{query}"));
     // The command line takes one of them.
@@ -161,7 +172,11 @@ pub fn retry(id: NoderoleId, reason: &str) -> Call {
 
 /// Imports a folder of barclamps; a request sends them as one object of paths and texts.
 pub fn import() -> Call {
-    Call { body: Body::File("barclamps.json"), ..Call::post("/barclamps") }.words(["barclamp", "import", "barclamps/"])
+    Call { body: Body::File("barclamps.json"), ..Call::post("/barclamps") }.words([
+        "barclamp",
+        "import",
+        "barclamps/",
+    ])
 }
 
 /// Checks the audit's chain, all of it: the command asks part by part, a request for the first part.

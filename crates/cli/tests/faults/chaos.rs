@@ -180,7 +180,12 @@ impl fmt::Display for Outcome {
         }
         writeln!(f, "{:<34} {}", "violations", self.violations.total())?;
         write!(f, "{}", self.violations)?;
-        writeln!(f, "{:<34} {}", "all that was meant is done", if self.at_rest { "yes" } else { "no" })?;
+        writeln!(
+            f,
+            "{:<34} {}",
+            "all that was meant is done",
+            if self.at_rest { "yes" } else { "no" }
+        )?;
         write!(f, "{:<30} {} s", "took", self.took.as_secs())
     }
 }
@@ -210,7 +215,8 @@ pub async fn chaos(seed: u64, lasts: Duration) -> Outcome {
     }));
     let end = Instant::now() + lasts;
     let at_last = end + ALL_KINDS;
-    while Instant::now() < end || (Instant::now() < at_last && !chaos.tally.not_dealt().is_empty()) {
+    while Instant::now() < end || (Instant::now() < at_last && !chaos.tally.not_dealt().is_empty())
+    {
         chaos.one_more().await;
     }
     let _ = stop.send(true);
@@ -324,7 +330,8 @@ impl Chaos {
     }
 
     fn break_node(&mut self, fault: Fault, until: Instant) -> bool {
-        let broken: BTreeSet<usize> = self.broken.iter().filter_map(|broken| broken.what.node()).collect();
+        let broken: BTreeSet<usize> =
+            self.broken.iter().filter_map(|broken| broken.what.node()).collect();
         let whole: Vec<usize> = (0..NODES).filter(|node| !broken.contains(node)).collect();
         if whole.len() <= NODES / 2 {
             return false;
@@ -447,10 +454,11 @@ impl Chaos {
     }
 
     async fn retry_errors(&self) {
-        let failed: Result<Vec<String>, _> =
-            sqlx::query_scalar("SELECT noderole_id::text FROM step WHERE state = 'error' AND error <> ''")
-                .fetch_all(&self.world.admin)
-                .await;
+        let failed: Result<Vec<String>, _> = sqlx::query_scalar(
+            "SELECT noderole_id::text FROM step WHERE state = 'error' AND error <> ''",
+        )
+        .fetch_all(&self.world.admin)
+        .await;
         for noderole in failed.unwrap_or_default() {
             let path = format!("/noderoles/{noderole}/retry");
             // Refused: it has moved meanwhile.
@@ -462,16 +470,20 @@ impl Chaos {
         let evidence = gather(&self.world).await;
         let violations = judge(&evidence);
         let begun_of = |line: &Line| matches!(line, Line::Start { role, .. } if role == "wipe");
-        let outcomes = sqlx::query_as("SELECT coalesce(outcome, state), count(*) FROM run GROUP BY 1 ORDER BY 2 DESC");
+        let outcomes = sqlx::query_as(
+            "SELECT coalesce(outcome, state), count(*) FROM run GROUP BY 1 ORDER BY 2 DESC",
+        );
         for line in self.world.errors() {
             println!("{line}");
         }
         let answered = &self.tally.changes.committed;
-        let kept: i64 = sqlx::query_scalar("SELECT count(*) FROM target WHERE number = ANY($1) AND kind = 'change'")
-            .bind(answered)
-            .fetch_one(&self.world.admin)
-            .await
-            .unwrap();
+        let kept: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM target WHERE number = ANY($1) AND kind = 'change'",
+        )
+        .bind(answered)
+        .fetch_one(&self.world.admin)
+        .await
+        .unwrap();
         let lost = answered.len() - usize::try_from(kept).unwrap();
         if violations.total() > 0 || !at_rest {
             eprintln!("{}\n{}", self.world.picture().await, self.world.logs());
@@ -548,10 +560,16 @@ type Bound = BTreeSet<(usize, &'static str)>;
 
 impl Changing {
     /// One to three edits in a deployment: what they bind, or what they have run again.
-    fn edits(&mut self, deployment: &str, bound: &Bound, number: u32) -> (Vec<Value>, Bound, Bound) {
+    fn edits(
+        &mut self,
+        deployment: &str,
+        bound: &Bound,
+        number: u32,
+    ) -> (Vec<Value>, Bound, Bound) {
         let (mut binds, mut changes) = (Vec::new(), Vec::new());
         let (mut bind, mut touched) = (BTreeSet::new(), BTreeSet::new());
-        let nodes: Vec<usize> = (0..self.nodes.len()).filter(|n| self.nodes[*n].deployment == deployment).collect();
+        let nodes: Vec<usize> =
+            (0..self.nodes.len()).filter(|n| self.nodes[*n].deployment == deployment).collect();
         for _ in 0..self.seeded.random_range(1..=3) {
             let node = *nodes.choose(&mut self.seeded).unwrap();
             let role = *BOUND.choose(&mut self.seeded).unwrap();
@@ -559,7 +577,9 @@ impl Changing {
             if !bound.contains(&(node, role)) {
                 let deployment = &self.deployments[deployment];
                 if bind.insert((node, role)) {
-                    binds.push(json!({"edit": "bind", "deployment": deployment, "node": id, "role": role}));
+                    binds.push(
+                        json!({"edit": "bind", "deployment": deployment, "node": id, "role": role}),
+                    );
                 }
                 continue;
             }
@@ -616,12 +636,15 @@ fn a_minute_of_all_faults_violates_nothing() {
 #[ignore = "as long as one likes: make chaos SEED=1 MINUTES=10"]
 fn chaos_of_a_seed() {
     let number = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    let seed = number("SEED").map_or_else(rand::random::<u32>, |text| text.parse().expect("SEED is a number"));
-    let minutes: f64 = number("MINUTES").map_or(10.0, |text| text.parse().expect("MINUTES is a number"));
+    let seed = number("SEED")
+        .map_or_else(rand::random::<u32>, |text| text.parse().expect("SEED is a number"));
+    let minutes: f64 =
+        number("MINUTES").map_or(10.0, |text| text.parse().expect("MINUTES is a number"));
     // What is run within is another process: it has the same seed.
     if !namespace::is_inside() {
         println!("SEED={seed} MINUTES={minutes}");
-        let ended = namespace::enter("chaos::chaos_of_a_seed", Room::best(), &[("SEED", seed.to_string())]);
+        let ended =
+            namespace::enter("chaos::chaos_of_a_seed", Room::best(), &[("SEED", seed.to_string())]);
         assert!(ended, "{}", repeated(seed.into(), minutes));
         return;
     }

@@ -186,7 +186,10 @@ fn unknown(found: &mut Violations, node: &str, lines: &[Line], runs: &BTreeMap<i
         if let Line::Start { run, role, .. } = line
             && !runs.contains_key(run)
         {
-            found.add(Kind::Unapproved, format!("{role} ran on {node} as run {run}, which nobody knows"));
+            found.add(
+                Kind::Unapproved,
+                format!("{role} ran on {node} as run {run}, which nobody knows"),
+            );
         }
     }
 }
@@ -197,7 +200,9 @@ fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
     for line in lines {
         match line {
             Line::Start { run, role, exclusive, there, .. } => {
-                for (other, _) in there.iter().filter(|(other, its)| *exclusive && *its && other != run) {
+                for (other, _) in
+                    there.iter().filter(|(other, its)| *exclusive && *its && other != run)
+                {
                     found.add(
                         Kind::TwoAtOnce,
                         format!("{role} began on {node} as run {run} while run {other} was there"),
@@ -207,12 +212,16 @@ fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
             }
             Line::End { run, role, .. } => {
                 let Some(at) = begun.iter().position(|(other, _)| other == run) else {
-                    found.add(Kind::TwoAtOnce, format!("{role} ended on {node} as run {run}, which never began"));
+                    found.add(
+                        Kind::TwoAtOnce,
+                        format!("{role} ended on {node} as run {run}, which never began"),
+                    );
                     continue;
                 };
                 let (_, exclusive) = begun[at];
                 for (other, _) in begun[at + 1..].iter().filter(|(_, its)| exclusive && *its) {
-                    let what = format!("{role} ended on {node} as run {run} after run {other} had begun");
+                    let what =
+                        format!("{role} ended on {node} as run {run} after run {other} had begun");
                     found.add(Kind::TwoAtOnce, what);
                 }
             }
@@ -233,9 +242,16 @@ fn order(found: &mut Violations, node: &str, lines: &[Line], edges: &[Edge]) {
     for line in lines {
         match line {
             Line::Start { run, role, .. } => {
-                let parents = edges.iter().filter(|e| e.node == node && e.parent_node == node && e.child == *role);
-                for Edge { parent, .. } in parents.filter(|edge| ended.get(edge.parent.as_str()) != Some(&true)) {
-                    found.add(Kind::Order, format!("{role} began on {node} as run {run} before {parent} was done"));
+                let parents = edges
+                    .iter()
+                    .filter(|e| e.node == node && e.parent_node == node && e.child == *role);
+                for Edge { parent, .. } in
+                    parents.filter(|edge| ended.get(edge.parent.as_str()) != Some(&true))
+                {
+                    found.add(
+                        Kind::Order,
+                        format!("{role} began on {node} as run {run} before {parent} was done"),
+                    );
                 }
                 ended.insert(role, false);
             }
@@ -252,11 +268,16 @@ fn order_between(found: &mut Violations, node: &str, lines: &[Line], evidence: &
     for line in lines {
         let Line::Start { run, role, at, .. } = line else { continue };
         let at = evidence.claimed.get(run).copied().unwrap_or(*at);
-        let edges = evidence.edges.iter().filter(|e| e.node == node && e.parent_node != node && e.child == *role);
+        let edges = evidence
+            .edges
+            .iter()
+            .filter(|e| e.node == node && e.parent_node != node && e.child == *role);
         for Edge { parent_node, parent, .. } in edges {
             let its = evidence.journals.get(parent_node).map(Vec::as_slice).unwrap_or_default();
             if !was_done(its, parent, at) {
-                let what = format!("{role} ran on {node} as run {run} before {parent} was done on {parent_node}");
+                let what = format!(
+                    "{role} ran on {node} as run {run} before {parent} was done on {parent_node}"
+                );
                 found.add(Kind::Order, what);
             }
         }
@@ -286,8 +307,14 @@ fn destroyed_once(
         let Line::Start { run, role, .. } = line else { continue };
         let Some(run) = runs.get(run).filter(|run| run.destructive) else { continue };
         let Some(before) = last.insert((&run.step, run.generation), run.id) else { continue };
-        if !asked.iter().any(|(step, after)| *step == run.step && before <= *after && *after < run.id) {
-            let what = format!("{role} began on {node} as run {} after run {before}, and nobody asked for it", run.id);
+        if !asked
+            .iter()
+            .any(|(step, after)| *step == run.step && before <= *after && *after < run.id)
+        {
+            let what = format!(
+                "{role} began on {node} as run {} after run {before}, and nobody asked for it",
+                run.id
+            );
             found.add(Kind::DestroyedTwice, what);
         }
     }
@@ -303,7 +330,10 @@ fn backwards(found: &mut Violations, node: &str, lines: &[Line], runs: &BTreeMap
             && (before.id >= run.id || before.generation > run.generation)
         {
             let of = |run: &Run| format!("run {} of generation {}", run.id, run.generation);
-            found.add(Kind::Backwards, format!("{role} on {node}: {} after {}", of(run), of(before)));
+            found.add(
+                Kind::Backwards,
+                format!("{role} on {node}: {} after {}", of(run), of(before)),
+            );
         }
     }
 }
@@ -318,14 +348,22 @@ fn settled(found: &mut Violations, step: &Step, runs: &BTreeMap<i64, &Run>) {
         return;
     }
     if step.applied > step.generation {
-        found.add(Kind::Backwards, format!("{called} has applied {}, and is at {}", step.applied, step.generation));
+        found.add(
+            Kind::Backwards,
+            format!("{called} has applied {}, and is at {}", step.applied, step.generation),
+        );
     }
-    let of_step = runs.values().filter(|run| run.step == step.id && run.outcome.as_deref() == Some("succeeded"));
+    let of_step = runs
+        .values()
+        .filter(|run| run.step == step.id && run.outcome.as_deref() == Some("succeeded"));
     let last = of_step.map(|run| run.id).max();
     if step.wall_of != last {
         found.add(
             Kind::Late,
-            format!("{called} has the result of run {:?}, and run {last:?} was the last", step.wall_of),
+            format!(
+                "{called} has the result of run {:?}, and run {last:?} was the last",
+                step.wall_of
+            ),
         );
     }
 }
@@ -337,7 +375,13 @@ mod tests {
     /// Runs begin and end when their numbers say.
     fn start(run: i64, role: &str, there: &[(i64, bool)]) -> Line {
         let at = run.unsigned_abs() * 10;
-        Line::Start { run, role: role.to_owned(), at, exclusive: role != "aside", there: there.to_vec() }
+        Line::Start {
+            run,
+            role: role.to_owned(),
+            at,
+            exclusive: role != "aside",
+            there: there.to_vec(),
+        }
     }
 
     fn end(run: i64, role: &str) -> Line {
@@ -379,7 +423,11 @@ mod tests {
         ];
         Evidence {
             journals: BTreeMap::from([("n1".to_owned(), lines)]),
-            runs: vec![run(10, "base", "lost"), run(20, "base", "succeeded"), run(21, "top", "succeeded")],
+            runs: vec![
+                run(10, "base", "lost"),
+                run(20, "base", "succeeded"),
+                run(21, "top", "succeeded"),
+            ],
             steps: vec![step("base", 20), step("top", 21)],
             edges: vec![edge("n1")],
             claimed: BTreeMap::from([(10, 99), (20, 199), (21, 209)]),
@@ -425,7 +473,10 @@ mod tests {
     #[test]
     fn a_run_that_nobody_approved_is_counted() {
         assert_eq!(counted(|evidence| evidence.runs[0].approved = false), only(Kind::Unapproved));
-        assert_eq!(counted(|evidence| lines(evidence).push(start(99, "base", &[]))), only(Kind::Unapproved));
+        assert_eq!(
+            counted(|evidence| lines(evidence).push(start(99, "base", &[]))),
+            only(Kind::Unapproved)
+        );
     }
 
     #[test]
@@ -444,7 +495,9 @@ mod tests {
     fn a_child_before_its_parent_is_counted() {
         let first = |evidence: &mut Evidence| drop(lines(evidence).remove(2));
         assert_eq!(counted(first), only(Kind::Order), "its parent has begun, and did not end well");
-        let alone = |evidence: &mut Evidence| *lines(evidence) = vec![start(21, "top", &[]), end(21, "top")];
+        let alone = |evidence: &mut Evidence| {
+            *lines(evidence) = vec![start(21, "top", &[]), end(21, "top")]
+        };
         assert_eq!(counted(alone), only(Kind::Order));
     }
 
@@ -476,7 +529,11 @@ mod tests {
                 evidence.claimed.insert(21, at);
             })
         };
-        assert_eq!(again(209), BTreeMap::new(), "its parent began again when it was claimed already");
+        assert_eq!(
+            again(209),
+            BTreeMap::new(),
+            "its parent began again when it was claimed already"
+        );
         assert_eq!(again(221), only(Kind::Order));
         let never = |evidence: &mut Evidence| {
             apart(evidence);
@@ -514,7 +571,10 @@ mod tests {
     #[test]
     fn a_late_result_that_was_applied_is_counted() {
         assert_eq!(counted(|evidence| evidence.steps[0].wall_of = Some(10)), only(Kind::Late));
-        assert_eq!(counted(|evidence| evidence.runs[1].outcome = Some("late".to_owned())), only(Kind::Late));
+        assert_eq!(
+            counted(|evidence| evidence.runs[1].outcome = Some("late".to_owned())),
+            only(Kind::Late)
+        );
         let seen = Seen { kind: "late".to_owned(), what: "base 10".to_owned() };
         assert_eq!(counted(|evidence| evidence.seen.push(seen)), only(Kind::Late));
     }
@@ -543,7 +603,10 @@ mod tests {
         let mut evidence = good();
         evidence.runs[0].approved = false;
         let text = judge(&evidence).to_string();
-        assert!(text.contains("run without approved target        1\n    run 10 of generation 1\n"), "{text}");
+        assert!(
+            text.contains("run without approved target        1\n    run 10 of generation 1\n"),
+            "{text}"
+        );
         assert!(text.contains("moving backwards                   0\n"), "{text}");
     }
 }

@@ -49,7 +49,8 @@ pub fn shim(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
     if !library.exists() {
         std::fs::write(&source, SOURCE).unwrap();
-        let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+        let made =
+            Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
         assert!(made.unwrap().success(), "cc makes the library by which a worker's clock is off");
     }
     library

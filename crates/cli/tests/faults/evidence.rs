@@ -18,10 +18,13 @@ fn read(line: &str) -> Option<Line> {
     let words: Vec<&str> = line.strip_suffix(" .")?.split(' ').collect();
     match words.as_slice() {
         ["start", run, role, exclusive, at, there] => {
-            let there = there.strip_prefix("there=")?.split(',').filter(|word| !word.is_empty()).map(|word| {
-                let (run, exclusive) = word.split_once('/')?;
-                Some((run.parse().ok()?, exclusive == "1"))
-            });
+            let there =
+                there.strip_prefix("there=")?.split(',').filter(|word| !word.is_empty()).map(
+                    |word| {
+                        let (run, exclusive) = word.split_once('/')?;
+                        Some((run.parse().ok()?, exclusive == "1"))
+                    },
+                );
             Some(Line::Start {
                 run: run.parse().ok()?,
                 role: (*role).to_owned(),
@@ -30,9 +33,11 @@ fn read(line: &str) -> Option<Line> {
                 there: there.collect::<Option<_>>()?,
             })
         }
-        ["end", run, role, at] => {
-            Some(Line::End { run: run.parse().ok()?, role: (*role).to_owned(), at: at.parse().ok()? })
-        }
+        ["end", run, role, at] => Some(Line::End {
+            run: run.parse().ok()?,
+            role: (*role).to_owned(),
+            at: at.parse().ok()?,
+        }),
         _ => None,
     }
 }
@@ -123,10 +128,12 @@ pub async fn gather(world: &World) -> Evidence {
     .fetch_all(admin)
     .await
     .unwrap();
-    let claimed: Vec<(i64, i64)> = sqlx::query_as("SELECT run, at FROM claimed").fetch_all(admin).await.unwrap();
+    let claimed: Vec<(i64, i64)> =
+        sqlx::query_as("SELECT run, at FROM claimed").fetch_all(admin).await.unwrap();
     let claimed = claimed.into_iter().map(|(run, at)| (run, at.unsigned_abs())).collect();
     let asked = sqlx::query_as("SELECT step, after_run FROM asked").fetch_all(admin).await.unwrap();
-    let seen: Vec<Seen> = sqlx::query_as("SELECT kind, what FROM seen ORDER BY id").fetch_all(admin).await.unwrap();
+    let seen: Vec<Seen> =
+        sqlx::query_as("SELECT kind, what FROM seen ORDER BY id").fetch_all(admin).await.unwrap();
     let journals = world.nodes.iter().map(|node| (node.id.clone(), journal(&node.root))).collect();
     Evidence { journals, runs, steps: steps(admin).await.unwrap(), edges, claimed, asked, seen }
 }

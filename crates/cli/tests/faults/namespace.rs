@@ -108,7 +108,10 @@ pub fn small_disk(folder: &Path) {
     if !bounded_by(Room::Disk) {
         return;
     }
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m,mode=0755", "none"]).arg(folder).status();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=2m,mode=0755", "none"])
+        .arg(folder)
+        .status();
     assert!(mounted.unwrap().success());
 }
 
@@ -135,7 +138,11 @@ fn limit_files(root: &Path, full: bool) {
     assert!(bounded_by(Room::Files), "a test that fills a disk has to be entered");
     if full {
         // So that it has no room for one line more; empty lines are none.
-        let mut journal = std::fs::OpenOptions::new().create(true).append(true).open(root.join("journal")).unwrap();
+        let mut journal = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(root.join("journal"))
+            .unwrap();
         journal.write_all(&vec![b'\n'; usize::try_from(LIMIT).unwrap()]).unwrap();
     }
     let limit = if full { format!("--fsize={LIMIT}:") } else { "--fsize=unlimited:".to_owned() };
@@ -148,7 +155,8 @@ fn limit_files(root: &Path, full: bool) {
         }
         for pid in untold {
             // It may be gone by now.
-            let _ = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).output().unwrap();
+            let _ =
+                Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).output().unwrap();
             told.insert(pid);
         }
     }
@@ -158,17 +166,26 @@ fn limit_files(root: &Path, full: bool) {
 fn processes_of(root: &Path) -> BTreeSet<i32> {
     let config = root.with_file_name("sshd_config").to_string_lossy().into_owned();
     let of_run = format!("GANTRY_ROOT={}", root.to_string_lossy());
-    let has = |bytes: &[u8], wanted: &str| bytes.windows(wanted.len()).any(|part| part == wanted.as_bytes());
+    let has = |bytes: &[u8], wanted: &str| {
+        bytes.windows(wanted.len()).any(|part| part == wanted.as_bytes())
+    };
     let belongs = |pid: i32| {
         let words = read_of(pid, "cmdline");
-        has(&words, &config) || has(&words, &root.to_string_lossy()) || has(&read_of(pid, "environ"), &of_run)
+        has(&words, &config)
+            || has(&words, &root.to_string_lossy())
+            || has(&read_of(pid, "environ"), &of_run)
     };
-    let parents: BTreeMap<i32, i32> = processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let parents: BTreeMap<i32, i32> =
+        processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let mut found: BTreeSet<i32> = parents.keys().copied().filter(|pid| belongs(*pid)).collect();
     loop {
         let before = found.len();
         found.extend(
-            parents.iter().filter(|(_, parent)| found.contains(parent)).map(|(pid, _)| *pid).collect::<Vec<_>>(),
+            parents
+                .iter()
+                .filter(|(_, parent)| found.contains(parent))
+                .map(|(pid, _)| *pid)
+                .collect::<Vec<_>>(),
         );
         if found.len() == before {
             return found;

@@ -88,7 +88,9 @@ async fn a_node_with_another_host_key_is_told_and_nothing_runs_there_until_it_is
     let said = "node_look WHERE NOT reached AND said LIKE '%has the host key SHA256:%' AND said LIKE '%set up anew%'";
     assert!(world.count(said).await >= 1);
     world.change("east", vec![world.bind(0, "top")]).await;
-    world.until(1, "step s JOIN node n ON n.id = s.node_id WHERE s.state = 'todo' AND NOT n.alive").await;
+    world
+        .until(1, "step s JOIN node n ON n.id = s.node_id WHERE s.state = 'todo' AND NOT n.alive")
+        .await;
     let log = fs::read_to_string(world.testbed.nodes()[0].root.with_file_name("sshd.log")).unwrap();
     assert!(!log.contains("Accepted"), "no key of ours was shown to it: {log}");
     assert!(world.journal(0).is_empty());
@@ -127,7 +129,9 @@ async fn no_room_and_room_again() {
     world.fill_disk(0, true);
     world.keep(0, "base", false);
     let full = "the disk of this node is full";
-    world.until(1, &format!("run WHERE id = {run} AND outcome = 'failed' AND error LIKE '%{full}%'")).await;
+    world
+        .until(1, &format!("run WHERE id = {run} AND outcome = 'failed' AND error LIKE '%{full}%'"))
+        .await;
     // And none begins.
     world.full_until(0, "run WHERE outcome = 'failed' AND error LIKE '%is the disk full?%'").await;
     world.fill_disk(0, false);

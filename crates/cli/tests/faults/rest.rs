@@ -34,7 +34,9 @@ impl fmt::Display for NotDone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broken(why) => write!(f, "without an answer: {why}"),
-            Self::Refused(status, problem) => write!(f, "{status} {}", problem["code"].as_str().unwrap_or("?")),
+            Self::Refused(status, problem) => {
+                write!(f, "{status} {}", problem["code"].as_str().unwrap_or("?"))
+            }
         }
     }
 }
@@ -59,10 +61,16 @@ impl Client {
         if (200..300).contains(&status) { Ok(body) } else { Err(NotDone::Refused(status, body)) }
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Option<Value>) -> Result<(u16, Bytes), String> {
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<(u16, Bytes), String> {
         let stream = TcpStream::connect(&self.server).await.map_err(|error| error.to_string())?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
         let carrying = tokio::spawn(connection);
         let body = body.map(|body| body.to_string()).unwrap_or_default();
         let request = Request::builder()
@@ -76,7 +84,8 @@ impl Client {
             .map_err(|error| error.to_string())?;
         let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = answer.status().as_u16();
-        let body = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        let body =
+            answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
         carrying.abort();
         Ok((status, body))
     }

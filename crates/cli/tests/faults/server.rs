@@ -18,7 +18,8 @@ async fn a_server_that_is_killed_amid_a_commit_has_committed_nothing() {
     sqlx::query("LOCK TABLE audit IN SHARE MODE").execute(&mut *holder).await.unwrap();
     let ada = world.ada();
     let committing = tokio::spawn(async move { commit(&ada, submission).await });
-    let waits = "pg_locks WHERE NOT granted AND relation = 'audit'::regclass AND pid <> pg_backend_pid()";
+    let waits =
+        "pg_locks WHERE NOT granted AND relation = 'audit'::regclass AND pid <> pg_backend_pid()";
     world.until(1, waits).await;
     assert_eq!(world.count("target").await, 1, "nobody sees it yet");
     world.servers.clear();
@@ -26,8 +27,13 @@ async fn a_server_that_is_killed_amid_a_commit_has_committed_nothing() {
     assert!(matches!(answer, Err(NotDone::Broken(_))), "{answer:?}");
     holder.rollback().await.unwrap();
     // PostgreSQL finds nobody to answer to, and takes it all back; nobody waits for its locks longer than that.
-    world.until(0, "pg_locks WHERE locktype = 'advisory' AND objid = 2 AND mode = 'ExclusiveLock'").await;
-    assert_eq!((world.count("target").await, world.count("step").await, world.count("run").await), (1, 0, 0));
+    world
+        .until(0, "pg_locks WHERE locktype = 'advisory' AND objid = 2 AND mode = 'ExclusiveLock'")
+        .await;
+    assert_eq!(
+        (world.count("target").await, world.count("step").await, world.count("run").await),
+        (1, 0, 0)
+    );
 
     world.start_server();
     assert_eq!(world.commit(submission).await.unwrap(), 2);
@@ -57,13 +63,16 @@ async fn a_commit_whose_answer_was_lost_is_there_once_and_nobody_says_that_it_is
     let cut = "(SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep') AS cut";
     assert_eq!(world.count(cut).await, 1);
     match committing.await.unwrap() {
-        Err(NotDone::Refused(503, problem)) => assert_eq!(problem["code"], "unknown_outcome", "{problem}"),
+        Err(NotDone::Refused(503, problem)) => {
+            assert_eq!(problem["code"], "unknown_outcome", "{problem}")
+        }
         other => panic!("{other:?}"),
     }
     world.set_postgres("synchronous_standby_names = ''").await;
     let again = world.commit(submission).await;
     assert!(matches!(again, Err(NotDone::Refused(409, _))), "{again:?}");
-    let state = world.ada().get(&format!("/submissions/{submission}")).await.unwrap()["state"].clone();
+    let state =
+        world.ada().get(&format!("/submissions/{submission}")).await.unwrap()["state"].clone();
     assert_eq!((state, world.count("target").await), (serde_json::json!("committed"), 2));
     world.start_worker();
     world.converged(4).await;

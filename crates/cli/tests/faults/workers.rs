@@ -36,11 +36,12 @@ async fn destroying(workers: usize) -> (World, i64) {
 /// more.
 async fn waits_for_a_person(world: &World, run: i64) {
     world.until(1, "step WHERE destructive AND state = 'error'").await;
-    let outcomes: Vec<String> =
-        sqlx::query_scalar("SELECT outcome FROM run JOIN step s ON s.id = step_id WHERE destructive")
-            .fetch_all(&world.admin)
-            .await
-            .unwrap();
+    let outcomes: Vec<String> = sqlx::query_scalar(
+        "SELECT outcome FROM run JOIN step s ON s.id = step_id WHERE destructive",
+    )
+    .fetch_all(&world.admin)
+    .await
+    .unwrap();
     let [outcome] = outcomes.as_slice() else { panic!("{outcomes:?}\n{}", world.picture().await) };
     assert!(["lost", "failed"].contains(&outcome.as_str()), "{outcome}");
     world.keep(0, "wipe", false);
@@ -49,7 +50,11 @@ async fn waits_for_a_person(world: &World, run: i64) {
     world.converged(2).await;
     all_is_well(world).await;
     let wiped = |line: &Line| matches!(line, Line::Start { role, .. } if role == "wipe");
-    assert_eq!(world.journal(0).iter().filter(|line| wiped(line)).count(), 2, "runs {run} and {again}");
+    assert_eq!(
+        world.journal(0).iter().filter(|line| wiped(line)).count(),
+        2,
+        "runs {run} and {again}"
+    );
     let unasked = Evidence { asked: Vec::new(), ..gather(world).await };
     assert_eq!(judge(&unasked).count(Kind::DestroyedTwice), 1, "had nobody asked");
 }
@@ -127,7 +132,10 @@ async fn a_worker_that_sleeps_past_its_lease_finds_that_others_have_its_run() {
     .await
     .unwrap();
     assert_eq!(outcomes.last().unwrap().1, "succeeded", "{outcomes:?}");
-    assert!(["lost", "late"].contains(&outcomes[0].1.as_str()) && outcomes.iter().any(|(id, _)| *id == again));
+    assert!(
+        ["lost", "late"].contains(&outcomes[0].1.as_str())
+            && outcomes.iter().any(|(id, _)| *id == again)
+    );
 }
 
 /// A run that a worker has is in the queue once more; gives that worker.
@@ -156,8 +164,11 @@ async fn of_two_workers_with_the_same_run_the_node_lets_one_begin() {
     world.keep(0, "base", false);
     world.converged(4).await;
     all_is_well(&world).await;
-    let begun =
-        world.journal(0).iter().filter(|line| matches!(line, Line::Start { run: its, .. } if *its == run)).count();
+    let begun = world
+        .journal(0)
+        .iter()
+        .filter(|line| matches!(line, Line::Start { run: its, .. } if *its == run))
+        .count();
     assert_eq!(begun, 1);
 }
 

@@ -62,14 +62,21 @@ impl World {
     /// Everything but servers and workers.
     pub async fn of(nodes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let postgres = PrivatePostgres::start(Settings::throwaway(folder.path().join("postgres"))).await.unwrap();
-        let admin = PgPoolOptions::new().max_connections(6).connect_lazy(&postgres.admin_url(DATABASE)).unwrap();
+        let postgres = PrivatePostgres::start(Settings::throwaway(folder.path().join("postgres")))
+            .await
+            .unwrap();
+        let admin = PgPoolOptions::new()
+            .max_connections(6)
+            .connect_lazy(&postgres.admin_url(DATABASE))
+            .unwrap();
         // What is committed must be there after a crash of PostgreSQL, as it is where this is not for tests. (A crash of the machine is
         // not tried, so the disk need not be waited for.)
         for setting in ["ALTER SYSTEM SET synchronous_commit = on", "SELECT pg_reload_conf()"] {
             sqlx::raw_sql(setting).execute(&admin).await.unwrap();
         }
-        migrations::migrate_url(&postgres.owner_url(DATABASE), &migrations::Roles::default()).await.unwrap();
+        migrations::migrate_url(&postgres.owner_url(DATABASE), &migrations::Roles::default())
+            .await
+            .unwrap();
         let store = Store::open(&Connecting::to(postgres.server_url(DATABASE))).unwrap();
         let reach = engine::reach::Policy { allow_local: true, ..Default::default() };
         let control = Control::new(store.clone()).reaching(reach);
@@ -78,7 +85,8 @@ impl World {
             name: DeploymentName::parse(name).unwrap(),
             roles: ROLES.iter().map(|role| RoleName::parse(role).unwrap()).collect(),
         };
-        let demo = Demo { deployments: DEPLOYMENTS.iter().map(deployment).collect(), nodes: Vec::new() };
+        let demo =
+            Demo { deployments: DEPLOYMENTS.iter().map(deployment).collect(), nodes: Vec::new() };
         let policy = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
         control.ensure_genesis(&policy, &demo).await.unwrap();
         let owner = Store::open(&Connecting::to(postgres.owner_url(DATABASE))).unwrap();
@@ -93,23 +101,36 @@ impl World {
         for node in testbed.nodes() {
             control.ensure_node(wish(node)).await.unwrap();
         }
-        let machines: Vec<(String, String)> =
-            sqlx::query_as("SELECT id::text, connection->>'root' FROM node WHERE transport = 'ssh' ORDER BY fqdn")
-                .fetch_all(&admin)
-                .await
-                .unwrap();
+        let machines: Vec<(String, String)> = sqlx::query_as(
+            "SELECT id::text, connection->>'root' FROM node WHERE transport = 'ssh' ORDER BY fqdn",
+        )
+        .fetch_all(&admin)
+        .await
+        .unwrap();
         let nodes = machines.into_iter().zip(DEPLOYMENTS.iter().cycle());
-        let nodes =
-            nodes.map(|((id, root), deployment)| Machine { id, deployment, root: PathBuf::from(root) }).collect();
+        let nodes = nodes
+            .map(|((id, root), deployment)| Machine { id, deployment, root: PathBuf::from(root) })
+            .collect();
         let deployments: Vec<(String, String)> =
             sqlx::query_as("SELECT name, id::text FROM deployment WHERE parent IS NOT NULL")
                 .fetch_all(&admin)
                 .await
                 .unwrap();
-        let of = |name: &str| deployments.iter().find(|(known, _)| known == name).unwrap().1.clone();
+        let of =
+            |name: &str| deployments.iter().find(|(known, _)| known == name).unwrap().1.clone();
         let deployments = DEPLOYMENTS.iter().map(|name| (*name, of(name))).collect();
         store.pool().close().await;
-        Self { workers: Vec::new(), servers: Vec::new(), testbed, nodes, people, deployments, admin, postgres, folder }
+        Self {
+            workers: Vec::new(),
+            servers: Vec::new(),
+            testbed,
+            nodes,
+            people,
+            deployments,
+            admin,
+            postgres,
+            folder,
+        }
     }
 
     /// The same with one server and some workers.
@@ -144,7 +165,16 @@ impl World {
     pub fn start_worker_at(&mut self, offset: i64) {
         let preload = (offset != 0).then(|| clock::shim(self.folder.path()));
         let mut command = gantry(&self.postgres.worker_url(DATABASE), &self.log("worker"));
-        command.args(["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "3"]);
+        command.args([
+            "worker",
+            "--until-orphaned",
+            "--lease",
+            "6",
+            "--sweep",
+            "1",
+            "--looks",
+            "3",
+        ]);
         command.env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker"));
         command.env("GANTRY_SECRETS", self.testbed.secrets());
         command.env("GANTRY_LOG", "info");
@@ -181,7 +211,11 @@ impl World {
     pub fn errors(&self) -> Vec<String> {
         let of = |name: &str| std::fs::read_to_string(self.log(name)).unwrap_or_default();
         let lines = of("server") + &of("worker");
-        lines.lines().filter(|line| line.contains(" ERROR ") || line.contains("panicked")).map(str::to_owned).collect()
+        lines
+            .lines()
+            .filter(|line| line.contains(" ERROR ") || line.contains("panicked"))
+            .map(str::to_owned)
+            .collect()
     }
 
     pub fn bind(&self, node: usize, role: &str) -> Value {
@@ -209,14 +243,18 @@ impl World {
 
     /// A person lets a step in ERROR try again.
     pub async fn retry(&self, node: usize, role: &str) {
-        let noderole: String =
-            sqlx::query_scalar("SELECT id::text FROM noderole WHERE node_id = $1::uuid AND role = $2")
-                .bind(&self.nodes[node].id)
-                .bind(role)
-                .fetch_one(&self.admin)
-                .await
-                .unwrap();
-        let retried = self.ada().post(&format!("/noderoles/{noderole}/retry"), json!({"reason": "looked at it"})).await;
+        let noderole: String = sqlx::query_scalar(
+            "SELECT id::text FROM noderole WHERE node_id = $1::uuid AND role = $2",
+        )
+        .bind(&self.nodes[node].id)
+        .bind(role)
+        .fetch_one(&self.admin)
+        .await
+        .unwrap();
+        let retried = self
+            .ada()
+            .post(&format!("/noderoles/{noderole}/retry"), json!({"reason": "looked at it"}))
+            .await;
         retried.unwrap_or_else(|refused| panic!("{refused}\n{}", self.logs()));
     }
 
@@ -231,12 +269,17 @@ impl World {
         let begun = Instant::now();
         loop {
             let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {what}"));
-            let found: Result<i64, sqlx::Error> = sqlx::query_scalar(query).fetch_one(&self.admin).await;
+            let found: Result<i64, sqlx::Error> =
+                sqlx::query_scalar(query).fetch_one(&self.admin).await;
             if found.as_ref().is_ok_and(|found| *found == count) {
                 return;
             }
             if begun.elapsed() > PATIENCE {
-                panic!("{found:?} instead of {count}: {what}\n{}\n{}", self.picture().await, self.logs());
+                panic!(
+                    "{found:?} instead of {count}: {what}\n{}\n{}",
+                    self.picture().await,
+                    self.logs()
+                );
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -270,13 +313,21 @@ impl World {
         loop {
             let lines = crate::evidence::journal(&self.nodes[node].root);
             let found = lines.iter().rev().find_map(|line| match line {
-                crate::checker::Line::Start { run, role: its, .. } if its == role && *run > after => Some(*run),
+                crate::checker::Line::Start { run, role: its, .. }
+                    if its == role && *run > after =>
+                {
+                    Some(*run)
+                }
                 _ => None,
             });
             match found {
                 Some(run) => return run,
                 None if begun.elapsed() > PATIENCE => {
-                    panic!("{role} does not start on node {node}\n{}\n{}", self.picture().await, self.logs());
+                    panic!(
+                        "{role} does not start on node {node}\n{}\n{}",
+                        self.picture().await,
+                        self.logs()
+                    );
                 }
                 None => tokio::time::sleep(Duration::from_millis(30)).await,
             }
@@ -303,7 +354,8 @@ impl World {
         let (run, root) = (format!("GANTRY_RUN={run}"), format!("GANTRY_ROOT={root}"));
         processes().any(|pid| {
             let words = read_of(pid, "environ");
-            let has = |wanted: &str| words.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes());
+            let has =
+                |wanted: &str| words.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes());
             has(&run) && has(&root)
         })
     }
@@ -312,7 +364,11 @@ impl World {
     pub async fn gone_from(&self, node: usize, run: i64) {
         let begun = Instant::now();
         while self.is_there(node, run) {
-            assert!(begun.elapsed() < PATIENCE, "run {run} does not end on node {node}\n{}", self.logs());
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "run {run} does not end on node {node}\n{}",
+                self.logs()
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -321,7 +377,12 @@ impl World {
     pub async fn full_until(&self, node: usize, what: &str) {
         let begun = Instant::now();
         while self.count(what).await == 0 {
-            assert!(begun.elapsed() < PATIENCE, "{what}\n{}\n{}", self.picture().await, self.logs());
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{what}\n{}\n{}",
+                self.picture().await,
+                self.logs()
+            );
             self.fill_disk(node, true);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -448,7 +509,9 @@ fn kill_all_of(root: &Path) {
         for pid in processes() {
             let words = [read_of(pid, "cmdline"), read_of(pid, "environ")].concat();
             let mut words = words.split(|byte| *byte == 0);
-            if words.any(|word| word == root.as_bytes() || word == format!("GANTRY_ROOT={root}").as_bytes()) {
+            if words.any(|word| {
+                word == root.as_bytes() || word == format!("GANTRY_ROOT={root}").as_bytes()
+            }) {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
         }
@@ -457,8 +520,10 @@ fn kill_all_of(root: &Path) {
 
 fn barclamp() -> BTreeMap<String, Vec<u8>> {
     let script = include_bytes!("journal/run.sh").to_vec();
-    let mut files =
-        BTreeMap::from([("journal/journal.yml".to_owned(), include_bytes!("journal/journal.yml").to_vec())]);
+    let mut files = BTreeMap::from([(
+        "journal/journal.yml".to_owned(),
+        include_bytes!("journal/journal.yml").to_vec(),
+    )]);
     files.extend(ROLES.map(|role| (format!("journal/scripts/{role}/10-run"), script.clone())));
     files
 }
@@ -486,7 +551,12 @@ fn wish(node: &testbed::Node) -> NodeWish {
 }
 
 /// A change up to its approval, by two persons. What an earlier try left in the proposal is taken back first.
-pub async fn approved(author: &Client, reviewer: &Client, deployment: &str, edits: Vec<Value>) -> Result<i64, NotDone> {
+pub async fn approved(
+    author: &Client,
+    reviewer: &Client,
+    deployment: &str,
+    edits: Vec<Value>,
+) -> Result<i64, NotDone> {
     let board = format!("/deployments/{deployment}/board");
     let propose = format!("/deployments/{deployment}/proposals");
     let mut proposal = author.post(&propose, json!({})).await?["proposal"].clone();
@@ -497,10 +567,14 @@ pub async fn approved(author: &Client, reviewer: &Client, deployment: &str, edit
         version = author.get(&board).await?["proposal"]["version"].clone();
     }
     let edits = json!({"version": version, "edits": edits});
-    let version = author.post(&format!("/proposals/{proposal}/edits"), edits).await?["version"].clone();
+    let version =
+        author.post(&format!("/proposals/{proposal}/edits"), edits).await?["version"].clone();
     let submit = json!({"version": version, "title": "a change"});
-    let submission = author.post(&format!("/proposals/{proposal}/submit"), submit).await?["submission"].clone();
-    reviewer.post(&format!("/submissions/{submission}/verdicts"), json!({"kind": "approve"})).await?;
+    let submission =
+        author.post(&format!("/proposals/{proposal}/submit"), submit).await?["submission"].clone();
+    reviewer
+        .post(&format!("/submissions/{submission}/verdicts"), json!({"kind": "approve"}))
+        .await?;
     Ok(submission.as_i64().unwrap_or_default())
 }
 

@@ -89,9 +89,14 @@ impl House {
     /// With a server that runs, and no worker yet.
     pub async fn of(plan: Plan) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let postgres = PrivatePostgres::start(Settings::throwaway(folder.path().join("postgres"))).await.unwrap();
-        migrations::migrate_url(&postgres.owner_url(DATABASE), &migrations::Roles::default()).await.unwrap();
-        let mut house = Self { worker: None, server: None, address: String::new(), postgres, folder, plan };
+        let postgres = PrivatePostgres::start(Settings::throwaway(folder.path().join("postgres")))
+            .await
+            .unwrap();
+        migrations::migrate_url(&postgres.owner_url(DATABASE), &migrations::Roles::default())
+            .await
+            .unwrap();
+        let mut house =
+            Self { worker: None, server: None, address: String::new(), postgres, folder, plan };
         let store = house.store();
         house.furnish(&store).await;
         house.start_server();
@@ -103,13 +108,20 @@ impl House {
 
     async fn furnish(&self, store: &Store) {
         let control = Control::new(store.clone());
-        let files = self.plan.barclamps.iter().map(|(name, text)| ((*name).to_owned(), text.clone().into_bytes()));
+        let files = self
+            .plan
+            .barclamps
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), text.clone().into_bytes()));
         control.import_barclamps(None, &files.collect()).await.unwrap();
         let roles = self.plan.roles.iter().map(|role| RoleName::parse(role).unwrap()).collect();
         let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles };
         let node = |n: usize| {
             std::fs::create_dir_all(self.root(n)).unwrap();
-            (Fqdn::parse(&format!("n{n}.house.example.com")).unwrap(), self.root(n).to_string_lossy().into_owned())
+            (
+                Fqdn::parse(&format!("n{n}.house.example.com")).unwrap(),
+                self.root(n).to_string_lossy().into_owned(),
+            )
         };
         let demo = Demo { deployments: vec![web], nodes: (1..=2).map(node).collect() };
         control.ensure_genesis(&Policy::default(), &demo).await.unwrap();
@@ -161,7 +173,9 @@ impl House {
     fn program(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
         command.args(words).env("XDG_CONFIG_HOME", self.folder.path().join("config"));
-        for variable in ["GANTRY_CONTEXT", "GANTRY_SERVER", "GANTRY_TOKEN", "GANTRY_CONFIG", "GANTRY_OWNER_URL"] {
+        for variable in
+            ["GANTRY_CONTEXT", "GANTRY_SERVER", "GANTRY_TOKEN", "GANTRY_CONFIG", "GANTRY_OWNER_URL"]
+        {
             command.env_remove(variable);
         }
         command.env_remove("DATABASE_URL");
@@ -186,7 +200,11 @@ impl House {
     }
 
     pub fn start_server(&mut self) {
-        let listen = if self.address.is_empty() { "127.0.0.1:0" } else { self.address.trim_start_matches("http://") };
+        let listen = if self.address.is_empty() {
+            "127.0.0.1:0"
+        } else {
+            self.address.trim_start_matches("http://")
+        };
         let mut command = self.serving("gantry_server", &["server", "--listen", listen]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
@@ -199,14 +217,22 @@ impl House {
     pub fn start_worker(&mut self) {
         let words = ["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "1"];
         let mut command = self.serving("gantry_worker", &words);
-        command.env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker")).env("GANTRY_SECRETS", self.secrets());
+        command
+            .env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker"))
+            .env("GANTRY_SECRETS", self.secrets());
         command.env("GANTRY_ALLOW_LOOPBACK_NODES", "true");
-        self.worker = Some(Process(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()));
+        self.worker =
+            Some(Process(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()));
     }
 
     pub fn told(&self, words: &[&str], given: &str) -> Said {
         let mut command = self.program(words);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         // Whoever reads nothing of it hears nothing.
         let _ = child.stdin.take().unwrap().write_all(given.as_bytes());
         Said::of(child.wait_with_output().unwrap())
@@ -238,7 +264,9 @@ impl House {
         let file = self.folder.path().join("declared.yaml");
         std::fs::write(&file, document).unwrap();
         let file = file.to_string_lossy();
-        let made = self.gantry(&["apply", "-f", &file, "--submit", "--title", "A change", "--json"]).json();
+        let made = self
+            .gantry(&["apply", "-f", &file, "--submit", "--title", "A change", "--json"])
+            .json();
         made[0]["review"].to_string()
     }
 
@@ -257,7 +285,8 @@ impl House {
     pub fn loses_its_database(&mut self) {
         let file = self.folder.path().join("postgres/data/postmaster.pid");
         let text = std::fs::read_to_string(file).unwrap();
-        kill(Pid::from_raw(text.lines().next().unwrap().trim().parse().unwrap()), Signal::SIGINT).unwrap();
+        kill(Pid::from_raw(text.lines().next().unwrap().trim().parse().unwrap()), Signal::SIGINT)
+            .unwrap();
         let begun = Instant::now();
         while self.postgres.is_running() {
             assert!(begun.elapsed() < PATIENCE, "PostgreSQL does not end");
@@ -280,7 +309,11 @@ impl House {
             if found.iter().filter(|(is, _)| is == state).count() as i64 == count {
                 break;
             }
-            assert!(begun.elapsed() < PATIENCE, "{role} is not {state}: {found:?}\n{}", tail(&self.log()));
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{role} is not {state}: {found:?}\n{}",
+                tail(&self.log())
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         admin.close().await;
@@ -288,7 +321,8 @@ impl House {
 }
 
 fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
+    let lines: Vec<&str> =
+        log.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 

@@ -25,7 +25,10 @@ const TWO: &str = "deployment: web\nbindings: {app: [n1, n2]}\n";
 fn commands(heading: &str) -> String {
     let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating.md");
     let book = std::fs::read_to_string(book).unwrap();
-    let chapter = book.split_once(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no chapter {heading}")).1;
+    let chapter = book
+        .split_once(&format!("\n### {heading}\n"))
+        .unwrap_or_else(|| panic!("no chapter {heading}"))
+        .1;
     let commands = chapter.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0;
     commands.to_owned()
 }
@@ -37,7 +40,9 @@ fn programs() -> PathBuf {
     }
     let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let majors = installed.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    majors.max().map_or_else(PathBuf::new, |newest| format!("/usr/lib/postgresql/{newest}/bin").into())
+    majors
+        .max()
+        .map_or_else(PathBuf::new, |newest| format!("/usr/lib/postgresql/{newest}/bin").into())
 }
 
 impl House {
@@ -49,8 +54,14 @@ impl House {
         path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         path.retain(|folder| !folder.as_os_str().is_empty());
         let mut shell = Command::new("sh");
-        shell.args(["-euxc", commands]).current_dir(folder).env("PATH", std::env::join_paths(path).unwrap());
-        shell.env("PGHOST", self.postgres.socket_dir()).env("PGUSER", "postgres").env("GANTRY_OWNER_URL", self.owner());
+        shell
+            .args(["-euxc", commands])
+            .current_dir(folder)
+            .env("PATH", std::env::join_paths(path).unwrap());
+        shell
+            .env("PGHOST", self.postgres.socket_dir())
+            .env("PGUSER", "postgres")
+            .env("GANTRY_OWNER_URL", self.owner());
         for variable in ["PGPORT", "PGDATABASE", "PGPASSWORD", "PGSERVICE", "PGOPTIONS"] {
             shell.env_remove(variable);
         }
@@ -83,7 +94,10 @@ impl House {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_backed_up_comes_back_and_what_came_after_is_void() {
-    let barclamps = vec![("house/house.yml", BARCLAMP.to_owned()), ("house/scripts/app/10-run", SCRIPT.to_owned())];
+    let barclamps = vec![
+        ("house/house.yml", BARCLAMP.to_owned()),
+        ("house/scripts/app/10-run", SCRIPT.to_owned()),
+    ];
     let plan = Plan { barclamps, roles: vec!["app"], environment: Vec::new(), password: None };
     let mut house = House::of(plan).await;
     house.start_worker();
@@ -94,7 +108,8 @@ async fn what_was_backed_up_comes_back_and_what_came_after_is_void() {
     house.gantry(&["review", "approve", &old, "--context", "bo"]).ok();
     let (spent, unspent) = (house.link().await, house.link().await);
     let comes_in = |house: &House, link: &str| {
-        let said = house.told(&["context", "add", "again", "--replace", "--server", &house.address], link);
+        let said =
+            house.told(&["context", "add", "again", "--replace", "--server", &house.address], link);
         // Who came in last is who asks from then on, else.
         house.gantry(&["context", "use", "ada"]).ok();
         said
@@ -116,7 +131,10 @@ async fn what_was_backed_up_comes_back_and_what_came_after_is_void() {
     let said = house.as_owner(&["migrate", "--restored"]).ok();
     assert!(said.contains("This is epoch 2 now: submit open changes again."), "{said}");
     let said = house.as_application(&["verify"]).ok();
-    assert!(said.starts_with("Target 2: all rows of ") && said.contains("are what its documents say"), "{said}");
+    assert!(
+        said.starts_with("Target 2: all rows of ") && said.contains("are what its documents say"),
+        "{said}"
+    );
     house.start_server();
 
     // An approval from before is none any more, and nothing is left of what came after the backup.
@@ -127,7 +145,8 @@ async fn what_was_backed_up_comes_back_and_what_came_after_is_void() {
     assert_ne!(refused.code, Some(0), "{refused:?}");
     comes_in(&house, &unspent).ok();
 
-    let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+    let proposal =
+        house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
     let submit = ["proposal", "submit", &proposal, "--title", "Again", "--json"];
     let again = house.gantry(&submit).json()["submission"].to_string();
     assert_ne!(again, old);

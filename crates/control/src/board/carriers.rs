@@ -49,7 +49,9 @@ impl Control {
         let mut connection = self.connection().await?;
         let id = present.named(deployment)?;
         let of = of_ancestor.as_deref().map(|name| present.named(name)).transpose()?;
-        if of.is_some_and(|of| !present.skeleton.chain(id).into_iter().skip(1).any(|above| above == of)) {
+        if of.is_some_and(|of| {
+            !present.skeleton.chain(id).into_iter().skip(1).any(|above| above == of)
+        }) {
             return Err(Problem::not_found("That deployment is not above this one."));
         }
         let rows = match intent::open_proposal(&mut connection, id).await.map_err(from_store)? {

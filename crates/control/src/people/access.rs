@@ -21,10 +21,17 @@ impl People {
     pub async fn details(&self, actor: &Actor, id: PersonId) -> Result<PersonDetails, Problem> {
         let person = self.one(actor, id).await?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let access_changes = access::listed(&mut connection, id).await.map_err(failed)?.into_iter().map(view).collect();
+        let access_changes = access::listed(&mut connection, id)
+            .await
+            .map_err(failed)?
+            .into_iter()
+            .map(view)
+            .collect();
         let limits = access::limits(&mut connection, id).await.map_err(failed)?;
-        let approvals_limited =
-            limits.into_iter().map(|(admin, until)| AccessLimitView { admin, until: at(until) }).collect();
+        let approvals_limited = limits
+            .into_iter()
+            .map(|(admin, until)| AccessLimitView { admin, until: at(until) })
+            .collect();
         let passkeys = passkeys::views(&mut connection, id).await?;
         Ok(PersonDetails { person, access_changes, approvals_limited, passkeys })
     }
@@ -36,14 +43,24 @@ impl People {
     pub async fn confirm(&self, actor: &Actor, id: PersonId) -> Result<PersonDetails, Problem> {
         let (mut transaction, actor, row) = self.to_change(actor, id.into()).await?;
         if actor.person == id {
-            return Err(Problem::conflict("own_account", "Another admin has to confirm your access."));
+            return Err(Problem::conflict(
+                "own_account",
+                "Another admin has to confirm your access.",
+            ));
         }
-        let confirmed = access::confirm(&mut transaction, id, actor.person).await.map_err(failed)?;
+        let confirmed =
+            access::confirm(&mut transaction, id, actor.person).await.map_err(failed)?;
         if confirmed > 0 {
             let detail = json!({"name": row.name, "changes": confirmed});
-            append_audit(&mut transaction, Some(actor.person), "person.confirm", &id.to_string(), &detail)
-                .await
-                .map_err(failed)?;
+            append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "person.confirm",
+                &id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(failed)?;
         }
         transaction.commit().await.map_err(failed)?;
         self.details(&actor, id).await
@@ -65,16 +82,25 @@ impl People {
         let dismissed = access::dismiss(&mut transaction, actor.person).await.map_err(failed)?;
         if dismissed > 0 {
             let detail = json!({"notices": dismissed});
-            append_audit(&mut transaction, Some(actor.person), "person.notices", &actor.person.to_string(), &detail)
-                .await
-                .map_err(failed)?;
+            append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "person.notices",
+                &actor.person.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(failed)?;
         }
         transaction.commit().await.map_err(failed)
     }
 }
 
 /// The resets of a person's sign-in by others, until the person dismisses them.
-pub(crate) async fn notices(on: &mut PgConnection, person: PersonId) -> Result<Vec<AccessNotice>, Problem> {
+pub(crate) async fn notices(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<AccessNotice>, Problem> {
     let rows = access::notices(on, person).await.map_err(failed)?;
     Ok(rows.into_iter().map(|(by, moment)| AccessNotice { by, at: at(moment) }).collect())
 }

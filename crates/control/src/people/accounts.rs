@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use api::listing::{Cursor, Key};
 use api::people::{
-    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PasswordWish, PeopleWanted, PersonMade, PersonPage,
-    PersonView, PersonWish, SessionPage, SessionSort, SessionView, SessionsWanted,
+    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PasswordWish, PeopleWanted,
+    PersonMade, PersonPage, PersonView, PersonWish, SessionPage, SessionSort, SessionView,
+    SessionsWanted,
 };
 use api::{Problem, limits};
 use engine::ids::{DeploymentId, PersonId};
@@ -28,8 +29,8 @@ use uuid::Uuid;
 
 use super::passwords::Proof;
 use super::{
-    Actor, Begun, People, Permission, TIMES, Token, Visitor, begun_session, check_name, failed, nobody, passwords,
-    shut_out, throttle,
+    Actor, Begun, People, Permission, TIMES, Token, Visitor, begun_session, check_name, failed,
+    nobody, passwords, shut_out, throttle,
 };
 use crate::paging;
 use crate::words::{self, at};
@@ -96,7 +97,8 @@ impl People {
             after,
         };
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let mut rows = accounts::accounts(&mut connection, &find, PAGE as i64 + 1).await.map_err(failed)?;
+        let mut rows =
+            accounts::accounts(&mut connection, &find, PAGE as i64 + 1).await.map_err(failed)?;
         let more = rows.len() > PAGE;
         rows.truncate(PAGE);
         let last = rows.last().filter(|_| more);
@@ -113,7 +115,10 @@ impl People {
             actor.require(Permission::Admin)?;
         }
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let row = accounts::account(&mut connection, id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+        let row = accounts::account(&mut connection, id)
+            .await
+            .map_err(failed)?
+            .ok_or_else(|| nobody(id))?;
         let view = views(&mut connection, vec![row]).await?.pop();
         view.ok_or_else(Problem::internal)
     }
@@ -153,15 +158,23 @@ impl People {
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
         let given = self.given(&mut transaction, &wish.grants, wish.kind).await?;
-        let made =
-            people::insert_person(&mut transaction, &wish.name, wish.kind.as_str(), &[]).await.map_err(failed)?;
-        let taken = || Problem::conflict("name_taken", format!("There is a person {} already.", wish.name));
+        let made = people::insert_person(&mut transaction, &wish.name, wish.kind.as_str(), &[])
+            .await
+            .map_err(failed)?;
+        let taken =
+            || Problem::conflict("name_taken", format!("There is a person {} already.", wish.name));
         let id = made.ok_or_else(taken)?;
         write(&mut transaction, id, &given).await?;
         let detail = json!({"name": wish.name, "kind": wish.kind, "grants": wish.grants});
-        append_audit(&mut transaction, Some(actor.person), "person.create", &id.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "person.create",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         let link = match wish.kind {
             AccountKind::Human => Some(offer(&mut transaction, &actor, id, &wish.name).await?),
             AccountKind::Service => None,
@@ -183,24 +196,37 @@ impl People {
         let whom: SeenPerson = whom.into();
         let id = whom.person;
         let (mut transaction, actor, row) = self.to_change(actor, whom).await?;
-        let kind = if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service };
+        let kind =
+            if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service };
         let after = self.given(&mut transaction, grants, kind).await?;
         let was = accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
         let before = given_of(&row, &was);
         if before != after {
             write(&mut transaction, id, &after).await?;
-            let worth_more = [Permission::Reviewer, Permission::Admin].into_iter().any(|p| after.gains(&before, p));
+            let worth_more = [Permission::Reviewer, Permission::Admin]
+                .into_iter()
+                .any(|p| after.gains(&before, p));
             let ended = match worth_more {
-                true => people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?,
+                true => {
+                    people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?
+                }
                 false => 0,
             };
-            let detail =
-                json!({"name": row.name, "was": grant_views(&row, &was), "is": grants, "sessions_ended": ended});
-            append_audit(&mut transaction, Some(actor.person), "person.grants", &id.to_string(), &detail)
-                .await
-                .map_err(failed)?;
+            let detail = json!({"name": row.name, "was": grant_views(&row, &was), "is": grants, "sessions_ended": ended});
+            append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "person.grants",
+                &id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(failed)?;
         }
-        let now = accounts::account(&mut transaction, id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+        let now = accounts::account(&mut transaction, id)
+            .await
+            .map_err(failed)?
+            .ok_or_else(|| nobody(id))?;
         let view = views(&mut transaction, vec![now]).await?.pop().ok_or_else(Problem::internal)?;
         transaction.commit().await.map_err(failed)?;
         Ok(view)
@@ -233,11 +259,16 @@ impl People {
         let (action, detail) = match disabled {
             true => {
                 let (sessions, tokens) = shut_out(&mut transaction, id).await?;
-                ("person.disable", json!({"name": row.name, "sessions": sessions, "tokens": tokens}))
+                (
+                    "person.disable",
+                    json!({"name": row.name, "sessions": sessions, "tokens": tokens}),
+                )
             }
             false => ("person.enable", json!({"name": row.name})),
         };
-        append_audit(&mut transaction, Some(actor.person), action, &id.to_string(), &detail).await.map_err(failed)?;
+        append_audit(&mut transaction, Some(actor.person), action, &id.to_string(), &detail)
+            .await
+            .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 
@@ -245,15 +276,25 @@ impl People {
     ///
     /// # Errors
     /// When there is no such person, they are kept out or a program, the actor is no admin, or it was changed meanwhile (412).
-    pub async fn new_link(&self, actor: &Actor, whom: impl Into<SeenPerson>) -> Result<LinkMade, Problem> {
+    pub async fn new_link(
+        &self,
+        actor: &Actor,
+        whom: impl Into<SeenPerson>,
+    ) -> Result<LinkMade, Problem> {
         let whom: SeenPerson = whom.into();
         let id = whom.person;
         let (mut transaction, actor, row) = self.to_change(actor, whom).await?;
         if row.kind != people::HUMAN {
-            return Err(Problem::conflict("service", format!("{} is a program: make a token for it.", row.name)));
+            return Err(Problem::conflict(
+                "service",
+                format!("{} is a program: make a token for it.", row.name),
+            ));
         }
         if row.disabled {
-            return Err(Problem::conflict("disabled", format!("{} is disabled: let them in again first.", row.name)));
+            return Err(Problem::conflict(
+                "disabled",
+                format!("{} is disabled: let them in again first.", row.name),
+            ));
         }
         accounts::revoke_sign_ins(&mut transaction, id).await.map_err(failed)?;
         let link = offer(&mut transaction, &actor, id, &row.name).await?;
@@ -273,7 +314,10 @@ impl People {
         accounts::lock_to_change(&mut transaction, &[actor.person, id]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
-        let row = accounts::account(&mut transaction, id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+        let row = accounts::account(&mut transaction, id)
+            .await
+            .map_err(failed)?
+            .ok_or_else(|| nobody(id))?;
         if version.is_some_and(|seen| seen != row.grants_version) {
             return Err(changed_meanwhile(&row.name));
         }
@@ -281,7 +325,12 @@ impl People {
     }
 
     /// What is asked for, with deployments by id.
-    async fn given(&self, on: &mut PgConnection, grants: &[Grant], kind: AccountKind) -> Result<Given, Problem> {
+    async fn given(
+        &self,
+        on: &mut PgConnection,
+        grants: &[Grant],
+        kind: AccountKind,
+    ) -> Result<Given, Problem> {
         if grants.len() > limits::GRANTS {
             return Err(Problem::invalid(format!(
                 "grants: one person has at most {}; one on a deployment counts for all below it.",
@@ -292,7 +341,9 @@ impl People {
         let (mut given, mut known) = (Given::default(), BTreeMap::new());
         for grant in grants {
             let permission: Permission = grant.permission.parse()?;
-            if kind == AccountKind::Service && matches!(permission, Permission::Reviewer | Permission::Admin) {
+            if kind == AccountKind::Service
+                && matches!(permission, Permission::Reviewer | Permission::Admin)
+            {
                 return Err(Problem::invalid(format!(
                     "grants: a service account is no {permission}: that takes a person who looks."
                 )));
@@ -327,7 +378,11 @@ impl People {
     ///
     /// # Errors
     /// When the database does not answer.
-    pub async fn session_page(&self, actor: &Actor, wanted: &SessionsWanted) -> Result<SessionPage, Problem> {
+    pub async fn session_page(
+        &self,
+        actor: &Actor,
+        wanted: &SessionsWanted,
+    ) -> Result<SessionPage, Problem> {
         let keys = |session: &SessionView, sort: SessionSort| {
             let moment = match sort {
                 SessionSort::Since => session.since,
@@ -369,13 +424,22 @@ impl People {
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        if !accounts::end_session_named(&mut transaction, actor.person, session).await.map_err(failed)? {
+        if !accounts::end_session_named(&mut transaction, actor.person, session)
+            .await
+            .map_err(failed)?
+        {
             return Err(Problem::not_found("You have no such session: it may have ended."));
         }
         let detail = json!({"session": session});
-        append_audit(&mut transaction, Some(actor.person), "session.end", &actor.person.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "session.end",
+            &actor.person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 
@@ -389,12 +453,19 @@ impl People {
         accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let this = actor.session.as_ref().map(|session| session.hash);
-        let sessions =
-            people::end_everything_of(&mut transaction, actor.person, this.as_ref()).await.map_err(failed)?;
-        let detail = json!({"sessions": sessions});
-        append_audit(&mut transaction, Some(actor.person), "session.end_others", &actor.person.to_string(), &detail)
+        let sessions = people::end_everything_of(&mut transaction, actor.person, this.as_ref())
             .await
             .map_err(failed)?;
+        let detail = json!({"sessions": sessions});
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "session.end_others",
+            &actor.person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(Ended { sessions })
     }
@@ -422,30 +493,44 @@ impl People {
         let actor = actor.still(&mut transaction).await?;
         let next = Token::random()?;
         let old = old.as_ref().map(|proof| proof.0.as_slice());
-        let set = accounts::set_password(&mut transaction, kept.as_deref(), &hash, old, &next.hash()).await;
+        let set =
+            accounts::set_password(&mut transaction, kept.as_deref(), &hash, old, &next.hash())
+                .await;
         if !set.map_err(failed)? {
             return Err(Problem::conflict(
                 "state",
                 "The password was changed this moment, by another session: look again.",
             ));
         }
-        let ended =
-            people::end_everything_of(&mut transaction, actor.person, Some(&next.hash())).await.map_err(failed)?;
+        let ended = people::end_everything_of(&mut transaction, actor.person, Some(&next.hash()))
+            .await
+            .map_err(failed)?;
         let action = if kept.is_some() { "password.change" } else { "password.set" };
         let link_by = actor.session.as_ref().and_then(|session| session.link_by);
         let mut detail = json!({"sessions_ended": ended});
         if let (Some(by), Some(detail)) = (link_by, detail.as_object_mut()) {
             detail.insert("link_by".into(), json!(by));
         }
-        append_audit(&mut transaction, Some(actor.person), action, &actor.person.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &actor.person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(next)
     }
 
     /// Whoever sits before somebody's session does not know their password, and guesses no faster than anybody.
-    async fn prove_old(&self, actor: &Actor, old: Option<Password>, kept: Option<String>) -> Result<Proof, Problem> {
+    async fn prove_old(
+        &self,
+        actor: &Actor,
+        old: Option<Password>,
+        kept: Option<String>,
+    ) -> Result<Proof, Problem> {
         if kept.is_none() {
             return Err(Problem::forbidden(
                 "This session is too old to set a first password: ask an admin for a new link, and come in by that.",
@@ -456,10 +541,15 @@ impl People {
             problem.code = "old_password".into();
             problem
         };
-        let old = old.filter(|old| old.reveal().len() <= 4 * limits::PASSWORD_MOST).ok_or_else(wrong)?;
+        let old =
+            old.filter(|old| old.reveal().len() <= 4 * limits::PASSWORD_MOST).ok_or_else(wrong)?;
         self.names.take(actor.name.clone()).map_err(super::too_many_by_name)?;
         // Who was not told whether it was right has tried nothing.
-        let proof = self.hasher.prove(old, kept).await.inspect_err(|_| self.names.give_back(&actor.name))?;
+        let proof = self
+            .hasher
+            .prove(old, kept)
+            .await
+            .inspect_err(|_| self.names.give_back(&actor.name))?;
         let proof = proof.ok_or_else(wrong)?;
         self.names.give_back(&actor.name);
         Ok(proof)
@@ -480,7 +570,8 @@ impl People {
     ) -> Result<Begun, Problem> {
         let network = throttle::network(visitor.address);
         // A text with a NUL can't be looked for, and nobody has such a name: nor one with what stands here for it.
-        let name: String = name.trim().to_lowercase().replace('\0', "\u{fffd}").chars().take(97).collect();
+        let name: String =
+            name.trim().to_lowercase().replace('\0', "\u{fffd}").chars().take(97).collect();
         self.attempts.take(network).map_err(super::too_many_from_there)?;
         if let Err(wait) = self.names.take(name.clone()) {
             self.attempts.give_back(&network);
@@ -492,7 +583,9 @@ impl People {
                 self.attempts.give_back(&network);
                 self.names.forget(&name);
             }
-            Ok(None) => tracing::warn!(address = ?visitor.address, "a sign-in by password was refused"),
+            Ok(None) => {
+                tracing::warn!(address = ?visitor.address, "a sign-in by password was refused")
+            }
             // Who was not told whether it was right has tried nothing: else a database that is away for a while locks people out.
             Err(_) => {
                 self.attempts.give_back(&network);
@@ -529,7 +622,15 @@ impl People {
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         // The database compares the proof once more: they may have been disabled or have changed their password meanwhile.
         let hash = session.hash();
-        let begun = people::begin_session_by_password(&mut transaction, person, &proof.0, &hash, TIMES, &origin).await;
+        let begun = people::begin_session_by_password(
+            &mut transaction,
+            person,
+            &proof.0,
+            &hash,
+            TIMES,
+            &origin,
+        )
+        .await;
         if !begun.map_err(failed)? {
             return Ok(None);
         }
@@ -541,7 +642,10 @@ impl People {
 
 /// Whether a password is set without the one before: the link that they came in by stands for it.
 fn sets_by_link(actor: &Actor) -> bool {
-    actor.session.as_ref().is_some_and(|session| session.by_link && session.fresh_for <= LINK_SETS_PASSWORD)
+    actor
+        .session
+        .as_ref()
+        .is_some_and(|session| session.by_link && session.fresh_for <= LINK_SETS_PASSWORD)
 }
 
 fn changed_meanwhile(name: &str) -> Problem {
@@ -549,21 +653,37 @@ fn changed_meanwhile(name: &str) -> Problem {
         412,
         "changed_meanwhile",
         "Somebody changed it meanwhile",
-        format!("What {name} may is not what you looked at any more: look at it again, then say what you want."),
+        format!(
+            "What {name} may is not what you looked at any more: look at it again, then say what you want."
+        ),
     )
 }
 
-async fn offer(on: &mut PgConnection, by: &Actor, person: PersonId, name: &str) -> Result<LinkMade, Problem> {
+async fn offer(
+    on: &mut PgConnection,
+    by: &Actor,
+    person: PersonId,
+    name: &str,
+) -> Result<LinkMade, Problem> {
     let token = Token::random()?;
-    people::insert_sign_in(on, person, &token.hash(), LINK_HOLDS, &[ASKS_PASSWORD]).await.map_err(failed)?;
+    people::insert_sign_in(on, person, &token.hash(), LINK_HOLDS, &[ASKS_PASSWORD])
+        .await
+        .map_err(failed)?;
     let detail = json!({"name": name, "holds_seconds": LINK_HOLDS.as_secs()});
-    append_audit(on, Some(by.person), "sign_in.offer", &person.to_string(), &detail).await.map_err(failed)?;
-    Ok(LinkMade { link: format!("/sign-in#token={}", token.reveal()), minutes: LINK_HOLDS.as_secs() / 60 })
+    append_audit(on, Some(by.person), "sign_in.offer", &person.to_string(), &detail)
+        .await
+        .map_err(failed)?;
+    Ok(LinkMade {
+        link: format!("/sign-in#token={}", token.reveal()),
+        minutes: LINK_HOLDS.as_secs() / 60,
+    })
 }
 
 async fn write(on: &mut PgConnection, id: PersonId, given: &Given) -> Result<(), Problem> {
-    let everywhere: Vec<&str> = given.everywhere.iter().map(|permission| permission.as_str()).collect();
-    let inside = given.inside.iter().map(|(permission, place)| (permission.as_str(), *place)).collect();
+    let everywhere: Vec<&str> =
+        given.everywhere.iter().map(|permission| permission.as_str()).collect();
+    let inside =
+        given.inside.iter().map(|(permission, place)| (permission.as_str(), *place)).collect();
     accounts::set_grants(on, id, &everywhere, &inside).await.map_err(failed)
 }
 
@@ -572,14 +692,17 @@ fn given_of(row: &AccountRow, grants: &[GrantRow]) -> Given {
         everywhere: row.permissions.iter().filter_map(|word| word.parse().ok()).collect(),
         inside: grants
             .iter()
-            .filter_map(|grant| Some((grant.permission.parse().ok()?, DeploymentId(grant.deployment_id))))
+            .filter_map(|grant| {
+                Some((grant.permission.parse().ok()?, DeploymentId(grant.deployment_id)))
+            })
             .collect(),
     }
 }
 
 /// Grants as people read them. One in a deployment that is gone is for nothing, and is not told.
 fn grant_views(row: &AccountRow, grants: &[GrantRow]) -> Vec<Grant> {
-    let everywhere = row.permissions.iter().map(|word| Grant { permission: word.clone(), deployment: None });
+    let everywhere =
+        row.permissions.iter().map(|word| Grant { permission: word.clone(), deployment: None });
     let inside = grants.iter().filter(|grant| grant.person_id == row.id).filter_map(|grant| {
         let deployment = grant.deployment.clone()?;
         Some(Grant { permission: grant.permission.clone(), deployment: Some(deployment) })
@@ -621,7 +744,9 @@ mod tests {
             given(&[Permission::Viewer], &[]),
         );
         assert!(all.gains(&part, Permission::Reviewer) && part.gains(&none, Permission::Reviewer));
-        assert!(!part.gains(&all, Permission::Reviewer) && !part.gains(&part, Permission::Reviewer));
+        assert!(
+            !part.gains(&all, Permission::Reviewer) && !part.gains(&part, Permission::Reviewer)
+        );
         assert!(!none.gains(&all, Permission::Reviewer) && !all.gains(&none, Permission::Admin));
     }
 }

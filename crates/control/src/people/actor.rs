@@ -80,7 +80,9 @@ impl FromStr for Permission {
 
     fn from_str(word: &str) -> Result<Self, Problem> {
         let found = Self::ALL.into_iter().find(|permission| permission.as_str() == word);
-        found.ok_or_else(|| Problem::invalid("A permission is one of viewer, operator, reviewer and admin."))
+        found.ok_or_else(|| {
+            Problem::invalid("A permission is one of viewer, operator, reviewer and admin.")
+        })
     }
 }
 
@@ -118,7 +120,10 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("id", &self.id).field("fresh_for", &self.fresh_for).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .field("fresh_for", &self.fresh_for)
+            .finish_non_exhaustive()
     }
 }
 
@@ -232,7 +237,8 @@ impl Actor {
     }
 
     pub(super) fn of_bearer(row: BearerRow, credential: Token) -> Self {
-        let bearer = Bearer { id: row.id, credential, scopes: known(&row.scopes), inside: row.inside };
+        let bearer =
+            Bearer { id: row.id, credential, scopes: known(&row.scopes), inside: row.inside };
         Self::of(row.person, None).bound_by(bearer)
     }
 
@@ -275,12 +281,14 @@ impl Actor {
 
     /// Whether they have a permission in a deployment.
     pub fn may_in(&self, permission: Permission, place: DeploymentId) -> bool {
-        self.may(permission) || self.inside.get(&place).is_some_and(|given| given.contains(&permission))
+        self.may(permission)
+            || self.inside.get(&place).is_some_and(|given| given.contains(&permission))
     }
 
     /// Whether they have a permission in all of these deployments; in none of none.
     pub fn may_in_all(&self, permission: Permission, places: &BTreeSet<DeploymentId>) -> bool {
-        self.may(permission) || (!places.is_empty() && places.iter().all(|place| self.may_in(permission, *place)))
+        self.may(permission)
+            || (!places.is_empty() && places.iter().all(|place| self.may_in(permission, *place)))
     }
 
     /// Whether they have a permission in some deployment at least.
@@ -306,15 +314,20 @@ impl Actor {
     /// Signed out, when they are not let in any more.
     pub(crate) async fn still(&self, on: &mut PgConnection) -> Result<Self, Problem> {
         // The person first, as whoever disables one does.
-        let row = people::lock_person(on, self.person).await.map_err(failed)?.ok_or_else(Problem::signed_out)?;
+        let row = people::lock_person(on, self.person)
+            .await
+            .map_err(failed)?
+            .ok_or_else(Problem::signed_out)?;
         let credential = match (&self.session, &self.token) {
             (_, Some(token)) => &token.credential,
             (Some(session), None) => &session.credential,
             (None, None) => return Err(Problem::signed_out()),
         };
         let acting = people::act_as(on, credential.reveal()).await.map_err(failed)?;
-        let (_, lacks_factor) = acting.filter(|(person, _)| *person == self.person).ok_or_else(Problem::signed_out)?;
-        let now = Self::of(row, self.session.clone().map(|session| Session { lacks_factor, ..session }));
+        let (_, lacks_factor) =
+            acting.filter(|(person, _)| *person == self.person).ok_or_else(Problem::signed_out)?;
+        let now =
+            Self::of(row, self.session.clone().map(|session| Session { lacks_factor, ..session }));
         Ok(match &self.token {
             Some(token) => now.bound_by(token.clone()),
             None => now,
@@ -325,7 +338,11 @@ impl Actor {
         if let Err(problem) = self.require_password().and_then(|()| self.require_factor()) {
             return problem;
         }
-        let who = if self.token.is_some() { format!("This token of {}", self.name) } else { self.name.clone() };
+        let who = if self.token.is_some() {
+            format!("This token of {}", self.name)
+        } else {
+            self.name.clone()
+        };
         Problem::permission_missing(format!(
             "{who} does not have the permission {permission}{place}; an admin can give it."
         ))
@@ -339,7 +356,8 @@ impl Actor {
         if self.may(permission) {
             return Ok(());
         }
-        let place = if self.may_somewhere(permission) { " everywhere, which this takes" } else { "" };
+        let place =
+            if self.may_somewhere(permission) { " everywhere, which this takes" } else { "" };
         Err(self.missing(permission, place))
     }
 
@@ -355,7 +373,11 @@ impl Actor {
     ///
     /// # Errors
     /// Forbidden, with what is missing and who can give it.
-    pub fn require_in_all(&self, permission: Permission, places: &BTreeSet<DeploymentId>) -> Result<(), Problem> {
+    pub fn require_in_all(
+        &self,
+        permission: Permission,
+        places: &BTreeSet<DeploymentId>,
+    ) -> Result<(), Problem> {
         if self.may_in_all(permission, places) {
             return Ok(());
         }
@@ -442,17 +464,22 @@ impl Actor {
             (None, PersonKind::Human) => Ok(()),
             _ => Err(Problem {
                 code: "in_person".into(),
-                ..Problem::forbidden("No token does this: sign in with a browser, as the person that you are.")
+                ..Problem::forbidden(
+                    "No token does this: sign in with a browser, as the person that you are.",
+                )
             }),
         }
     }
 
     /// The words of all permissions that they have everywhere, and of those that they have in parts of the tree.
     pub fn permission_words(&self) -> Vec<String> {
-        let inside = self.inside.values().flatten().copied().filter(|p| !self.permissions.contains(p));
+        let inside =
+            self.inside.values().flatten().copied().filter(|p| !self.permissions.contains(p));
         let inside: BTreeSet<Permission> = inside.collect();
         let everywhere = self.permissions.iter().map(ToString::to_string);
-        everywhere.chain(inside.iter().map(|permission| format!("{permission} in some deployments"))).collect()
+        everywhere
+            .chain(inside.iter().map(|permission| format!("{permission} in some deployments")))
+            .collect()
     }
 }
 
@@ -465,7 +492,8 @@ mod tests {
     }
 
     fn actor(everywhere: &[&str], inside: &[(u128, &[&str])]) -> Actor {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let row = PersonRow {
             id: PersonId(Uuid::nil()),
             name: "ada".into(),
@@ -491,16 +519,26 @@ mod tests {
         assert!(ada.require_in(Permission::Reviewer, place(1)).is_err());
         assert!(ada.require_in(Permission::Operator, place(3)).is_err());
         let both = [place(1), place(2)].into();
-        assert!(ada.may_in_all(Permission::Operator, &both) && !ada.may_in_all(Permission::Reviewer, &both));
+        assert!(
+            ada.may_in_all(Permission::Operator, &both)
+                && !ada.may_in_all(Permission::Reviewer, &both)
+        );
         let any = [Permission::Operator, Permission::Reviewer];
         assert!(ada.require_any_in_all(&any, &both).is_ok());
         assert!(ada.require_any_in_all(&any, &[place(1), place(3)].into()).is_err());
-        assert!(!ada.may_in_all(Permission::Operator, &BTreeSet::new()), "nowhere is no place where they may");
+        assert!(
+            !ada.may_in_all(Permission::Operator, &BTreeSet::new()),
+            "nowhere is no place where they may"
+        );
         assert!(actor(&["operator"], &[]).may_in_all(Permission::Operator, &BTreeSet::new()));
         assert!(
-            ada.require_somewhere(Permission::Operator).is_ok() && ada.require_somewhere(Permission::Admin).is_err()
+            ada.require_somewhere(Permission::Operator).is_ok()
+                && ada.require_somewhere(Permission::Admin).is_err()
         );
-        assert!(!actor(&[], &[]).may(Permission::Viewer) && actor(&[], &[(1, &["viewer"])]).may(Permission::Viewer));
+        assert!(
+            !actor(&[], &[]).may(Permission::Viewer)
+                && actor(&[], &[(1, &["viewer"])]).may(Permission::Viewer)
+        );
     }
 
     #[test]
@@ -512,10 +550,16 @@ mod tests {
         assert!(free.require_in_person().is_err() && ada.require_in_person().is_ok());
         let bound = ada.clone().bound_by(token(&[Permission::Operator], Some(&[2, 3])));
         assert!(!bound.may(Permission::Operator) && bound.may_in(Permission::Operator, place(2)));
-        assert!(!bound.may_in(Permission::Operator, place(1)), "of its person's places only those of both");
+        assert!(
+            !bound.may_in(Permission::Operator, place(1)),
+            "of its person's places only those of both"
+        );
         let looks = ada.bound_by(token(&[Permission::Viewer], None));
         assert!(!looks.may_somewhere(Permission::Operator));
-        assert!(looks.may(Permission::Viewer), "whoever may anything may look, and so may their token");
+        assert!(
+            looks.may(Permission::Viewer),
+            "whoever may anything may look, and so may their token"
+        );
         let nobody = actor(&[], &[]).bound_by(token(&all, None));
         assert!(!nobody.may(Permission::Viewer));
     }

@@ -27,14 +27,19 @@ impl People {
     ///
     /// # Errors
     /// If the actor came with a token, or the site has no host name.
-    pub async fn passkey_options(&self, actor: &Actor, site: &Site) -> Result<PasskeyOptions, Problem> {
+    pub async fn passkey_options(
+        &self,
+        actor: &Actor,
+        site: &Site,
+    ) -> Result<PasskeyOptions, Problem> {
         let session = to_enrol(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
         first_if_pending(&mut transaction, actor).await?;
         let registered = rows::of_person(&mut transaction, actor.person).await.map_err(failed)?;
-        let registered: Vec<Vec<u8>> = registered.into_iter().map(|row| row.credential_id).collect();
+        let registered: Vec<Vec<u8>> =
+            registered.into_iter().map(|row| row.credential_id).collect();
         let begun = passkeys::registration(site, actor.person, &actor.name, &registered);
         let (options, state) = begun.map_err(|error| rejected(&error))?;
         let state = json!({ "registration": state });
@@ -56,15 +61,19 @@ impl People {
         let session = to_enrol(actor)?;
         let name = words::plain(&wish.name)?;
         if name.is_empty() || name.chars().count() > PASSKEY_NAME {
-            return Err(Problem::invalid(format!("A passkey has a name of 1 to {PASSKEY_NAME} characters.")));
+            return Err(Problem::invalid(format!(
+                "A passkey has a name of 1 to {PASSKEY_NAME} characters."
+            )));
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
         first_if_pending(&mut transaction, actor).await?;
         let state = rows::take_ceremony(&mut transaction, session.id).await.map_err(failed)?;
-        let state = state.as_ref().and_then(|state| state.get("registration")).ok_or_else(not_begun)?;
-        let made = passkeys::register(site, state, &wish.answer).map_err(|error| rejected(&error))?;
+        let state =
+            state.as_ref().and_then(|state| state.get("registration")).ok_or_else(not_begun)?;
+        let made =
+            passkeys::register(site, state, &wish.answer).map_err(|error| rejected(&error))?;
         let new = NewPasskey {
             person: actor.person,
             name: name.to_owned(),
@@ -75,13 +84,22 @@ impl People {
             counter: made.counter,
         };
         let id = rows::insert(&mut transaction, &new).await.map_err(failed)?;
-        let id = id.ok_or_else(|| Problem::conflict("passkey_registered", "This passkey is registered already."))?;
-        let row = rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        let id = id.ok_or_else(|| {
+            Problem::conflict("passkey_registered", "This passkey is registered already.")
+        })?;
+        let row =
+            rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
         let view = view(row)?;
         let detail = json!({ "name": name, "fingerprint": view.fingerprint });
-        append_audit(&mut transaction, Some(actor.person), "passkey.register", &id.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "passkey.register",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(view)
     }
@@ -97,9 +115,15 @@ impl People {
         let row = found(&mut transaction, actor, id).await?;
         if rows::revoke(&mut transaction, id, actor.person).await.map_err(failed)? {
             let detail = json!({ "name": row.name, "person": row.passkey.person });
-            append_audit(&mut transaction, Some(actor.person), "passkey.revoke", &id.to_string(), &detail)
-                .await
-                .map_err(failed)?;
+            append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "passkey.revoke",
+                &id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(failed)?;
         }
         transaction.commit().await.map_err(failed)
     }
@@ -120,8 +144,12 @@ impl People {
         unconfirmed(&row)?;
         let passkeys = usable(&mut connection, actor, site).await?;
         let nonce = random_nonce()?;
-        let challenge = statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
-        Ok(SignatureRequest { nonce: nonce.to_string(), options: passkeys::request(site, challenge, &passkeys) })
+        let challenge =
+            statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
+        Ok(SignatureRequest {
+            nonce: nonce.to_string(),
+            options: passkeys::request(site, challenge, &passkeys),
+        })
     }
 
     /// Confirms a passkey with a signature of the actor's passkey.
@@ -136,25 +164,40 @@ impl People {
     ) -> Result<PasskeyView, Problem> {
         in_session(actor)?;
         let nonce = nonce(&signature.nonce)?;
-        let (credential, assertion) = passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
+        let (credential, assertion) =
+            passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
         let row = found(&mut transaction, actor, id).await?;
         unconfirmed(&row)?;
         let by = answered(&mut transaction, actor, &credential).await?;
-        let chain = rows::with_confirmers(&mut transaction, &[by.passkey.id].into()).await.map_err(failed)?;
+        let chain = rows::with_confirmers(&mut transaction, &[by.passkey.id].into())
+            .await
+            .map_err(failed)?;
         check_confirmed(&by.passkey, &chain, &passkeys::verify).map_err(|error| {
             Problem::conflict("passkey_not_confirmed", format!("{error}. Use a confirmed passkey."))
         })?;
-        let challenge = statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
-        let counter = passkeys::verified(&by.passkey, challenge, &assertion).map_err(|error| rejected(&error))?;
+        let challenge =
+            statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
+        let counter = passkeys::verified(&by.passkey, challenge, &assertion)
+            .map_err(|error| rejected(&error))?;
         note_use(&mut transaction, &by, counter).await?;
-        rows::confirm(&mut transaction, id, by.passkey.id, nonce, &assertion).await.map_err(failed)?;
-        let detail = json!({ "name": row.name, "person": row.passkey.person, "by_passkey": by.passkey.id });
-        append_audit(&mut transaction, Some(actor.person), "passkey.confirm", &id.to_string(), &detail)
+        rows::confirm(&mut transaction, id, by.passkey.id, nonce, &assertion)
             .await
             .map_err(failed)?;
-        let row = rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        let detail =
+            json!({ "name": row.name, "person": row.passkey.person, "by_passkey": by.passkey.id });
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "passkey.confirm",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
+        let row =
+            rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
         transaction.commit().await.map_err(failed)?;
         view(row)
     }
@@ -174,7 +217,11 @@ impl People {
     ///
     /// # Errors
     /// If the person has no such passkey, or it is confirmed already.
-    pub async fn confirm_passkey_as_owner(&self, person: PersonId, text: &str) -> Result<PasskeyView, Problem> {
+    pub async fn confirm_passkey_as_owner(
+        &self,
+        person: PersonId,
+        text: &str,
+    ) -> Result<PasskeyView, Problem> {
         let mut transaction = self.begin_for(None).await?;
         let all = rows::of_person(&mut transaction, person).await.map_err(failed)?;
         let wanted = text.trim().to_lowercase();
@@ -193,15 +240,21 @@ impl People {
         let id = row.passkey.id;
         rows::confirm_as_owner(&mut transaction, id).await.map_err(failed)?;
         let detail = json!({ "name": row.name, "person": person, "by": "owner" });
-        append_audit(&mut transaction, None, "passkey.confirm", &id.to_string(), &detail).await.map_err(failed)?;
-        let row = rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        append_audit(&mut transaction, None, "passkey.confirm", &id.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        let row =
+            rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
         transaction.commit().await.map_err(failed)?;
         view(row)
     }
 }
 
 /// A person's passkeys that are not revoked.
-pub(super) async fn views(on: &mut PgConnection, person: PersonId) -> Result<Vec<PasskeyView>, Problem> {
+pub(super) async fn views(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<PasskeyView>, Problem> {
     rows::of_person(on, person).await.map_err(failed)?.into_iter().map(view).collect()
 }
 
@@ -236,14 +289,18 @@ async fn found(on: &mut PgConnection, actor: &Actor, id: PasskeyId) -> Result<Pa
     let row = rows::one(on, id).await.map_err(failed)?.filter(|row| row.revoked_at.is_none());
     let may = |row: &PasskeyRow| row.passkey.person == actor.person || actor.may(Permission::Admin);
     row.filter(may).ok_or_else(|| {
-        Problem::not_found(format!("There is no passkey {id} of yours. Only admins see passkeys of other people."))
+        Problem::not_found(format!(
+            "There is no passkey {id} of yours. Only admins see passkeys of other people."
+        ))
     })
 }
 
 fn unconfirmed(row: &PasskeyRow) -> Result<(), Problem> {
     match row.passkey.confirmation {
         None => Ok(()),
-        Some(_) => Err(Problem::conflict("passkey_confirmed", "This passkey is confirmed already.")),
+        Some(_) => {
+            Err(Problem::conflict("passkey_confirmed", "This passkey is confirmed already."))
+        }
     }
 }
 
@@ -253,9 +310,14 @@ fn statement(row: &PasskeyRow, actor: &Actor, nonce: Nonce) -> Result<Statement,
 }
 
 /// The ids of the actor's confirmed passkeys that work on this site.
-pub(crate) async fn usable(on: &mut PgConnection, actor: &Actor, site: &Site) -> Result<Vec<Vec<u8>>, Problem> {
+pub(crate) async fn usable(
+    on: &mut PgConnection,
+    actor: &Actor,
+    site: &Site,
+) -> Result<Vec<Vec<u8>>, Problem> {
     let all = rows::of_person(on, actor.person).await.map_err(failed)?;
-    let (confirmed, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|row| row.passkey.confirmation.is_some());
+    let (confirmed, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|row| row.passkey.confirmation.is_some());
     let here = confirmed.iter().filter(|row| row.passkey.origin == site.origin);
     let ids: Vec<Vec<u8>> = here.map(|row| row.credential_id.clone()).collect();
     if !ids.is_empty() {
@@ -275,7 +337,11 @@ pub(crate) async fn usable(on: &mut PgConnection, actor: &Actor, site: &Site) ->
 }
 
 /// The actor's passkey that the browser used.
-pub(crate) async fn answered(on: &mut PgConnection, actor: &Actor, credential: &[u8]) -> Result<PasskeyRow, Problem> {
+pub(crate) async fn answered(
+    on: &mut PgConnection,
+    actor: &Actor,
+    credential: &[u8],
+) -> Result<PasskeyRow, Problem> {
     let all = rows::of_person(on, actor.person).await.map_err(failed)?;
     all.into_iter().find(|row| row.credential_id == credential).ok_or_else(|| Problem {
         code: "passkey_unknown".into(),
@@ -287,7 +353,11 @@ pub(crate) async fn answered(on: &mut PgConnection, actor: &Actor, credential: &
 ///
 /// # Errors
 /// If the authenticator's counter fell.
-pub(crate) async fn note_use(on: &mut PgConnection, passkey: &PasskeyRow, counter: u32) -> Result<(), Problem> {
+pub(crate) async fn note_use(
+    on: &mut PgConnection,
+    passkey: &PasskeyRow,
+    counter: u32,
+) -> Result<(), Problem> {
     if rows::note_use(on, passkey.passkey.id, counter).await.map_err(failed)? {
         return Ok(());
     }
@@ -313,7 +383,9 @@ pub(crate) fn rejected(error: &PasskeyError) -> Problem {
 }
 
 pub(crate) fn nonce(text: &str) -> Result<Nonce, Problem> {
-    text.parse().map_err(|error| Problem::invalid(format!("nonce: {error}. Send the nonce of the options.")))
+    text.parse().map_err(|error| {
+        Problem::invalid(format!("nonce: {error}. Send the nonce of the options."))
+    })
 }
 
 pub(crate) fn random_nonce() -> Result<Nonce, Problem> {

@@ -47,7 +47,8 @@ const COMMON: &str = include_str!("common_passwords.txt");
 pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     let text = password.reveal();
     let length = text.chars().take(limits::PASSWORD_MOST + 1).count();
-    let refused = |why: &str| Err(Problem { code: "weak_password".into(), ..Problem::invalid(why) });
+    let refused =
+        |why: &str| Err(Problem { code: "weak_password".into(), ..Problem::invalid(why) });
     if !(limits::PASSWORD_LEAST..=limits::PASSWORD_MOST).contains(&length) {
         return Err(Problem::invalid(format!(
             "A password has {} to {} characters. Several words that have nothing to do with each other are easy to remember.",
@@ -58,10 +59,14 @@ pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     let lower = text.to_lowercase();
     let different: std::collections::BTreeSet<char> = lower.chars().collect();
     if different.len() < 5 || is_a_run(&lower) {
-        return refused("Few characters over and over, or in a row, are guessed at once: choose another password.");
+        return refused(
+            "Few characters over and over, or in a row, are guessed at once: choose another password.",
+        );
     }
     let name = name.split('@').next().unwrap_or_default();
-    if name.chars().count() >= 3 && lower.replace(name, "").chars().count() < limits::PASSWORD_LEAST / 2 {
+    if name.chars().count() >= 3
+        && lower.replace(name, "").chars().count() < limits::PASSWORD_LEAST / 2
+    {
         return refused("This password is little more than your name: choose another one.");
     }
     let bare = lower.trim_matches(|c: char| !c.is_alphabetic() && c != '@');
@@ -87,8 +92,12 @@ fn is_a_run(text: &str) -> bool {
 
 /// What a text repeats: `lalala` is `la`.
 fn once(text: &str) -> &str {
-    let lengths = (1..=text.len() / 2).filter(|n| text.len().is_multiple_of(*n) && text.is_char_boundary(*n));
-    lengths.map(|n| &text[..n]).find(|part| part.repeat(text.len() / part.len()) == text).unwrap_or(text)
+    let lengths =
+        (1..=text.len() / 2).filter(|n| text.len().is_multiple_of(*n) && text.is_char_boundary(*n));
+    lengths
+        .map(|n| &text[..n])
+        .find(|part| part.repeat(text.len() / part.len()) == text)
+        .unwrap_or(text)
 }
 
 fn argon2() -> Argon2<'static> {
@@ -125,7 +134,11 @@ impl Hasher {
     }
 
     /// The proof that a password is the stored one; None: it is not. It takes as long when none is stored.
-    pub(super) async fn prove(&self, password: Password, stored: Option<String>) -> Result<Option<Proof>, Problem> {
+    pub(super) async fn prove(
+        &self,
+        password: Password,
+        stored: Option<String>,
+    ) -> Result<Option<Proof>, Problem> {
         let nobodys = Arc::clone(&self.nobodys);
         self.work(move || {
             let dummy = match nobodys.get() {
@@ -135,17 +148,23 @@ impl Hasher {
                     nobodys.get_or_init(|| made)
                 }
             };
-            let (proof, same) = output(password.reveal(), stored.as_deref().unwrap_or(dummy)).map_err(|error| {
-                tracing::error!(%error, "a stored password hash is invalid");
-                Problem::internal()
-            })?;
+            let (proof, same) = output(password.reveal(), stored.as_deref().unwrap_or(dummy))
+                .map_err(|error| {
+                    tracing::error!(%error, "a stored password hash is invalid");
+                    Problem::internal()
+                })?;
             Ok((same && stored.is_some()).then_some(proof))
         })
         .await?
     }
 
-    async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-        let busy = || Problem::unavailable("Many people sign in at this moment. Try again in a few seconds.");
+    async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let busy = || {
+            Problem::unavailable("Many people sign in at this moment. Try again in a few seconds.")
+        };
         let _waits = self.waiting.try_acquire().map_err(|_| busy())?;
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| busy())?;
         // The place is taken for as long as the work goes on, also when nobody waits for it any more.
@@ -192,7 +211,8 @@ mod tests {
     #[test]
     fn what_is_guessed_first_is_nobodys_password() {
         let name = "ada.lovelace@example.com";
-        let refused = |text: &str| check(&Password::typed(text), name).err().map(|problem| problem.code);
+        let refused =
+            |text: &str| check(&Password::typed(text), name).err().map(|problem| problem.code);
         for weak in [
             "password1234",
             "Password1234!",
@@ -214,7 +234,8 @@ mod tests {
             let text: String = "lots of äther, 4 words! ".chars().cycle().take(length).collect();
             assert_eq!(refused(&text).as_deref(), code, "{length} characters");
         }
-        for good in ["vague otter lamp", "correct horse battery", "пароль-не-самый-частый", "7f!kQ0z-Lm2w"]
+        for good in
+            ["vague otter lamp", "correct horse battery", "пароль-не-самый-частый", "7f!kQ0z-Lm2w"]
         {
             assert_eq!(refused(good), None, "{good}");
         }
@@ -227,14 +248,23 @@ mod tests {
         let hasher = Hasher::default();
         let kept = hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash");
         assert!(kept.starts_with("$argon2id$v=19$m=32768,t=3,p=1$"), "{kept}");
-        assert_ne!(hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash"), kept, "salted");
+        assert_ne!(
+            hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash"),
+            kept,
+            "salted"
+        );
         let is = async |text: &str, kept: Option<&String>| {
             hasher.prove(Password::typed(text), kept.cloned()).await.expect("an answer").is_some()
         };
         assert!(is("vague otter lamp", Some(&kept)).await);
         assert!(!is("vague otter lamb", Some(&kept)).await);
         assert!(!is("", Some(&kept)).await && !is("", None).await);
-        assert!(hasher.nobodys.get().is_some_and(|dummy| dummy.starts_with("$argon2id$v=19$m=32768,t=3,p=1$")));
+        assert!(
+            hasher
+                .nobodys
+                .get()
+                .is_some_and(|dummy| dummy.starts_with("$argon2id$v=19$m=32768,t=3,p=1$"))
+        );
     }
 
     #[tokio::test]

@@ -53,10 +53,15 @@ impl People {
     pub async fn factor_page(&self, actor: &Actor) -> Result<FactorPage, Problem> {
         let session = to_enrol(actor)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let begun = rows::set_up(&mut connection, actor.person, session.id).await.map_err(failed)?;
+        let begun =
+            rows::set_up(&mut connection, actor.person, session.id).await.map_err(failed)?;
         drop(connection);
         let set_up = begun.map(|begun| made(&begun.secret, &actor.name));
-        Ok(FactorPage { person: actor.name.clone(), state: self.second_factor(actor).await?, set_up })
+        Ok(FactorPage {
+            person: actor.name.clone(),
+            state: self.second_factor(actor).await?,
+            set_up,
+        })
     }
 
     /// Presents a second factor. The session can do everything from then on.
@@ -73,7 +78,9 @@ impl People {
     ) -> Result<(), Problem> {
         to_enrol(actor)?;
         match (&wish.code, &wish.answer) {
-            (Some(code), None) => self.counted(actor, visitor, true, self.present_code(actor, code)).await,
+            (Some(code), None) => {
+                self.counted(actor, visitor, true, self.present_code(actor, code)).await
+            }
             (None, Some(answer)) => {
                 self.counted(actor, visitor, false, self.present_passkey(actor, site, answer)).await
             }
@@ -100,8 +107,9 @@ impl People {
             return Err(too_many_codes(wait));
         }
         let done = work.await;
-        let is_guess =
-            |problem: &Problem| matches!(problem.code.as_str(), "code_wrong" | "code_used" | "passkey_rejected");
+        let is_guess = |problem: &Problem| {
+            matches!(problem.code.as_str(), "code_wrong" | "code_used" | "passkey_rejected")
+        };
         match &done {
             Err(problem) if is_guess(problem) => {
                 tracing::warn!(address = ?visitor.address, code = problem.code, "a second factor was refused");
@@ -126,7 +134,10 @@ impl People {
         // Of two at once in a session, the second one waits here.
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let totp = rows::totp(&mut transaction, actor.person).await.map_err(failed)?.ok_or_else(no_totp)?;
+        let totp = rows::totp(&mut transaction, actor.person)
+            .await
+            .map_err(failed)?
+            .ok_or_else(no_totp)?;
         let step = step_of(&totp, &digits)?;
         if !rows::present_totp(&mut transaction, step).await.map_err(failed)? {
             return Err(no_totp());
@@ -139,12 +150,17 @@ impl People {
     ///
     /// # Errors
     /// If the actor came with a token, or has no passkey for this site.
-    pub async fn factor_options(&self, actor: &Actor, site: &Site) -> Result<FactorOptions, Problem> {
+    pub async fn factor_options(
+        &self,
+        actor: &Actor,
+        site: &Site,
+    ) -> Result<FactorOptions, Problem> {
         let session = to_enrol(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let registered = store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
+        let registered =
+            store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
         let here = registered.into_iter().filter(|row| row.passkey.rp_id == site.rp_id);
         let ids: Vec<Vec<u8>> = here.map(|row| row.credential_id).collect();
         if ids.is_empty() {
@@ -159,22 +175,30 @@ impl People {
         let mut random = [0; 32];
         fill(&mut random)?;
         let challenge = Hash::from_bytes(&random).ok_or_else(Problem::internal)?;
-        let state =
-            json!({ "second_factor": { "challenge": challenge, "at": OffsetDateTime::now_utc().unix_timestamp() } });
-        store::passkeys::begin_ceremony(&mut transaction, session.id, &state).await.map_err(failed)?;
+        let state = json!({ "second_factor": { "challenge": challenge, "at": OffsetDateTime::now_utc().unix_timestamp() } });
+        store::passkeys::begin_ceremony(&mut transaction, session.id, &state)
+            .await
+            .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(FactorOptions { options: passkeys::request(site, challenge, &ids) })
     }
 
-    async fn present_passkey(&self, actor: &Actor, site: Option<&Site>, answer: &Value) -> Result<(), Problem> {
+    async fn present_passkey(
+        &self,
+        actor: &Actor,
+        site: Option<&Site>,
+        answer: &Value,
+    ) -> Result<(), Problem> {
         let session = to_enrol(actor)?;
         if answer.to_string().len() > ANSWER {
             return Err(Problem::invalid(format!("answer: at most {ANSWER} bytes of JSON.")));
         }
-        let (credential, assertion) = passkeys::assertion(answer).map_err(|error| rejected(&error))?;
+        let (credential, assertion) =
+            passkeys::assertion(answer).map_err(|error| rejected(&error))?;
         // Taken for good, whether or not the answer is right.
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let state = store::passkeys::take_ceremony(&mut connection, session.id).await.map_err(failed)?;
+        let state =
+            store::passkeys::take_ceremony(&mut connection, session.id).await.map_err(failed)?;
         drop(connection);
         let challenge = state.as_ref().and_then(challenge_of).ok_or_else(|| {
             Problem::conflict(
@@ -189,11 +213,18 @@ impl People {
         // Of two at once in a session, the second one waits here.
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let registered = store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
+        let registered =
+            store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
         let row = registered.into_iter().find(|row| row.credential_id == credential);
-        let row = row.filter(|row| site.is_none_or(|site| row.passkey.rp_id == site.rp_id)).ok_or_else(not_yours)?;
-        let counter = passkeys::verified(&row.passkey, challenge, &assertion).map_err(|error| rejected(&error))?;
-        if !store::passkeys::note_use(&mut transaction, row.passkey.id, counter).await.map_err(failed)? {
+        let row = row
+            .filter(|row| site.is_none_or(|site| row.passkey.rp_id == site.rp_id))
+            .ok_or_else(not_yours)?;
+        let counter = passkeys::verified(&row.passkey, challenge, &assertion)
+            .map_err(|error| rejected(&error))?;
+        if !store::passkeys::note_use(&mut transaction, row.passkey.id, counter)
+            .await
+            .map_err(failed)?
+        {
             return Err(Problem {
                 code: "passkey_rejected".into(),
                 ..Problem::forbidden(
@@ -205,8 +236,13 @@ impl People {
         if !rows::present_passkey(&mut transaction, row.passkey.id).await.map_err(failed)? {
             return Err(not_yours());
         }
-        noted(&mut transaction, &actor, "factor.present", json!({ "by": "passkey", "passkey": row.passkey.id }))
-            .await?;
+        noted(
+            &mut transaction,
+            &actor,
+            "factor.present",
+            json!({ "by": "passkey", "passkey": row.passkey.id }),
+        )
+        .await?;
         transaction.commit().await.map_err(failed)
     }
 
@@ -236,7 +272,12 @@ impl People {
     ///
     /// # Errors
     /// As [`People::present_factor`], and `no_totp` (409) if this session set up none within the last minutes.
-    pub async fn confirm_totp(&self, actor: &Actor, code: &Code, visitor: &Visitor) -> Result<(), Problem> {
+    pub async fn confirm_totp(
+        &self,
+        actor: &Actor,
+        code: &Code,
+        visitor: &Visitor,
+    ) -> Result<(), Problem> {
         to_enrol(actor)?;
         self.counted(actor, visitor, true, self.confirm_code(actor, code)).await
     }
@@ -257,7 +298,8 @@ impl People {
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         first_if_pending(&mut transaction, &actor).await?;
-        let begun = rows::set_up(&mut transaction, actor.person, session.id).await.map_err(failed)?;
+        let begun =
+            rows::set_up(&mut transaction, actor.person, session.id).await.map_err(failed)?;
         let step = step_of(&begun.ok_or_else(not_begun)?, &digits)?;
         if !rows::confirm_totp(&mut transaction, step).await.map_err(failed)? {
             return Err(not_begun());
@@ -301,7 +343,10 @@ impl People {
                 (transaction, row.name)
             }
             None => {
-                let row = people::person(self.store.pool(), id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+                let row = people::person(self.store.pool(), id)
+                    .await
+                    .map_err(failed)?
+                    .ok_or_else(|| nobody(id))?;
                 let mut transaction = self.begin_for(None).await?;
                 lock_to_change(&mut transaction, &[id]).await.map_err(failed)?;
                 (transaction, row.name)
@@ -310,9 +355,13 @@ impl People {
         let totp = rows::remove_totp(&mut transaction, id).await.map_err(failed)?;
         let by = super::id_of(by);
         let passkeys = rows::revoke_passkeys(&mut transaction, id, by).await.map_err(failed)?;
-        let sessions = people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?;
-        let detail = json!({ "name": name, "totp": totp, "passkeys": passkeys, "sessions": sessions });
-        append_audit(&mut transaction, by, "person.reset_factor", &id.to_string(), &detail).await.map_err(failed)?;
+        let sessions =
+            people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?;
+        let detail =
+            json!({ "name": name, "totp": totp, "passkeys": passkeys, "sessions": sessions });
+        append_audit(&mut transaction, by, "person.reset_factor", &id.to_string(), &detail)
+            .await
+            .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 }
@@ -331,18 +380,30 @@ pub(super) async fn first_if_pending(on: &mut PgConnection, actor: &Actor) -> Re
     }
 }
 
-async fn noted(on: &mut PgConnection, actor: &Actor, action: &str, detail: Value) -> Result<(), Problem> {
-    append_audit(on, Some(actor.person), action, &actor.person.to_string(), &detail).await.map_err(failed)
+async fn noted(
+    on: &mut PgConnection,
+    actor: &Actor,
+    action: &str,
+    detail: Value,
+) -> Result<(), Problem> {
+    append_audit(on, Some(actor.person), action, &actor.person.to_string(), &detail)
+        .await
+        .map_err(failed)
 }
 
 fn digits(code: &Code) -> Result<String, Problem> {
-    code.digits().ok_or_else(|| Problem::invalid("code: enter the six digits that your authenticator app shows."))
+    code.digits().ok_or_else(|| {
+        Problem::invalid("code: enter the six digits that your authenticator app shows.")
+    })
 }
 
 /// The time step of a code.
 fn step_of(totp: &Totp, digits: &str) -> Result<i64, Problem> {
-    let app =
-        Builder::new().with_secret(Secret::new_stack(totp.secret)).with_skew(SKEW).with_step_duration(STEP).build();
+    let app = Builder::new()
+        .with_secret(Secret::new_stack(totp.secret))
+        .with_skew(SKEW)
+        .with_step_duration(STEP)
+        .build();
     let app = app.map_err(|_| Problem::internal())?;
     let step = app.check(digits, totp.now).and_then(|step| i64::try_from(step).ok());
     step.ok_or_else(|| Problem {
@@ -357,8 +418,9 @@ fn made(secret: &[u8; SECRET], name: &str) -> TotpMade {
     let secret = Secret::new_stack(*secret).to_base32();
     // Names have lower case letters, digits, '.', '_', '@' and '-'.
     let label = name.replace('@', "%40");
-    let uri =
-        format!("otpauth://totp/Gantry:{label}?secret={secret}&issuer=Gantry&algorithm=SHA1&digits=6&period={STEP}");
+    let uri = format!(
+        "otpauth://totp/Gantry:{label}?secret={secret}&issuer=Gantry&algorithm=SHA1&digits=6&period={STEP}"
+    );
     TotpMade { secret, uri }
 }
 
@@ -408,8 +470,10 @@ fn no_totp() -> Problem {
 }
 
 fn too_many_codes(wait: std::time::Duration) -> Problem {
-    let detail =
-        format!("Too many wrong codes for this account. Try again in {}, or use a passkey.", super::minutes(wait));
+    let detail = format!(
+        "Too many wrong codes for this account. Try again in {}, or use a passkey.",
+        super::minutes(wait)
+    );
     super::too_many_attempts(detail, wait)
 }
 
@@ -442,7 +506,8 @@ mod tests {
     #[test]
     fn passkey_request_expires() {
         let now = OffsetDateTime::now_utc().unix_timestamp();
-        let request = |at: i64| json!({ "second_factor": { "challenge": Hash::of_bytes(b"x"), "at": at } });
+        let request =
+            |at: i64| json!({ "second_factor": { "challenge": Hash::of_bytes(b"x"), "at": at } });
         assert_eq!(challenge_of(&request(now)), Some(Hash::of_bytes(b"x")));
         assert_eq!(challenge_of(&request(now - 302)), None);
         assert_eq!(challenge_of(&json!({ "registration": {} })), None);

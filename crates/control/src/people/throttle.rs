@@ -168,7 +168,11 @@ mod tests {
         assert_eq!(throttle.check_at(&None, now), Ok(()));
         assert_eq!(throttle.check_at(&address("2001:db8::1"), now + WINDOW), Ok(()));
         throttle.note_at(address("2001:db8::1"), now + WINDOW);
-        assert_eq!(throttle.check_at(&address("2001:db8::1"), now + WINDOW), Ok(()), "counting begins anew");
+        assert_eq!(
+            throttle.check_at(&address("2001:db8::1"), now + WINDOW),
+            Ok(()),
+            "counting begins anew"
+        );
     }
 
     #[test]
@@ -188,7 +192,8 @@ mod tests {
     fn a_flood_of_addresses_takes_no_more_room() {
         let (throttle, now) = (throttle(), Instant::now());
         for number in 0..2 * MOST_REMEMBERED {
-            let from = IpAddr::V4(std::net::Ipv4Addr::from_bits(u32::try_from(number).expect("small")));
+            let from =
+                IpAddr::V4(std::net::Ipv4Addr::from_bits(u32::try_from(number).expect("small")));
             throttle.note_at(Some(from), now + Duration::from_micros(number as u64));
         }
         assert_eq!(throttle.tries.lock().expect("the table").len(), MOST_REMEMBERED);

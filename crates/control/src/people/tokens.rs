@@ -57,12 +57,20 @@ impl People {
     pub async fn make_token(&self, actor: &Actor, wish: &TokenWish) -> Result<TokenMade, Problem> {
         actor.require_in_person()?;
         let name = words::plain(&wish.name)?;
-        if name.is_empty() || name.chars().count() > limits::TOKEN_NAME || name.contains(['\n', '\t']) {
+        if name.is_empty()
+            || name.chars().count() > limits::TOKEN_NAME
+            || name.contains(['\n', '\t'])
+        {
             let most = limits::TOKEN_NAME;
-            return Err(Problem::invalid(format!("name: say in 1 to {most} characters what the token is for.")));
+            return Err(Problem::invalid(format!(
+                "name: say in 1 to {most} characters what the token is for."
+            )));
         }
         if wish.days == 0 || wish.days > limits::API_TOKEN_DAYS {
-            return Err(Problem::invalid(format!("days: a token holds for 1 to {} days.", limits::API_TOKEN_DAYS)));
+            return Err(Problem::invalid(format!(
+                "days: a token holds for 1 to {} days.",
+                limits::API_TOKEN_DAYS
+            )));
         }
         let scopes = scopes(&wish.scopes)?;
         if wish.deployment.is_some() {
@@ -77,8 +85,9 @@ impl People {
             false => {
                 actor.require(Permission::Admin)?;
                 let row = people::lock_person(&mut transaction, owner).await.map_err(failed)?;
-                let row =
-                    row.ok_or_else(|| Problem::not_found("There is no such service account that is not disabled."))?;
+                let row = row.ok_or_else(|| {
+                    Problem::not_found("There is no such service account that is not disabled.")
+                })?;
                 Actor::of(row, None)
             }
         };
@@ -89,7 +98,8 @@ impl People {
         }
         let deployment = self.place(&mut transaction, wish.deployment.as_deref()).await?;
         for scope in &scopes {
-            let may = deployment.map_or_else(|| whose.may_somewhere(*scope), |place| whose.may_in(*scope, place));
+            let may = deployment
+                .map_or_else(|| whose.may_somewhere(*scope), |place| whose.may_in(*scope, place));
             let looks = *scope == Permission::Viewer && whose.may(Permission::Viewer);
             if !may && !looks {
                 return Err(Problem::forbidden(format!(
@@ -127,10 +137,15 @@ impl People {
     ///
     /// # Errors
     /// When they are another's, and the actor is no admin.
-    pub async fn token_page(&self, actor: &Actor, wanted: &TokensWanted) -> Result<TokenPage, Problem> {
+    pub async fn token_page(
+        &self,
+        actor: &Actor,
+        wanted: &TokensWanted,
+    ) -> Result<TokenPage, Problem> {
         let mut told = self.tokens(actor, wanted.person).await?;
         told.retain(|token| wanted.holds.is_none_or(|holds| token.holds == holds));
-        let (tokens, next) = paging::page(told, keys, wanted.sort, wanted.before.as_ref(), PAGE_SIZE)?;
+        let (tokens, next) =
+            paging::page(told, keys, wanted.sort, wanted.before.as_ref(), PAGE_SIZE)?;
         Ok(TokenPage { tokens, next })
     }
 
@@ -138,7 +153,11 @@ impl People {
     ///
     /// # Errors
     /// When they are another's, and the actor is no admin.
-    pub async fn tokens(&self, actor: &Actor, person: Option<PersonId>) -> Result<Vec<TokenView>, Problem> {
+    pub async fn tokens(
+        &self,
+        actor: &Actor,
+        person: Option<PersonId>,
+    ) -> Result<Vec<TokenView>, Problem> {
         let whose = person.unwrap_or(actor.person);
         if whose != actor.person {
             actor.require(Permission::Admin)?;
@@ -157,16 +176,24 @@ impl People {
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let row = api_tokens::token(&mut transaction, token).await.map_err(failed)?;
-        let mine = |row: &ApiTokenRow| PersonId(row.person_id) == actor.person || actor.may(Permission::Admin);
+        let mine = |row: &ApiTokenRow| {
+            PersonId(row.person_id) == actor.person || actor.may(Permission::Admin)
+        };
         // Whether another's is there is nobody's business.
         let row = row.filter(mine).ok_or_else(|| Problem::not_found("You have no such token."))?;
         if !api_tokens::revoke(&mut transaction, token).await.map_err(failed)? {
             return Ok(());
         }
         let detail = json!({"person": row.person, "name": row.name});
-        append_audit(&mut transaction, Some(actor.person), "token.revoke", &token.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "token.revoke",
+            &token.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 
@@ -177,8 +204,9 @@ impl People {
         name: Option<&str>,
     ) -> Result<Option<DeploymentId>, Problem> {
         let Some(name) = name else { return Ok(None) };
-        let name = DeploymentName::parse(name)
-            .map_err(|why| Problem::invalid(format!("deployment: {why}. Leave it out where everywhere is meant.")))?;
+        let name = DeploymentName::parse(name).map_err(|why| {
+            Problem::invalid(format!("deployment: {why}. Leave it out where everywhere is meant."))
+        })?;
         let found = accounts::deployment_named(&mut *on, name.as_str()).await.map_err(failed)?;
         if found.is_none() {
             return Err(no_name(on, &name).await?);
@@ -194,18 +222,25 @@ async fn no_name(on: &mut sqlx::PgConnection, name: &DeploymentName) -> Result<P
         Err(_) => None,
     };
     Ok(Problem::not_found(match called {
-        Some(called) => format!("deployment: {name} is the id of {called}. Name it by its name: {called}."),
-        None => format!("There is no deployment {name}. The list of deployments has all of them, by name."),
+        Some(called) => {
+            format!("deployment: {name} is the id of {called}. Name it by its name: {called}.")
+        }
+        None => format!(
+            "There is no deployment {name}. The list of deployments has all of them, by name."
+        ),
     }))
 }
 
 fn scopes(words: &[String]) -> Result<BTreeSet<Permission>, Problem> {
-    let scopes = words.iter().map(|word| word.parse()).collect::<Result<BTreeSet<Permission>, Problem>>()?;
+    let scopes =
+        words.iter().map(|word| word.parse()).collect::<Result<BTreeSet<Permission>, Problem>>()?;
     if scopes.is_empty() {
         return Err(Problem::invalid("scopes: say what the token may: viewer, operator or admin."));
     }
     if scopes.contains(&Permission::Reviewer) {
-        return Err(Problem::invalid("scopes: no token reviews. Whoever reviews is a person who looks."));
+        return Err(Problem::invalid(
+            "scopes: no token reviews. Whoever reviews is a person who looks.",
+        ));
     }
     Ok(scopes)
 }

@@ -42,7 +42,8 @@ async fn who_asks_for_the_review_is_an_author() {
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
     let id = house.control.submit(&house.cy, proposal, version, "ada's edit".into()).await.unwrap();
     for author in [&house.ada, &house.cy] {
-        let refused = house.control.judge(author, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+        let refused =
+            house.control.judge(author, id, VerdictKind::Approve, String::new()).await.unwrap_err();
         assert_eq!(refused.code, "author", "{}", author.name);
     }
     assert_eq!(audited(&house, "submission.verdict.refused").await, 2);
@@ -61,7 +62,8 @@ async fn a_program_does_not_review() {
     let robot = NewPerson { name: "robot".into(), kind: PersonKind::Service, permissions };
     house.people.create_person(None, &robot).await.unwrap();
     let robot = house.people.sign_in_as_owner("robot").await.unwrap();
-    let refused = house.control.judge(&robot, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let refused =
+        house.control.judge(&robot, id, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "not_a_reviewer"));
     assert_eq!(house.commit(&robot, id).await.unwrap_err().code, "not_approved");
     assert_eq!(audited(&house, "submission.commit.refused").await, 1);
@@ -91,7 +93,10 @@ async fn what_is_refused_again_and_again_is_audited_once() {
         }
     };
     let noted = async || {
-        [audited(&house, "submission.commit.refused").await, audited(&house, "submission.verdict.refused").await]
+        [
+            audited(&house, "submission.commit.refused").await,
+            audited(&house, "submission.verdict.refused").await,
+        ]
     };
     tries(&eve, id).await;
     assert_eq!(noted().await, [1, 1]);
@@ -116,7 +121,8 @@ async fn what_is_refused_again_and_again_is_audited_once() {
     assert_eq!(noted().await, [2, 3]);
     let pool = house.database.app();
     let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(pool).await.unwrap();
-    let broken: Option<i64> = sqlx::query_scalar("SELECT audit_broken_at()").fetch_one(pool).await.unwrap();
+    let broken: Option<i64> =
+        sqlx::query_scalar("SELECT audit_broken_at()").fetch_one(pool).await.unwrap();
     assert!(sealed > 0 && broken.is_none(), "{sealed} {broken:?}");
 }
 
@@ -126,7 +132,11 @@ async fn edits_that_slip_in_without_a_version_change_nothing_that_was_approved()
     let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "wipe").await];
     let (proposal, version) = house.propose(&house.ada, "web", edits).await;
     let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
-    let id = house.control.submit(&house.ada, proposal, version, "without the wipe".into()).await.unwrap();
+    let id = house
+        .control
+        .submit(&house.ada, proposal, version, "without the wipe".into())
+        .await
+        .unwrap();
     house.approve(&house.bo, id).await;
     owner(&house, "UPDATE edit SET undone = false").await;
     let refused = house.commit(&house.ada, id).await.unwrap_err();
@@ -173,8 +183,12 @@ async fn played_down(house: &House, honest: SubmissionId) -> SubmissionId {
 
 #[tokio::test]
 async fn a_submission_that_plays_its_risks_down_is_not_committed() {
-    let house =
-        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
+    let house = House::under(Policy {
+        approvals: 1,
+        by_risk: [(Risk::Destructive, 2)].into(),
+        ..Policy::default()
+    })
+    .await;
     let edit = house.bind("web", 1, "wipe").await;
     let honest = house.submit(&house.ada, "web", vec![edit]).await;
     let forged = played_down(&house, honest).await;
@@ -195,11 +209,16 @@ fn turning(version: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
 
 #[tokio::test]
 async fn a_role_that_turns_destructive_is_a_risk_although_nothing_runs_for_it() {
-    let house =
-        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
+    let house = House::under(Policy {
+        approvals: 1,
+        by_risk: [(Risk::Destructive, 2)].into(),
+        ..Policy::default()
+    })
+    .await;
     let web = house.id("web").await;
     let uses = async |files| {
-        let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+        let version =
+            house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
         let barclamp = engine::ids::BarclampName::parse("turning").unwrap();
         Edit::UseBarclamp { deployment: web, barclamp, version }
     };
@@ -218,7 +237,11 @@ async fn a_role_that_turns_destructive_is_a_risk_although_nothing_runs_for_it() 
     assert!(review.consequences.waves.is_empty(), "nothing runs: {review:?}");
     assert!(review.risks.contains(&Risk::Destructive) && review.gate.needed == 2, "{review:?}");
     house.approve(&house.bo, honest).await;
-    assert_eq!(house.commit(&house.ada, honest).await.unwrap_err().code, "not_approved", "one is too few");
+    assert_eq!(
+        house.commit(&house.ada, honest).await.unwrap_err().code,
+        "not_approved",
+        "one is too few"
+    );
 
     let forged = played_down(&house, honest).await;
     house.approve(&house.bo, forged).await;
@@ -273,8 +296,12 @@ async fn a_deployment_made_again_takes_no_approval_along() {
 
 #[tokio::test]
 async fn a_destructive_line_is_not_lost_in_a_crowd() {
-    let house =
-        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
+    let house = House::under(Policy {
+        approvals: 1,
+        by_risk: [(Risk::Destructive, 2)].into(),
+        ..Policy::default()
+    })
+    .await;
     let mut edits = Vec::new();
     for n in 1..=4 {
         edits.push(house.bind("web", n, "app").await);
@@ -284,7 +311,11 @@ async fn a_destructive_line_is_not_lost_in_a_crowd() {
     let id = house.submit(&house.ada, "web", edits).await;
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert!(review.risks.contains(&Risk::Destructive));
-    assert!(review.summary[0].contains("be undone") && review.summary[0].contains("n4"), "{:?}", review.summary);
+    assert!(
+        review.summary[0].contains("be undone") && review.summary[0].contains("n4"),
+        "{:?}",
+        review.summary
+    );
     assert_eq!(review.gate.needed, 2);
 }
 
@@ -308,14 +339,23 @@ async fn texts_that_read_as_others_reach_no_review() {
         (data(json!({"app": "\u{1b}[2K"})), "/app "),
         (Edit::Rerun { node: house.node(1).await, noderole, reason: reason.into() }, "reason "),
     ] {
-        let refused = house.control.edit(&house.ada, proposal, version, vec![edit.clone()]).await.unwrap_err();
+        let refused = house
+            .control
+            .edit(&house.ada, proposal, version, vec![edit.clone()])
+            .await
+            .unwrap_err();
         assert!(refused.status == 422 && refused.detail.contains("U+"), "{refused:?}");
         assert!(refused.detail.contains(place), "{refused:?}");
         let foreseen = house.control.foresee(&house.ada, proposal, vec![edit]).await;
-        let told = foreseen.map_or_else(|refused| refused.detail, |foreseen| foreseen.refused.concat());
+        let told =
+            foreseen.map_or_else(|refused| refused.detail, |foreseen| foreseen.refused.concat());
         assert!(told.contains(place), "{told}");
     }
-    let titled = house.control.submit(&house.ada, proposal, version, "safe\u{2066}".into()).await.unwrap_err();
+    let titled = house
+        .control
+        .submit(&house.ada, proposal, version, "safe\u{2066}".into())
+        .await
+        .unwrap_err();
     assert_eq!(titled.status, 400);
     assert_eq!(house.traces().await, before);
     let fine = data(json!({"app": {"größe": "zwei\nZeilen\t漢"}}));
@@ -335,13 +375,17 @@ fn tool(version: &str, script: &str) -> BTreeMap<String, Vec<u8>> {
 
 /// The scripts that a claimed run is for, as a worker finds them.
 async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
-    let facts = running::run_facts(house.database.worker(), &[run]).await.unwrap().remove(&run).unwrap();
-    let role = running::object_body(house.database.worker(), facts.role_hash).await.unwrap().unwrap();
+    let facts =
+        running::run_facts(house.database.worker(), &[run]).await.unwrap().remove(&run).unwrap();
+    let role =
+        running::object_body(house.database.worker(), facts.role_hash).await.unwrap().unwrap();
     assert_eq!(Hash::of_bytes(&role), facts.role_hash);
     let role: Role = serde_json::from_slice(&role).unwrap();
     let mut scripts = Vec::new();
     for script in &role.scripts {
-        scripts.push(running::object_body(house.database.worker(), script.hash).await.unwrap().unwrap());
+        scripts.push(
+            running::object_body(house.database.worker(), script.hash).await.unwrap().unwrap(),
+        );
     }
     scripts
 }
@@ -350,7 +394,13 @@ async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
 async fn scripts_imported_after_the_approval_reach_no_run() {
     let house = House::new().await;
     let right = "#!/bin/sh\necho right\n";
-    let first = house.control.import_barclamps(Some(&house.ada), &tool("1", right)).await.unwrap().barclamps[0].2;
+    let first = house
+        .control
+        .import_barclamps(Some(&house.ada), &tool("1", right))
+        .await
+        .unwrap()
+        .barclamps[0]
+        .2;
     let web = house.id("web").await;
     let barclamp = engine::ids::BarclampName::parse("tool").unwrap();
     let edits = vec![
@@ -362,7 +412,8 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
     house.approve(&house.bo, id).await;
 
     let wrong = "#!/bin/sh\necho wrong\n";
-    let same = house.control.import_barclamps(Some(&house.cy), &tool("1", wrong)).await.unwrap_err();
+    let same =
+        house.control.import_barclamps(Some(&house.cy), &tool("1", wrong)).await.unwrap_err();
     assert_eq!(same.code, "other_content", "one version, one content");
     house.control.import_barclamps(Some(&house.cy), &tool("2", wrong)).await.unwrap();
     assert_eq!(
@@ -382,7 +433,9 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
         pid: 1,
         version: "0".into(),
     };
-    running::ensure_worker(house.database.worker(), &hello, std::time::Duration::from_secs(600)).await.unwrap();
+    running::ensure_worker(house.database.worker(), &hello, std::time::Duration::from_secs(600))
+        .await
+        .unwrap();
     running::confirm_worker(house.database.worker(), hello.id).await.unwrap();
     running::set_node_alive(house.database.owner(), house.node(1).await, true).await.unwrap();
     owner(&house, "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'")
@@ -403,14 +456,21 @@ fn table_of_cases() -> (std::path::PathBuf, String) {
 #[test]
 fn the_table_of_cases_names_tests() {
     let (root, table) = table_of_cases();
-    let named: Vec<(&str, &str)> = table.split('`').filter_map(|word| word.split_once("::")).collect();
+    let named: Vec<(&str, &str)> =
+        table.split('`').filter_map(|word| word.split_once("::")).collect();
     assert!(named.len() > 50, "{named:?}");
     for (path, test) in named {
-        let text = std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let place = text.find(&format!("fn {test}()")).unwrap_or_else(|| panic!("{path} has no test {test}"));
+        let text = std::fs::read_to_string(root.join(path))
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
+        let place = text
+            .find(&format!("fn {test}()"))
+            .unwrap_or_else(|| panic!("{path} has no test {test}"));
         let above = &text[..place];
         let attributes = &above[above.rfind("\n\n").unwrap_or(0)..];
-        assert!(attributes.contains("#[test]") || attributes.contains("#[tokio::test"), "{path}: {test} is no test");
+        assert!(
+            attributes.contains("#[test]") || attributes.contains("#[tokio::test"),
+            "{path}: {test} is no test"
+        );
     }
 }
 
@@ -418,7 +478,9 @@ fn the_table_of_cases_names_tests() {
 #[test]
 fn each_case_is_tried_by_every_way_or_said_not_to_be() {
     let (_, table) = table_of_cases();
-    let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let cells = |line: &str| {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()
+    };
     let rows = |heading: &str| {
         let section = table.split("\n## ").find(|part| part.starts_with(heading)).unwrap();
         section.lines().filter(|line| line.starts_with('|')).skip(2).map(cells).collect::<Vec<_>>()
@@ -463,7 +525,12 @@ async fn the_database_lets_deployments_stand_as_deep_as_the_planner() {
     // system and web are two of them.
     for level in 3..=MAX_LEVELS + 1 {
         let id = Uuid::new_v4();
-        let made = sqlx::query(insert).bind(id).bind(parent).bind(format!("level-{level}")).execute(&mut *tx).await;
+        let made = sqlx::query(insert)
+            .bind(id)
+            .bind(parent)
+            .bind(format!("level-{level}"))
+            .execute(&mut *tx)
+            .await;
         assert_eq!(made.is_ok(), level <= MAX_LEVELS, "{level}: {made:?}");
         parent = id;
     }

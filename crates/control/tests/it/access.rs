@@ -11,7 +11,8 @@ use crate::house::House;
 impl House {
     /// ada and cy as admins, too.
     async fn admins(&mut self) {
-        let sql = "UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')";
+        let sql =
+            "UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')";
         sqlx::query(sql).execute(self.database.owner()).await.unwrap();
         self.ada = self.again("ada").await;
         self.cy = self.again("cy").await;
@@ -24,7 +25,8 @@ impl House {
 
     /// The session that a link begins, before a password is set in it.
     async fn first_visit(&self, link: &LinkMade) -> Actor {
-        let token = link.link.strip_prefix("/sign-in#token=").expect("the token is in the fragment");
+        let token =
+            link.link.strip_prefix("/sign-in#token=").expect("the token is in the fragment");
         let begun = self.people.sign_in(token, &Visitor::default(), None).await.unwrap();
         self.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
     }
@@ -78,7 +80,10 @@ async fn admin_who_signs_in_as_the_reviewer_approves_nothing() {
     let id = house.submitted().await;
     let link = house.people.new_link(&house.ada, house.bo.person).await.unwrap();
     let as_bo = house.first_visit(&link).await;
-    assert_eq!(code(house.control.judge(&as_bo, id, VerdictKind::Approve, String::new()).await), "password_needed");
+    assert_eq!(
+        code(house.control.judge(&as_bo, id, VerdictKind::Approve, String::new()).await),
+        "password_needed"
+    );
     assert_eq!(code(house.control.review(&as_bo, id).await), "password_needed");
     assert_eq!(code(house.people.end_other_sessions(&as_bo).await), "password_needed");
     assert!(house.people.mine(&as_bo).await.unwrap().password_needed);
@@ -98,9 +103,13 @@ async fn admin_who_signs_in_as_the_reviewer_approves_nothing() {
     house.people.dismiss_notices(&as_bo).await.unwrap();
     assert!(house.people.mine(&as_bo).await.unwrap().notices.is_empty());
     let details = house.people.details(&house.cy, house.bo.person).await.unwrap();
-    let kinds: Vec<&str> = details.access_changes.iter().map(|change| change.kind.as_str()).collect();
+    let kinds: Vec<&str> =
+        details.access_changes.iter().map(|change| change.kind.as_str()).collect();
     assert_eq!(kinds, ["reset", "link", "created"]);
-    assert_eq!(details.approvals_limited.iter().map(|limit| limit.admin.as_str()).collect::<Vec<_>>(), ["ada"]);
+    assert_eq!(
+        details.approvals_limited.iter().map(|limit| limit.admin.as_str()).collect::<Vec<_>>(),
+        ["ada"]
+    );
 
     // A second admin ends it at once; neither ada nor bo does.
     assert_eq!(code(house.people.confirm(&house.ada, house.bo.person).await), "may_not_confirm");
@@ -156,7 +165,11 @@ async fn team_of_two_works_after_the_first_day() {
     house.approve(&dan, first).await;
     assert_eq!(code(house.commit(&house.ada, first).await), "not_approved");
     house.later(24).await;
-    assert_eq!(code(house.commit(&house.ada, first).await), "not_approved", "the approval was given too early");
+    assert_eq!(
+        code(house.commit(&house.ada, first).await),
+        "not_approved",
+        "the approval was given too early"
+    );
     house.approve(&dan, first).await;
     house.commit(&house.ada, first).await.unwrap();
 }

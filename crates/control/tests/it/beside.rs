@@ -30,14 +30,22 @@ use crate::house::{House, role};
 const SOON: Duration = Duration::from_millis(150);
 
 /// Asks twice, the second time with the thread kept busy; meanwhile it may hold no connection.
-async fn waits<T>(house: &House, what: &str, free: impl Future<Output = T>, asked: impl Future<Output = T>) {
+async fn waits<T>(
+    house: &House,
+    what: &str,
+    free: impl Future<Output = T>,
+    asked: impl Future<Output = T>,
+) {
     let begun = Instant::now();
     assert!(timeout(SOON * 20, free).await.is_ok(), "{what} comes to its end with the thread free");
     let took = begun.elapsed();
     let (free, busy) = mpsc::channel::<()>();
     let kept = tokio::task::spawn_blocking(move || busy.recv());
     let mut asked = std::pin::pin!(asked);
-    assert!(timeout(took * 4 + SOON, &mut asked).await.is_err(), "{what} holds up whoever else is to be answered");
+    assert!(
+        timeout(took * 4 + SOON, &mut asked).await.is_err(),
+        "{what} holds up whoever else is to be answered"
+    );
     let pool = house.database.app();
     assert_eq!(pool.size() - pool.num_idle() as u32, 0, "{what} keeps a connection while it waits");
     drop(free);
@@ -51,8 +59,11 @@ async fn look(house: &House) {
     house.bound("web", 2, "wipe").await;
     let bind = house.bind("web", 3, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![bind]).await;
-    let data =
-        |port: u16| Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": port}}) };
+    let data = |port: u16| Edit::SetRoleData {
+        deployment: web,
+        role: role("app"),
+        data: json!({"app": {"port": port}}),
+    };
     let (control, ada) = (&house.control, &house.ada);
     let noderole = NoderoleKey::first(role("app"));
 
@@ -82,19 +93,31 @@ async fn look(house: &House) {
 
 #[test]
 fn planning_runs_beside_the_threads_that_answer() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
     runtime.block_on(async { look(&House::new().await).await });
 }
 
 /// The same database by one connection, for whoever finds no place: they wait so long for one.
 fn narrow(house: &House, patience: Duration) -> (Store, Control) {
-    let how = Connecting { connections: 1, wait: Duration::from_secs(2), ..Connecting::to(house.database.app_url()) };
+    let how = Connecting {
+        connections: 1,
+        wait: Duration::from_secs(2),
+        ..Connecting::to(house.database.app_url())
+    };
     let store = Store::open(&how).unwrap();
     (store.clone(), Control::new(store).computing(0, 256, patience))
 }
 
 /// Asks for what needs a place, and in vain; meanwhile others have the only connection whenever they want it.
-async fn leaves_it<T: Debug>(store: &Store, what: &str, asked: impl Future<Output = Result<T, Problem>>) {
+async fn leaves_it<T: Debug>(
+    store: &Store,
+    what: &str,
+    asked: impl Future<Output = Result<T, Problem>>,
+) {
     let others = async {
         for _ in 0..10_000 {
             let answer = sqlx::query("SELECT 1").execute(store.pool()).await;
@@ -120,7 +143,8 @@ async fn who_waits_for_a_place_keeps_no_connection() {
     let one = house.bind("web", 2, "app").await;
     let submission = house.submit(&house.ada, "web", vec![one]).await;
     let proposal = house.board("web").await.proposal.unwrap();
-    let data = Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 1}}) };
+    let data =
+        Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 1}}) };
     let (store, control) = narrow(&house, Duration::from_secs(4));
     let (store, control, ada, bo) = (&store, &control, &house.ada, &house.bo);
     let wish = GraphWish { target: Some(then), ..GraphWish::default() };
@@ -135,16 +159,32 @@ async fn who_waits_for_a_place_keeps_no_connection() {
         leaves_it(store, "review", control.review(bo, submission)),
         leaves_it(store, "discussion", control.discussion(bo, submission)),
         leaves_it(store, "opened", control.opened(bo, submission)),
-        leaves_it(store, "open_changes", control.open_changes(bo, submission, vec![anchor.clone()])),
+        leaves_it(
+            store,
+            "open_changes",
+            control.open_changes(bo, submission, vec![anchor.clone()])
+        ),
     );
     tokio::join!(
         leaves_it(store, "graph", control.graph(ada, "web", &wish, Lost::Told)),
-        leaves_it(store, "compare", control.compare(ada, Point::Target(TargetNo(1)), Point::Target(then), None)),
+        leaves_it(
+            store,
+            "compare",
+            control.compare(ada, Point::Target(TargetNo(1)), Point::Target(then), None)
+        ),
         leaves_it(store, "restore", control.restore(ada, "web", then, false)),
         leaves_it(store, "edit", control.edit(ada, proposal.id, proposal.version, vec![data])),
-        leaves_it(store, "submit", control.submit(ada, proposal.id, proposal.version, "a change".into())),
+        leaves_it(
+            store,
+            "submit",
+            control.submit(ada, proposal.id, proposal.version, "a change".into())
+        ),
         leaves_it(store, "commit", control.commit(ada, submission)),
-        leaves_it(store, "open_thread", control.open_thread(bo, submission, anchor, "Why n2?".into())),
+        leaves_it(
+            store,
+            "open_thread",
+            control.open_thread(bo, submission, anchor, "Why n2?".into())
+        ),
     );
 }
 
@@ -159,9 +199,15 @@ async fn who_waits_to_comment_keeps_nobody_from_judging_and_committing() {
         let (control, bo) = (control.clone(), house.bo.clone());
         async move { control.open_thread(&bo, id, anchor, "Why n1?".into()).await }
     });
-    assert!(timeout(Duration::from_secs(1), &mut commenting).await.is_err(), "there is no place, so it waits");
+    assert!(
+        timeout(Duration::from_secs(1), &mut commenting).await.is_err(),
+        "there is no place, so it waits"
+    );
     // A verdict needs no place, and nobody has the proposal's lock.
-    let judged = timeout(Duration::from_secs(30), control.judge(&house.bo, id, VerdictKind::Approve, String::new()));
+    let judged = timeout(
+        Duration::from_secs(30),
+        control.judge(&house.bo, id, VerdictKind::Approve, String::new()),
+    );
     judged.await.expect("a verdict waits for nobody").unwrap();
     let committed = timeout(Duration::from_secs(30), house.commit(&house.ada, id));
     committed.await.expect("a commit waits for nobody").unwrap();
@@ -197,8 +243,15 @@ fn nothing_that_computes_is_handed_a_connection() {
             let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
             for function in code.split("async fn ").skip(1) {
                 if let Some((_, within)) = function.split_once(".begin()") {
-                    let waits =
-                        [".work(", "_aside(", ".check_edits(", ".check_fit(", ".weigh(", ".stands(", ".present()"];
+                    let waits = [
+                        ".work(",
+                        "_aside(",
+                        ".check_edits(",
+                        ".check_fit(",
+                        ".weigh(",
+                        ".stands(",
+                        ".present()",
+                    ];
                     let waits = waits.into_iter().find(|call| within.contains(call));
                     assert_eq!(waits, None, "{}, within a transaction: {function}", file.display());
                 }
@@ -212,5 +265,8 @@ fn nothing_that_computes_is_handed_a_connection() {
             }
         }
     }
-    assert!(computing > 10, "only {computing} functions that compute were found: they are written otherwise now");
+    assert!(
+        computing > 10,
+        "only {computing} functions that compute were found: they are written otherwise now"
+    );
 }

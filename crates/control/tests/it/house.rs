@@ -11,7 +11,8 @@ use control::people::{Actor, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment, ToCommit};
 use engine::gate::{Policy, VerdictKind};
 use engine::ids::{
-    DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, RoleName, SubmissionId, TargetNo,
+    DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, RoleName, SubmissionId,
+    TargetNo,
 };
 use engine::plan::Edit;
 use store::running::{self, Hello, WorkerId};
@@ -49,15 +50,22 @@ impl House {
         let _ = tracing_subscriber::fmt().with_test_writer().with_env_filter("warn").try_init();
         let database = TestDatabase::new().await;
         // As a server has it: what a dropped request leaves open is no other one's.
-        let how = Connecting { connections: 12, wait: Duration::from_secs(30), ..Connecting::to(database.app_url()) };
+        let how = Connecting {
+            connections: 12,
+            wait: Duration::from_secs(30),
+            ..Connecting::to(database.app_url())
+        };
         let store = Store::open(&how).unwrap();
         let owner = Store::over(database.owner().clone());
-        let (control, people) = (Control::new(store.clone()), People::over(store).with_owner(owner));
+        let (control, people) =
+            (Control::new(store.clone()), People::over(store).with_owner(owner));
         let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
         control.import_barclamps(None, &files).await.unwrap();
         let roles = ["app", "runtime", "wipe", "lonely", "still"].map(role).to_vec();
-        let deployment =
-            |name: &str| DemoDeployment { name: DeploymentName::parse(name).unwrap(), roles: roles.clone() };
+        let deployment = |name: &str| DemoDeployment {
+            name: DeploymentName::parse(name).unwrap(),
+            roles: roles.clone(),
+        };
         let demo = Demo {
             deployments: vec![deployment("web"), deployment("edge")],
             nodes: (1..=4).map(|n| (fqdn(n), format!("/srv/nodes/n{n}"))).collect(),
@@ -89,11 +97,20 @@ impl House {
     }
 
     pub async fn bind(&self, deployment: &str, n: usize, name: &str) -> Edit {
-        Edit::Bind { deployment: self.id(deployment).await, node: self.node(n).await, role: role(name) }
+        Edit::Bind {
+            deployment: self.id(deployment).await,
+            node: self.node(n).await,
+            role: role(name),
+        }
     }
 
     /// Opens (or finds) a proposal and appends edits; hands back its version.
-    pub async fn propose(&self, by: &Actor, deployment: &str, edits: Vec<Edit>) -> (ProposalId, i32) {
+    pub async fn propose(
+        &self,
+        by: &Actor,
+        deployment: &str,
+        edits: Vec<Edit>,
+    ) -> (ProposalId, i32) {
         let id = self.control.propose(by, self.id(deployment).await).await.unwrap();
         let version = self.board(deployment).await.proposal.unwrap().version;
         let version = self.control.edit(by, id, version, edits).await.unwrap();
@@ -114,7 +131,11 @@ impl House {
     pub async fn commit(&self, by: &Actor, submission: SubmissionId) -> Result<TargetNo, Problem> {
         let sql = "SELECT coalesce(n.fqdn, d.name) FROM submission s JOIN proposal p ON p.id = s.proposal_id \
                    JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id WHERE s.id = $1";
-        let typed = sqlx::query_scalar(sql).bind(submission.0).fetch_optional(self.database.owner()).await.unwrap();
+        let typed = sqlx::query_scalar(sql)
+            .bind(submission.0)
+            .fetch_optional(self.database.owner())
+            .await
+            .unwrap();
         self.control.commit(by, ToCommit { submission, typed, cancel: false }).await
     }
 
@@ -132,7 +153,8 @@ impl House {
 
     /// The whole list of reviews of one fate, page by page.
     pub async fn listed(&self, by: &Actor, fate: Fate) -> Vec<ReviewSummary> {
-        let (mut all, mut wanted) = (Vec::new(), ReviewsWanted { fate, ..ReviewsWanted::default() });
+        let (mut all, mut wanted) =
+            (Vec::new(), ReviewsWanted { fate, ..ReviewsWanted::default() });
         loop {
             let page = self.control.reviews(by, &wanted).await.unwrap();
             all.extend(page.reviews);
@@ -165,14 +187,19 @@ impl House {
             pid: 1,
             version: "0".into(),
         };
-        running::ensure_worker(self.database.worker(), &hello, Duration::from_secs(600)).await.unwrap();
+        running::ensure_worker(self.database.worker(), &hello, Duration::from_secs(600))
+            .await
+            .unwrap();
         running::confirm_worker(self.database.worker(), hello.id).await.unwrap();
         hello.id
     }
 
     /// How long the line of targets is.
     pub async fn targets(&self) -> i64 {
-        sqlx::query_scalar("SELECT count(*) FROM target").fetch_one(self.database.owner()).await.unwrap()
+        sqlx::query_scalar("SELECT count(*) FROM target")
+            .fetch_one(self.database.owner())
+            .await
+            .unwrap()
     }
 
     /// Waits until some statement waits for another's lock.
@@ -185,7 +212,8 @@ impl House {
         let sql = "SELECT count(DISTINCT pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
                    WHERE NOT l.granted AND a.datname = current_database()";
         for _ in 0..1000 {
-            let waiting: i64 = sqlx::query_scalar(sql).fetch_one(self.database.owner()).await.unwrap();
+            let waiting: i64 =
+                sqlx::query_scalar(sql).fetch_one(self.database.owner()).await.unwrap();
             if waiting >= many {
                 return;
             }
@@ -197,9 +225,18 @@ impl House {
     /// Every number by which a refused command could have left something behind.
     pub async fn traces(&self) -> Vec<i64> {
         let mut traces = Vec::new();
-        for table in
-            ["target", "edit", "submission", "verdict", "noderole", "step", "edge", "node", "barclamp", "object"]
-        {
+        for table in [
+            "target",
+            "edit",
+            "submission",
+            "verdict",
+            "noderole",
+            "step",
+            "edge",
+            "node",
+            "barclamp",
+            "object",
+        ] {
             let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
             traces.push(sqlx::query_scalar(query).fetch_one(self.database.owner()).await.unwrap());
         }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use api::catalog::{ImportsWanted, RoleGraphWanted, RoleTie, RoleWanted, RolesWanted};
 use api::console::{DeploymentSummary, NodeSummary, PAGE_SIZE, ReviewState, RunSummary};
 use api::listing::{
-    Cursor, DeploymentSort, DeploymentsWanted, NodeSort, NodesWanted, Order, ReviewSort, RunSort, RunsWanted, Sort,
-    WorkerSort,
+    Cursor, DeploymentSort, DeploymentsWanted, NodeSort, NodesWanted, Order, ReviewSort, RunSort,
+    RunsWanted, Sort, WorkerSort,
 };
 use api::reviews::{Fate, ProposalsWanted, ReviewsWanted, Waiting, Whose};
 use api::workers::WorkersWanted;
@@ -104,7 +104,10 @@ async fn a_badge_says_how_many_wait_or_that_there_are_more() {
     // With its jig off nobody's approval helps any of them.
     jig(&house, false).await;
     let listed = house.control.reviews(&house.bo, &ReviewsWanted::default()).await.unwrap();
-    assert_eq!(listed.reviews.iter().map(|r| r.state).collect::<BTreeSet<_>>(), BTreeSet::from([ReviewState::Faulty]));
+    assert_eq!(
+        listed.reviews.iter().map(|r| r.state).collect::<BTreeSet<_>>(),
+        BTreeSet::from([ReviewState::Faulty])
+    );
     assert_eq!(settled(&house, &house.bo).await, exactly(0), "however many had to be looked at");
 }
 
@@ -139,7 +142,8 @@ async fn who_goes_away_leaves_no_work_half_done() {
     more_like(&house, id, 9).await;
     // Each of these is dropped in the middle of it.
     for _ in 0..5 {
-        let _ = tokio::time::timeout(Duration::from_millis(1), house.control.frame(&house.bo)).await;
+        let _ =
+            tokio::time::timeout(Duration::from_millis(1), house.control.frame(&house.bo)).await;
     }
     assert_eq!(settled(&house, &house.bo).await, Waiting { count: 10, more: false });
     assert!(house.control.worked_out() <= 10, "{}", house.control.worked_out());
@@ -158,18 +162,32 @@ async fn reviews_are_found_by_whose_they_are_and_what_became_of_them() {
     let edge = house.submit(&house.bo, "edge", vec![edge]).await;
     let node = house.node(4).await;
     let on_node = house.control.propose_on_node(&house.cy, node).await.unwrap();
-    let unbind =
-        Edit::Unbind { node, noderole: engine::cluster::NoderoleKey::first(role("app")), with_dependents: false };
+    let unbind = Edit::Unbind {
+        node,
+        noderole: engine::cluster::NoderoleKey::first(role("app")),
+        with_dependents: false,
+    };
     let version = house.control.edit(&house.cy, on_node, 0, vec![unbind]).await.unwrap();
-    let on_node = house.control.submit(&house.cy, on_node, version, "Empty 100% of n4".into()).await.unwrap();
+    let on_node =
+        house.control.submit(&house.cy, on_node, version, "Empty 100% of n4".into()).await.unwrap();
     let first = SubmissionId(1);
 
     let all = ReviewsWanted::default();
-    assert_eq!(ids(&house, &house.ada, all.clone()).await, [on_node, edge, web], "what is on one node is there, too");
+    assert_eq!(
+        ids(&house, &house.ada, all.clone()).await,
+        [on_node, edge, web],
+        "what is on one node is there, too"
+    );
     let any = ReviewsWanted { fate: Fate::Any, ..all.clone() };
     assert_eq!(ids(&house, &house.ada, any.clone()).await, [on_node, edge, web, first]);
-    assert_eq!(ids(&house, &house.ada, ReviewsWanted { fate: Fate::Committed, ..all.clone() }).await, [first]);
-    assert_eq!(ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await, []);
+    assert_eq!(
+        ids(&house, &house.ada, ReviewsWanted { fate: Fate::Committed, ..all.clone() }).await,
+        [first]
+    );
+    assert_eq!(
+        ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await,
+        []
+    );
 
     let mine = ReviewsWanted { whose: Whose::Mine, ..any.clone() };
     assert_eq!(ids(&house, &house.ada, mine.clone()).await, [web, first]);
@@ -177,7 +195,11 @@ async fn reviews_are_found_by_whose_they_are_and_what_became_of_them() {
     let for_me = ReviewsWanted { whose: Whose::ForMe, ..all.clone() };
     assert_eq!(ids(&house, &house.bo, for_me.clone()).await, [on_node, web]);
     house.approve(&house.bo, web).await;
-    assert_eq!(ids(&house, &house.cy, for_me.clone()).await, [edge, web], "it is approved and may be committed");
+    assert_eq!(
+        ids(&house, &house.cy, for_me.clone()).await,
+        [edge, web],
+        "it is approved and may be committed"
+    );
     house.control.open_thread(&house.bo, web, Anchor::Whole, "Why?".into()).await.unwrap();
     assert_eq!(ids(&house, &house.cy, for_me.clone()).await, [edge]);
     let shown = house.listed(&house.cy, Fate::Open).await;
@@ -191,28 +213,47 @@ async fn reviews_are_found_by_whose_they_are_and_what_became_of_them() {
             (own.state, own.gate.approvals, own.gate.needed),
             (review.state, review.approvals.0, review.approvals.1)
         );
-        assert_eq!((own.title, own.deployment, own.node), (review.title, review.deployment, review.node));
+        assert_eq!(
+            (own.title, own.deployment, own.node),
+            (review.title, review.deployment, review.node)
+        );
         assert_eq!((own.authors, own.at), (review.authors, review.at));
-        assert!(review.summary.starts_with(&own.summary[0]), "{}: {:?}", review.summary, own.summary);
+        assert!(
+            review.summary.starts_with(&own.summary[0]),
+            "{}: {:?}",
+            review.summary,
+            own.summary
+        );
     }
 
     let of = |deployment: &str| ReviewsWanted { deployment: deployment.into(), ..any.clone() };
     assert_eq!(ids(&house, &house.ada, of("edge")).await, [edge]);
-    assert_eq!(ids(&house, &house.ada, of("web")).await, [on_node, web, first], "a node's is of where that was");
+    assert_eq!(
+        ids(&house, &house.ada, of("web")).await,
+        [on_node, web, first],
+        "a node's is of where that was"
+    );
     let unknown = house.control.reviews(&house.ada, &of("nowhere")).await.unwrap_err();
     assert_eq!(unknown.status, 404);
     let titled = |text: &str| ReviewsWanted { text: text.into(), ..any.clone() };
     assert_eq!(ids(&house, &house.ada, titled(" EMPTY 100% ")).await, [on_node]);
     for pattern in ["%", "_", "\\"] {
         let wanted = if pattern == "%" { vec![on_node] } else { Vec::new() };
-        assert_eq!(ids(&house, &house.ada, titled(pattern)).await, wanted, "{pattern} stands for itself");
+        assert_eq!(
+            ids(&house, &house.ada, titled(pattern)).await,
+            wanted,
+            "{pattern} stands for itself"
+        );
     }
     let long = house.control.reviews(&house.ada, &titled(&"x".repeat(201))).await.unwrap_err();
     assert_eq!(long.status, 400);
 
     let open = house.board("web").await.proposal.unwrap();
     house.control.discard(&house.ada, open.id, open.version).await.unwrap();
-    assert_eq!(ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await, [web]);
+    assert_eq!(
+        ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await,
+        [web]
+    );
     assert_eq!(ids(&house, &house.ada, all).await, [on_node, edge]);
 }
 
@@ -222,7 +263,8 @@ async fn a_thousand_reviews_are_read_page_by_page() {
     let id = one(&house, 1).await;
     more_like(&house, id, 999).await;
     for fate in [Fate::Open, Fate::Any] {
-        let all: Vec<SubmissionId> = house.listed(&house.bo, fate).await.iter().map(|r| r.submission).collect();
+        let all: Vec<SubmissionId> =
+            house.listed(&house.bo, fate).await.iter().map(|r| r.submission).collect();
         assert_eq!((all.len(), all.last()), (1_000, Some(&id)));
         assert!(all.is_sorted_by(|a, b| a > b), "each once, newest first");
     }
@@ -261,13 +303,18 @@ async fn open_proposals_are_counted_and_paged() {
     };
     let all = page(&house.bo, ProposalsWanted::default()).await;
     assert_eq!(
-        all.proposals.iter().map(|p| (p.id, p.edits, p.authors.join(" "), p.submission)).collect::<Vec<_>>(),
+        all.proposals
+            .iter()
+            .map(|p| (p.id, p.edits, p.authors.join(" "), p.submission))
+            .collect::<Vec<_>>(),
         [(on_node, 0, String::new(), None), (web, 1, "ada".into(), None)]
     );
     assert_eq!(all.proposals[0].scope.node.as_ref().unwrap().id, node);
     let mine = page(&house.cy, ProposalsWanted { mine: true, ..ProposalsWanted::default() }).await;
     assert_eq!(mine.proposals.iter().map(|p| p.id).collect::<Vec<_>>(), [on_node]);
-    let here = page(&house.cy, ProposalsWanted { deployment: "web".into(), ..ProposalsWanted::default() }).await;
+    let here =
+        page(&house.cy, ProposalsWanted { deployment: "web".into(), ..ProposalsWanted::default() })
+            .await;
     assert_eq!(here.proposals.iter().map(|p| p.id).collect::<Vec<_>>(), [web]);
 
     let id = house.control.submit(&house.ada, web, version + 1, "one".into()).await.unwrap();
@@ -300,7 +347,11 @@ async fn open_proposals_are_sorted_and_found_by_what_they_are_on() {
     let (web, _) = house.propose(&house.ada, "web", vec![bind]).await;
     let system = house.control.propose(&house.ada, house.id("system").await).await.unwrap();
     let page = |text: &str, sort: &str| {
-        let wanted = ProposalsWanted { text: text.into(), sort: sort.parse().unwrap(), ..ProposalsWanted::default() };
+        let wanted = ProposalsWanted {
+            text: text.into(),
+            sort: sort.parse().unwrap(),
+            ..ProposalsWanted::default()
+        };
         let house = &house;
         async move {
             let page = house.control.proposals(&house.bo, &wanted).await.unwrap();
@@ -344,7 +395,11 @@ async fn workers_are_listed_each_once_while_they_are_heard_and_go() {
     }
     let first = house.control.workers(&house.ada, &WorkersWanted::default()).await.unwrap();
     let last = first.workers.last().unwrap().id;
-    sqlx::query("DELETE FROM worker WHERE id = $1").bind(last).execute(house.database.owner()).await.unwrap();
+    sqlx::query("DELETE FROM worker WHERE id = $1")
+        .bind(last)
+        .execute(house.database.owner())
+        .await
+        .unwrap();
     let wanted = WorkersWanted { before: first.next, ..WorkersWanted::default() };
     let second = house.control.workers(&house.ada, &wanted).await.unwrap();
     assert_eq!(second.workers.len(), PAGE_SIZE, "a row that is gone is a place all the same");
@@ -373,7 +428,9 @@ fn orders<S: Sort>() -> Vec<Order<S>> {
 }
 
 /// A whole list, page by page; the answer to a place is its page and the next place.
-async fn walked<T>(mut page: impl AsyncFnMut(Option<Cursor>) -> (Vec<T>, Option<Cursor>)) -> Vec<T> {
+async fn walked<T>(
+    mut page: impl AsyncFnMut(Option<Cursor>) -> (Vec<T>, Option<Cursor>),
+) -> Vec<T> {
     let (mut all, mut place, mut pages) = (Vec::new(), None, 0);
     loop {
         let (rows, next) = page(place).await;
@@ -400,7 +457,10 @@ async fn nodes_are_walked_in_every_order() {
         let all = walked(async |after| {
             let page = house
                 .control
-                .find_nodes(&house.ada, &NodesWanted { sort: order, after, ..NodesWanted::default() })
+                .find_nodes(
+                    &house.ada,
+                    &NodesWanted { sort: order, after, ..NodesWanted::default() },
+                )
                 .await;
             let page = page.unwrap();
             (page.nodes, page.next)
@@ -417,12 +477,16 @@ async fn nodes_are_walked_in_every_order() {
         if order.falling {
             sorted.reverse();
         }
-        let names = |nodes: &[NodeSummary]| nodes.iter().map(|node| node.fqdn.clone()).collect::<Vec<_>>();
+        let names =
+            |nodes: &[NodeSummary]| nodes.iter().map(|node| node.fqdn.clone()).collect::<Vec<_>>();
         assert_eq!(names(&all), names(&sorted), "{order}");
     }
     let first = house.control.find_nodes(&house.ada, &NodesWanted::default()).await.unwrap();
     let (sort, after) = (Order::rising(NodeSort::State), first.next);
-    let other = house.control.find_nodes(&house.ada, &NodesWanted { sort, after, ..NodesWanted::default() }).await;
+    let other = house
+        .control
+        .find_nodes(&house.ada, &NodesWanted { sort, after, ..NodesWanted::default() })
+        .await;
     let refused = other.unwrap_err();
     assert_eq!(refused.status, 400);
     assert!(refused.detail.contains("no place in this list sorted by state"), "{refused:?}");
@@ -431,8 +495,13 @@ async fn nodes_are_walked_in_every_order() {
 /// Deployments below *system*, some five deep, some with names that begin like their neighbours'.
 async fn with_deployments(house: &House, count: u128) {
     let system = house.id("system").await;
-    let name =
-        |n: u128| if n.is_multiple_of(7) { format!("d{:02}-x", n % 20) } else { format!("d{:02}", n * 37 % 100) };
+    let name = |n: u128| {
+        if n.is_multiple_of(7) {
+            format!("d{:02}-x", n % 20)
+        } else {
+            format!("d{:02}", n * 37 % 100)
+        }
+    };
     let id = |n: u128| DeploymentId(Uuid::from_u128(0xd000 + n));
     let create = |n: u128| Edit::CreateDeployment {
         id: id(n),
@@ -474,11 +543,13 @@ async fn deployments_are_walked_in_every_order() {
             assert_eq!(all.iter().map(key).collect::<Vec<_>>(), sorted, "{order}");
         }
     }
-    let first = house.control.find_deployments(&house.ada, &DeploymentsWanted::default()).await.unwrap();
+    let first =
+        house.control.find_deployments(&house.ada, &DeploymentsWanted::default()).await.unwrap();
     let after = first.next.clone();
     let rest = DeploymentsWanted { after: first.next, ..DeploymentsWanted::default() };
     let rest = house.control.find_deployments(&house.ada, &rest).await.unwrap();
-    let tree: Vec<DeploymentSummary> = first.deployments.into_iter().chain(rest.deployments).collect();
+    let tree: Vec<DeploymentSummary> =
+        first.deployments.into_iter().chain(rest.deployments).collect();
     let mut above: Vec<&str> = Vec::new();
     let mut last: BTreeMap<Vec<&str>, &str> = BTreeMap::new();
     for one in &tree {
@@ -490,12 +561,22 @@ async fn deployments_are_walked_in_every_order() {
         }
         above.push(one.name.as_str());
     }
-    let odd = DeploymentsWanted { sort: Order::rising(DeploymentSort::Nodes), after, ..DeploymentsWanted::default() };
+    let odd = DeploymentsWanted {
+        sort: Order::rising(DeploymentSort::Nodes),
+        after,
+        ..DeploymentsWanted::default()
+    };
     assert_eq!(house.control.find_deployments(&house.ada, &odd).await.unwrap_err().status, 400);
-    let gone =
-        DeploymentsWanted { after: Some(Cursor::from("system d zz".to_owned())), ..DeploymentsWanted::default() };
+    let gone = DeploymentsWanted {
+        after: Some(Cursor::from("system d zz".to_owned())),
+        ..DeploymentsWanted::default()
+    };
     let behind = house.control.find_deployments(&house.ada, &gone).await.unwrap();
-    assert_eq!(behind.deployments[0].name.as_str(), "d00-x", "behind one that is not there any more");
+    assert_eq!(
+        behind.deployments[0].name.as_str(),
+        "d00-x",
+        "behind one that is not there any more"
+    );
 }
 
 #[tokio::test]
@@ -538,7 +619,9 @@ async fn reviews_are_walked_in_every_order() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 120).await;
-    for (order, fate) in orders::<ReviewSort>().into_iter().flat_map(|order| [(order, Fate::Open), (order, Fate::Any)])
+    for (order, fate) in orders::<ReviewSort>()
+        .into_iter()
+        .flat_map(|order| [(order, Fate::Open), (order, Fate::Any)])
     {
         let all = walked(async |before| {
             let wanted = ReviewsWanted { sort: order, fate, before, ..ReviewsWanted::default() };
@@ -546,15 +629,22 @@ async fn reviews_are_walked_in_every_order() {
             (page.reviews, page.next)
         })
         .await;
-        let all: Vec<(String, i64)> = all.into_iter().map(|review| (review.title, review.submission.0)).collect();
+        let all: Vec<(String, i64)> =
+            all.into_iter().map(|review| (review.title, review.submission.0)).collect();
         let once: BTreeSet<i64> = all.iter().map(|(_, id)| *id).collect();
         assert_eq!((all.len(), once.len()), (121, 121), "{order}");
         // The database's own order of texts, which is that of its collation.
         let way = if order.falling { "DESC" } else { "ASC" };
-        let by = if order.by == ReviewSort::Title { format!("title {way}, id {way}") } else { format!("id {way}") };
+        let by = if order.by == ReviewSort::Title {
+            format!("title {way}, id {way}")
+        } else {
+            format!("id {way}")
+        };
         let sql = format!("SELECT title, id FROM submission ORDER BY {by}");
-        let sorted: Vec<(String, i64)> =
-            sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(house.database.owner()).await.unwrap();
+        let sorted: Vec<(String, i64)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .fetch_all(house.database.owner())
+            .await
+            .unwrap();
         assert_eq!(all, sorted, "{order}");
     }
 }
@@ -564,13 +654,20 @@ async fn roles_are_listed_and_told_and_hang_together() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let list = async |wanted: RolesWanted| house.control.roles(&house.cy, &wanted).await.unwrap();
-    let names =
-        async |wanted| list(wanted).await.roles.into_iter().map(|role| role.name.to_string()).collect::<Vec<_>>();
-    assert_eq!(names(RolesWanted::default()).await, ["app", "base", "lonely", "runtime", "still", "wipe"]);
+    let names = async |wanted| {
+        list(wanted).await.roles.into_iter().map(|role| role.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(RolesWanted::default()).await,
+        ["app", "base", "lonely", "runtime", "still", "wipe"]
+    );
     let sort = "-bound".parse().unwrap();
     let bound = list(RolesWanted { sort, ..RolesWanted::default() }).await;
     assert_eq!((bound.roles[0].noderoles, bound.count), (1, 6), "{bound:?}");
-    assert_eq!(names(RolesWanted { filter: "ON".into(), ..RolesWanted::default() }).await, ["lonely"]);
+    assert_eq!(
+        names(RolesWanted { filter: "ON".into(), ..RolesWanted::default() }).await,
+        ["lonely"]
+    );
     let of = RolesWanted { barclamp: "hosue".into(), ..RolesWanted::default() };
     let refused = house.control.roles(&house.cy, &of).await.unwrap_err();
     assert!(refused.status == 404 && refused.detail.contains("house"), "{refused:?}");
@@ -581,19 +678,25 @@ async fn roles_are_listed_and_told_and_hang_together() {
     assert_eq!((web.noderoles, app.bound.len(), app.versions.len()), (1, 2, 1));
     let wipe = house.control.role(&house.cy, "wipe", &RoleWanted::default()).await.unwrap();
     assert_eq!(wipe.flags, ["destructive"]);
-    assert_eq!(house.control.role(&house.cy, "apq", &RoleWanted::default()).await.unwrap_err().status, 404);
+    assert_eq!(
+        house.control.role(&house.cy, "apq", &RoleWanted::default()).await.unwrap_err().status,
+        404
+    );
 
     let around = RoleGraphWanted { role: "runtime".into(), ..RoleGraphWanted::default() };
     let graph = house.control.role_graph(&house.cy, &around).await.unwrap();
     let said: Vec<(&str, &str, RoleTie)> = graph
         .edges
         .iter()
-        .map(|edge| (graph.roles[edge.from].name.as_str(), graph.roles[edge.to].name.as_str(), edge.tie))
+        .map(|edge| {
+            (graph.roles[edge.from].name.as_str(), graph.roles[edge.to].name.as_str(), edge.tie)
+        })
         .collect();
     assert_eq!(graph.count, 3);
     assert_eq!(said.len(), 2);
     assert!(
-        said.contains(&("base", "runtime", RoleTie::Requires)) && said.contains(&("runtime", "app", RoleTie::Requires))
+        said.contains(&("base", "runtime", RoleTie::Requires))
+            && said.contains(&("runtime", "app", RoleTie::Requires))
     );
     let all = house.control.role_graph(&house.cy, &RoleGraphWanted::default()).await.unwrap();
     assert_eq!((all.count, all.roles.len()), (6, 6));
@@ -607,24 +710,39 @@ async fn what_an_import_brought_is_kept() {
         house.control.import_barclamps(Some(&house.ada), &files).await.unwrap()
     };
     let text: String = crate::house::BARCLAMP.replace("version: '1'", "version: '2'");
-    let text: String =
-        text.lines().filter(|line| !line.contains("name: still")).map(|line| format!("{line}\n")).collect();
+    let text: String = text
+        .lines()
+        .filter(|line| !line.contains("name: still"))
+        .map(|line| format!("{line}\n"))
+        .collect();
     let told = import(&text).await;
     import(&text).await;
-    let list = async |wanted: ImportsWanted| house.control.imports(&house.cy, &wanted).await.unwrap().imports;
+    let list = async |wanted: ImportsWanted| {
+        house.control.imports(&house.cy, &wanted).await.unwrap().imports
+    };
     let all = list(ImportsWanted::default()).await;
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(!all[0].report.barclamps[0].new, "the same once more");
-    assert_eq!((all[1].by.as_deref(), &all[1].report.disappeared), (Some("ada"), &told.disappeared));
+    assert_eq!(
+        (all[1].by.as_deref(), &all[1].report.disappeared),
+        (Some("ada"), &told.disappeared)
+    );
     assert_eq!(all[1].report.findings.as_ref(), Some(&told.findings));
     assert_eq!(all[2].by, None, "what Gantry ships");
-    let oldest = list(ImportsWanted { sort: "imported".parse().unwrap(), ..ImportsWanted::default() }).await;
+    let oldest =
+        list(ImportsWanted { sort: "imported".parse().unwrap(), ..ImportsWanted::default() }).await;
     assert_eq!(
         oldest.iter().map(|import| import.id).rev().collect::<Vec<_>>(),
         all.iter().map(|import| import.id).collect::<Vec<_>>()
     );
-    assert_eq!(list(ImportsWanted { barclamp: "hous".into(), ..ImportsWanted::default() }).await, []);
-    assert_eq!(list(ImportsWanted { barclamp: "house".into(), ..ImportsWanted::default() }).await.len(), 3);
+    assert_eq!(
+        list(ImportsWanted { barclamp: "hous".into(), ..ImportsWanted::default() }).await,
+        []
+    );
+    assert_eq!(
+        list(ImportsWanted { barclamp: "house".into(), ..ImportsWanted::default() }).await.len(),
+        3
+    );
     // Whoever starts again brings nothing new, and that is not worth a line.
     let files = [("house/house.yml".to_owned(), crate::house::BARCLAMP.as_bytes().to_vec())].into();
     house.control.import_barclamps(None, &files).await.unwrap();

@@ -14,7 +14,8 @@ use crate::house::House;
 use crate::machines::{as_of, machine, ssh};
 
 const NAME: &str = "m1.rack1.example.com";
-const OTHER_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm0cXYYv8m2bBqQ1x9m4cYcYfXxQy0v0aT6k1yJ3b1Q";
+const OTHER_KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm0cXYYv8m2bBqQ1x9m4cYcYfXxQy0v0aT6k1yJ3b1Q";
 
 /// What came of a look that began then: let in, and surveyed or not.
 fn looked(as_of: AsOf, came: Result<&str, &str>, surveyed: bool) -> Looked {
@@ -52,7 +53,8 @@ async fn sql(house: &House, sql: &'static str) {
 
 async fn until(house: &House, condition: &'static str) {
     for _ in 0..500 {
-        if sqlx::query_scalar::<_, bool>(condition).fetch_one(house.database.owner()).await.unwrap() {
+        if sqlx::query_scalar::<_, bool>(condition).fetch_one(house.database.owner()).await.unwrap()
+        {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -66,7 +68,10 @@ async fn a_look_the_old_way_says_nothing_about_the_new_one() {
     let id = alive(&house).await;
     let begun = as_of(&house, id).await;
     let addresses = Some(vec!["10.0.3.8".into()]);
-    let change = NodeChange { way: Some(WayChange { addresses, ..WayChange::default() }), ..NodeChange::default() };
+    let change = NodeChange {
+        way: Some(WayChange { addresses, ..WayChange::default() }),
+        ..NodeChange::default()
+    };
     house.control.change_node(&house.ada, id, 1, change).await.unwrap();
     assert_eq!(life(&house).await, (true, "none".into(), 0));
     sql(&house, "UPDATE node SET looked_at = now() WHERE transport = 'ssh'").await;
@@ -74,10 +79,17 @@ async fn a_look_the_old_way_says_nothing_about_the_new_one() {
         assert!(!record(&house, id, &looked(begun, came, true)).await, "{came:?}");
     }
     assert_eq!(life(&house).await, (true, "none".into(), 0));
-    assert_eq!(house.control.node(&house.ada, NAME).await.unwrap().looks.len(), 1, "only that of its own way is kept");
+    assert_eq!(
+        house.control.node(&house.ada, NAME).await.unwrap().looks.len(),
+        1,
+        "only that of its own way is kept"
+    );
     until(&house, "SELECT looked_at IS NULL FROM node WHERE transport = 'ssh'").await;
     // Who is due is told the new one.
-    let due = running::due_nodes(house.database.worker(), Duration::from_secs(3600), 10).await.unwrap().remove(0);
+    let due = running::due_nodes(house.database.worker(), Duration::from_secs(3600), 10)
+        .await
+        .unwrap()
+        .remove(0);
     assert!(due.as_of != begun && due.as_of == as_of(&house, id).await);
     assert!(record(&house, id, &looked(due.as_of, Ok("boot-1"), true)).await);
     assert_eq!(life(&house).await, (true, "confirmed".into(), 0));
@@ -87,7 +99,8 @@ async fn a_look_the_old_way_says_nothing_about_the_new_one() {
 async fn a_look_that_began_before_a_report_neither_confirms_nor_wipes_it_out() {
     let house = House::new().await;
     let id = alive(&house).await;
-    let minted = house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
+    let minted =
+        house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
     let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
     // A look is under way, and the machine says that it goes down.
     let begun = as_of(&house, id).await;
@@ -129,12 +142,20 @@ async fn what_a_look_decides_is_decided_once_more_where_it_is_carried_out() {
     }
     // Somebody has the lock of all, so the third look can't turn the node yet.
     let mut lock = house.database.app().begin().await.unwrap();
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *lock).await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::APPLY_LOCK)
+        .execute(&mut *lock)
+        .await
+        .unwrap();
     let pool = house.database.worker().clone();
     let third = looked(begun, Err("refused"), false);
-    let turning = tokio::spawn(async move { running::record_look(&pool, id, &third).await.unwrap() });
+    let turning =
+        tokio::spawn(async move { running::record_look(&pool, id, &third).await.unwrap() });
     until(&house, "SELECT look_against = 3 FROM node WHERE transport = 'ssh'").await;
-    assert!(!record(&house, id, &looked(begun, Ok("boot-1"), true)).await, "meanwhile another is let in");
+    assert!(
+        !record(&house, id, &looked(begun, Ok("boot-1"), true)).await,
+        "meanwhile another is let in"
+    );
     lock.commit().await.unwrap();
     assert!(!turning.await.unwrap());
     assert_eq!(life(&house).await, (true, "confirmed".into(), 0));
@@ -146,12 +167,21 @@ async fn a_way_that_is_changed_while_a_node_turns_is_not_confirmed() {
     let id = machine(&house, NAME).await;
     let begun = as_of(&house, id).await;
     let mut lock = house.database.app().begin().await.unwrap();
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *lock).await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::APPLY_LOCK)
+        .execute(&mut *lock)
+        .await
+        .unwrap();
     let pool = house.database.worker().clone();
     let first = looked(begun, Ok("boot-1"), true);
-    let turning = tokio::spawn(async move { running::record_look(&pool, id, &first).await.unwrap() });
+    let turning =
+        tokio::spawn(async move { running::record_look(&pool, id, &first).await.unwrap() });
     until(&house, "SELECT count(*) = 1 FROM node_look").await;
-    sqlx::query("UPDATE node SET way_no = way_no + 1 WHERE id = $1").bind(id.0).execute(&mut *lock).await.unwrap();
+    sqlx::query("UPDATE node SET way_no = way_no + 1 WHERE id = $1")
+        .bind(id.0)
+        .execute(&mut *lock)
+        .await
+        .unwrap();
     lock.commit().await.unwrap();
     assert!(!turning.await.unwrap());
     assert_eq!(life(&house).await.1, "none");
@@ -161,7 +191,8 @@ async fn a_way_that_is_changed_while_a_node_turns_is_not_confirmed() {
 async fn a_flood_of_reports_is_refused_without_the_lock_of_all() {
     let house = House::new().await;
     let id = alive(&house).await;
-    let minted = house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
+    let minted =
+        house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
     let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
     for _ in 0..running::MOST_REPORTS {
         house.control.report_shutdown(&itself).await.unwrap();
@@ -173,7 +204,8 @@ async fn a_flood_of_reports_is_refused_without_the_lock_of_all() {
         .execute(&mut *claims)
         .await
         .unwrap();
-    let refused = tokio::time::timeout(Duration::from_secs(20), house.control.report_shutdown(&itself)).await;
+    let refused =
+        tokio::time::timeout(Duration::from_secs(20), house.control.report_shutdown(&itself)).await;
     assert_eq!(refused.expect("it does not wait").unwrap_err().status, 429);
     claims.commit().await.unwrap();
 }
@@ -190,7 +222,13 @@ async fn each_address_of_a_look_is_kept_and_shown() {
     let mut look = looked(as_of(&house, id).await, Ok("boot-1"), true);
     look.tried = (0..20).map(|n| tried(n, n == 7)).collect();
     record(&house, id, &look).await;
-    let shown = house.control.node_looks(&house.ada, NAME, &Default::default()).await.unwrap().looks.remove(0);
+    let shown = house
+        .control
+        .node_looks(&house.ada, NAME, &Default::default())
+        .await
+        .unwrap()
+        .looks
+        .remove(0);
     assert_eq!(shown.tried.len(), api::limits::ADDRESSES);
     assert!(shown.tried[7].reached && shown.tried[7].said.is_empty());
     assert!(!shown.tried[6].reached && shown.tried[6].said.len() == 500);
@@ -215,10 +253,17 @@ async fn a_machine_that_makes_itself_known_again_is_reached_as_it_says() {
     assert_eq!((shown.life.joined.as_str(), shown.version), ("none", begun.version + 1));
     let audit = "SELECT detail FROM audit WHERE action = 'node.change' AND actor IS NULL";
     let audit: Value = sqlx::query_scalar(audit).fetch_one(house.database.owner()).await.unwrap();
-    assert!(audit["connection"]["is"]["host_key"] == OTHER_KEY && audit["reason"].is_string(), "{audit}");
+    assert!(
+        audit["connection"]["is"]["host_key"] == OTHER_KEY && audit["reason"].is_string(),
+        "{audit}"
+    );
     // In a folder is another kind of being there.
-    let refused = house.control.ensure_node(NodeWish::named(NAME, "/srv/nodes/m1")).await.unwrap_err();
-    assert!(refused.code == "node_exists" && refused.detail.contains("reached by ssh"), "{refused:?}");
+    let refused =
+        house.control.ensure_node(NodeWish::named(NAME, "/srv/nodes/m1")).await.unwrap_err();
+    assert!(
+        refused.code == "node_exists" && refused.detail.contains("reached by ssh"),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
@@ -246,9 +291,11 @@ async fn who_is_shut_out_meanwhile_neither_adds_nor_takes_out() {
 async fn facts_that_grow_as_they_are_stored_are_refused_with_a_reason() {
     let house = House::new().await;
     let id = machine(&house, NAME).await;
-    let minted = house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
+    let minted =
+        house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
     let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
-    let refused = house.control.report_facts(&itself, json!({ "n": vec![1e-300; 4_000] })).await.unwrap_err();
+    let refused =
+        house.control.report_facts(&itself, json!({ "n": vec![1e-300; 4_000] })).await.unwrap_err();
     assert!(refused.status == 400 && refused.detail.contains("as it is stored"), "{refused:?}");
     // Whatever is not refused is stored.
     house.control.report_facts(&itself, json!({ "n": vec![1e-300; 3_000] })).await.unwrap();
@@ -263,8 +310,32 @@ async fn a_documents_size_as_it_is_stored_is_known_before() {
         json!([true, false, [], {}, [[1]], {"a": {"b": 2, "c": []}}]),
         json!({"text": "größe \u{1} \u{1f} \u{7f} \u{8}\u{c}\n\r\t \"\\/ 漢 😀", "k\n\"": 1}),
         json!([u64::MAX, i64::MIN, 0, -1]),
-        json!([0.0, 1.0, -1.5, 0.1, 1e15, 1e16, 1e17, 1.5e16, 123_456_789.125, 1e-4, 1e-5, 1e-6, 1.25e-7]),
-        json!([f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, -5e-324, 1e300, -1.5e300, 1e-300, f64::EPSILON]),
+        json!([
+            0.0,
+            1.0,
+            -1.5,
+            0.1,
+            1e15,
+            1e16,
+            1e17,
+            1.5e16,
+            123_456_789.125,
+            1e-4,
+            1e-5,
+            1e-6,
+            1.25e-7
+        ]),
+        json!([
+            f64::MAX,
+            f64::MIN,
+            f64::MIN_POSITIVE,
+            5e-324,
+            -5e-324,
+            1e300,
+            -1.5e300,
+            1e-300,
+            f64::EPSILON
+        ]),
     ];
     // Numbers of every size, by a generator of their own so that a failure comes again.
     let mut bits = 0x9e37_79b9_7f4a_7c15_u64;

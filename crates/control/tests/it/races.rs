@@ -27,7 +27,11 @@ async fn commit_while(
     happens: impl Future<Output = ()>,
 ) -> Result<TargetNo, Problem> {
     let mut held = house.database.app().begin().await.unwrap();
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *held).await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::APPLY_LOCK)
+        .execute(&mut *held)
+        .await
+        .unwrap();
     let between = async {
         house.somebody_waits().await;
         happens.await;
@@ -37,7 +41,11 @@ async fn commit_while(
     committed
 }
 
-async fn refused_while(house: &House, id: SubmissionId, happens: impl Future<Output = ()>) -> (u16, String) {
+async fn refused_while(
+    house: &House,
+    id: SubmissionId,
+    happens: impl Future<Output = ()>,
+) -> (u16, String) {
     let before = house.targets().await;
     let refused = commit_while(house, &house.ada, id, happens).await.unwrap_err();
     assert_eq!(house.targets().await, before, "{refused:?}");
@@ -73,8 +81,13 @@ async fn an_edit_during_a_commit_stops_it_and_makes_an_author() {
         house.control.edit(&house.bo, proposal, version, vec![more]).await.unwrap();
     };
     assert_eq!(refused_while(&house, id, edits).await, (409, "not_newest".into()));
-    let again = house.control.submit(&house.ada, proposal, version + 1, "two".into()).await.unwrap();
-    let judged = house.control.judge(&house.bo, again, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let again =
+        house.control.submit(&house.ada, proposal, version + 1, "two".into()).await.unwrap();
+    let judged = house
+        .control
+        .judge(&house.bo, again, VerdictKind::Approve, String::new())
+        .await
+        .unwrap_err();
     assert_eq!(judged.code, "author", "who approved and then edited is an author");
 }
 
@@ -114,8 +127,17 @@ async fn a_session_that_ends_during_a_commit_or_a_verdict_ends_that_too() {
     let sign_in = |person| {
         let house = &house;
         async move {
-            let link = house.people.one_time_sign_in(None, person, std::time::Duration::from_secs(60)).await.unwrap();
-            let session = house.people.sign_in(link.reveal(), &Default::default(), None).await.unwrap().session;
+            let link = house
+                .people
+                .one_time_sign_in(None, person, std::time::Duration::from_secs(60))
+                .await
+                .unwrap();
+            let session = house
+                .people
+                .sign_in(link.reveal(), &Default::default(), None)
+                .await
+                .unwrap()
+                .session;
             house.people.actor_of_session(session.reveal()).await.unwrap().unwrap()
         }
     };
@@ -134,7 +156,8 @@ async fn a_session_that_ends_during_a_commit_or_a_verdict_ends_that_too() {
         house.people.sign_out_everywhere(&cy).await.unwrap();
         held.commit().await.unwrap();
     };
-    let (judged, ()) = tokio::join!(house.control.judge(&cy, id, VerdictKind::Approve, String::new()), between);
+    let (judged, ()) =
+        tokio::join!(house.control.judge(&cy, id, VerdictKind::Approve, String::new()), between);
     assert_eq!(judged.unwrap_err().code, "signed_out");
     house.commit(&house.ada, id).await.unwrap();
 }
@@ -144,7 +167,8 @@ async fn a_proposal_that_is_discarded_during_a_commit_stays_so() {
     let house = House::new().await;
     let id = approved(&house).await;
     let draft = house.board("web").await.proposal.unwrap();
-    let discard = async { house.control.discard(&house.ada, draft.id, draft.version).await.unwrap() };
+    let discard =
+        async { house.control.discard(&house.ada, draft.id, draft.version).await.unwrap() };
     assert_eq!(refused_while(&house, id, discard).await, (409, "not_newest".into()));
 }
 
@@ -153,7 +177,10 @@ async fn a_backup_that_is_restored_during_a_commit_voids_it() {
     let house = House::new().await;
     let id = approved(&house).await;
     let restore = async {
-        sqlx::query("UPDATE head SET epoch = epoch + 1").execute(house.database.owner()).await.unwrap();
+        sqlx::query("UPDATE head SET epoch = epoch + 1")
+            .execute(house.database.owner())
+            .await
+            .unwrap();
     };
     assert_eq!(refused_while(&house, id, restore).await, (409, "other_epoch".into()));
 }
@@ -232,7 +259,11 @@ async fn everybody_who_opens_a_proposal_at_once_gets_the_same() {
             ids[scope].insert(id.unwrap());
         }
         assert_eq!(ids.each_ref().map(|ids| ids.len()), [1, 1], "{ids:?}");
-        assert_eq!(opened(&house).await, (2 * round, 2 * round), "one for each scope, and one audit of it");
+        assert_eq!(
+            opened(&house).await,
+            (2 * round, 2 * round),
+            "one for each scope, and one audit of it"
+        );
         for id in ids.into_iter().flatten() {
             house.control.discard(&house.ada, id, 0).await.unwrap();
         }

@@ -84,7 +84,8 @@ impl Play {
             let mut parents: Vec<(EdgeDoc, u32)> = Vec::new();
             for (of, parent, rank) in &placed {
                 if chance.one_in(3) {
-                    let kind = [EdgeKind::Hard, EdgeKind::Soft, EdgeKind::OrderOnly][chance.below(3) as usize];
+                    let kind = [EdgeKind::Hard, EdgeKind::Soft, EdgeKind::OrderOnly]
+                        [chance.below(3) as usize];
                     parents.push((EdgeDoc { parent: parent.id(*of), kind }, *rank));
                 }
             }
@@ -129,7 +130,9 @@ impl Play {
         .unwrap();
         let limit = chance.below(4) as u32;
         let leased =
-            running::lease_runs(self.house.database.worker(), self.worker, &["noop"], limit, LONG).await.unwrap();
+            running::lease_runs(self.house.database.worker(), self.worker, &["noop"], limit, LONG)
+                .await
+                .unwrap();
         self.under_way.extend(leased.iter().map(|l| l.run));
         let mut left = Vec::new();
         for run in std::mem::take(&mut self.under_way) {
@@ -141,7 +144,9 @@ impl Play {
                 0 => RunEnd::failed("chance"),
                 _ => RunEnd::Succeeded { result: Map::new(), wall: json!({"a": 1}) },
             };
-            running::finish_run(self.house.database.worker(), run, self.worker, &end).await.unwrap();
+            running::finish_run(self.house.database.worker(), run, self.worker, &end)
+                .await
+                .unwrap();
         }
         self.under_way = left;
     }
@@ -210,7 +215,10 @@ async fn verifying_finds_what_somebody_changed_by_hand() {
     let by_hand = [
         ("ALTER TABLE step DISABLE TRIGGER USER; UPDATE step SET retries = 9 WHERE rank = 0", 1),
         ("ALTER TABLE edge DISABLE TRIGGER USER; DELETE FROM edge", 2 + 2 + 1),
-        ("ALTER TABLE noderole DISABLE TRIGGER USER; UPDATE noderole SET data = '{\"a\": 1}' WHERE role = 'app'", 6),
+        (
+            "ALTER TABLE noderole DISABLE TRIGGER USER; UPDATE noderole SET data = '{\"a\": 1}' WHERE role = 'app'",
+            6,
+        ),
     ];
     for (sql, found) in by_hand {
         sqlx::raw_sql(sql).execute(house.database.owner()).await.unwrap();
@@ -226,7 +234,9 @@ async fn an_attempt_at_what_was_removed_ends_and_is_applied_nowhere() {
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
     let pool = play.house.database.app().clone();
     running::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
-    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 1, LONG).await.unwrap();
+    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 1, LONG)
+        .await
+        .unwrap();
     let run = leased[0].run;
     play.commit(&[], &mut chance).await;
     let ends: Vec<(i64, Option<String>)> =
@@ -234,17 +244,30 @@ async fn an_attempt_at_what_was_removed_ends_and_is_applied_nowhere() {
     let queued = ends.iter().find(|(id, _)| *id != run.0).unwrap();
     assert_eq!(queued.1.as_deref(), Some("unstarted"), "what nobody had begun never begins");
     assert_eq!(
-        running::renew_runs(play.house.database.worker(), play.worker, &[run], LONG).await.unwrap().len(),
+        running::renew_runs(play.house.database.worker(), play.worker, &[run], LONG)
+            .await
+            .unwrap()
+            .len(),
         1,
         "it goes on"
     );
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
     play.holds("bound again under a running attempt").await;
-    let end = RunEnd::Succeeded { result: Map::from_iter([("a".to_owned(), json!(1))]), wall: json!({"a": 1}) };
+    let end = RunEnd::Succeeded {
+        result: Map::from_iter([("a".to_owned(), json!(1))]),
+        wall: json!({"a": 1}),
+    };
     running::finish_run(play.house.database.worker(), run, play.worker, &end).await.unwrap();
     let steps: Vec<(String, i64, Option<serde_json::Value>)> =
-        sqlx::query_as("SELECT state, applied_generation, wall FROM step").fetch_all(&pool).await.unwrap();
-    assert_eq!(steps, vec![("todo".to_owned(), 0, None); 2], "what it did belongs to a noderole that went");
+        sqlx::query_as("SELECT state, applied_generation, wall FROM step")
+            .fetch_all(&pool)
+            .await
+            .unwrap();
+    assert_eq!(
+        steps,
+        vec![("todo".to_owned(), 0, None); 2],
+        "what it did belongs to a noderole that went"
+    );
     play.holds("ended").await;
 }
 
@@ -254,28 +277,41 @@ async fn a_node_that_is_given_up_ends_everything_on_it_at_once() {
     let mut play = Play::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
     running::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
-    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 9, LONG).await.unwrap();
+    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 9, LONG)
+        .await
+        .unwrap();
     assert_eq!(leased.len(), 2);
     let mut new = play.line.blueprint.clone();
     new.nodes.remove(&play.nodes[0]);
     play.line.commit(&play.house, play.web, new).await;
     play.holds("given up").await;
     let runs: Vec<RunId> = leased.iter().map(|l| l.run).collect();
-    let still = running::renew_runs(play.house.database.worker(), play.worker, &runs, LONG).await.unwrap();
+    let still =
+        running::renew_runs(play.house.database.worker(), play.worker, &runs, LONG).await.unwrap();
     assert_eq!(still.len(), 1, "the worker learns that one of them is over");
-    let page = play.house.control.find_nodes(&play.house.ada, &NodesWanted::default()).await.unwrap();
+    let page =
+        play.house.control.find_nodes(&play.house.ada, &NodesWanted::default()).await.unwrap();
     assert!(page.nodes.iter().all(|n| n.id != play.nodes[0]));
     let again = play
         .house
         .control
-        .add_node(&play.house.ada, api::console::NodeWish::named(fqdn(1).to_string(), "/srv/elsewhere/n1"))
+        .add_node(
+            &play.house.ada,
+            api::console::NodeWish::named(fqdn(1).to_string(), "/srv/elsewhere/n1"),
+        )
         .await;
     assert_ne!(again.unwrap(), play.nodes[0], "its name is free, its id is not used again");
     let gone = NoderoleKey::first(role("base")).id(play.nodes[0]);
     let refused = play.house.control.noderole(&play.house.ada, gone).await.unwrap_err();
-    assert!(refused.status == 404 && refused.detail.contains("removed by target 3"), "{}", refused.detail);
-    let refused = play.house.control.retry(&play.house.ada, gone, "why not".into()).await.unwrap_err();
-    let said = "base on n1.house.example.com was removed: bind it again by a proposal if it is wanted.";
+    assert!(
+        refused.status == 404 && refused.detail.contains("removed by target 3"),
+        "{}",
+        refused.detail
+    );
+    let refused =
+        play.house.control.retry(&play.house.ada, gone, "why not".into()).await.unwrap_err();
+    let said =
+        "base on n1.house.example.com was removed: bind it again by a proposal if it is wanted.";
     assert_eq!((refused.status, refused.detail.as_str()), (409, said));
 }
 
@@ -283,9 +319,15 @@ async fn a_node_that_is_given_up_ends_everything_on_it_at_once() {
 async fn nothing_comes_or_goes_past_a_commit() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    for sql in ["UPDATE step SET state = 'gone', pending = 0", "UPDATE noderole SET disposition = 'gone'"] {
+    for sql in
+        ["UPDATE step SET state = 'gone', pending = 0", "UPDATE noderole SET disposition = 'gone'"]
+    {
         let refused = sqlx::query(sql).execute(house.database.app()).await.unwrap_err();
-        assert_eq!(refused.as_database_error().and_then(|e| e.code()).as_deref(), Some("GY002"), "{sql}");
+        assert_eq!(
+            refused.as_database_error().and_then(|e| e.code()).as_deref(),
+            Some("GY002"),
+            "{sql}"
+        );
     }
 }
 
@@ -309,10 +351,15 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     };
     let (proposal, version) = house.propose(&house.ada, "web", vec![unbind("runtime", true)]).await;
     let board = house.board("web").await;
-    let going: Vec<&str> =
-        board.groups[0].roles.iter().filter(|r| r.chips.iter().any(|c| c.going)).map(|r| r.role.as_str()).collect();
+    let going: Vec<&str> = board.groups[0]
+        .roles
+        .iter()
+        .filter(|r| r.chips.iter().any(|c| c.going))
+        .map(|r| r.role.as_str())
+        .collect();
     assert_eq!((going, board.proposal.unwrap().removed), (vec!["app", "runtime"], 2));
-    let id = house.control.submit(&house.ada, proposal, version, "no more app".into()).await.unwrap();
+    let id =
+        house.control.submit(&house.ada, proposal, version, "no more app".into()).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.summary, ["Removes app from n1.", "Removes runtime from n1."]);
     let listed = house.listed(&house.bo, Fate::Open).await;
@@ -320,13 +367,18 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     assert_eq!(review.risks, [Risk::Removal]);
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
-    let left: Vec<String> =
-        house.steps().await.into_iter().map(|(name, _, state, _)| format!("{name} {state}")).collect();
+    let left: Vec<String> = house
+        .steps()
+        .await
+        .into_iter()
+        .map(|(name, _, state, _)| format!("{name} {state}"))
+        .collect();
     assert_eq!(left, ["base todo", "runtime gone", "app gone"]);
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
 
     passes(&house, "web", vec![house.bind("web", 1, "app").await]).await;
-    let states: Vec<String> = house.steps().await.into_iter().map(|(_, _, state, _)| state).collect();
+    let states: Vec<String> =
+        house.steps().await.into_iter().map(|(_, _, state, _)| state).collect();
     assert_eq!(states, ["todo", "blocked", "blocked"], "bound again, it begins anew");
 
     let reason = "burnt".to_owned();
@@ -341,9 +393,14 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     };
     passes(&house, "web", vec![create]).await;
     house.control.propose(&house.cy, below).await.unwrap();
-    let nested = house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: below }]).await;
+    let nested =
+        house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: below }]).await;
     let review = house.control.review(&house.bo, nested).await.unwrap();
-    assert!(review.summary.contains(&"Removes deployment below.".to_owned()), "{:?}", review.summary);
+    assert!(
+        review.summary.contains(&"Removes deployment below.".to_owned()),
+        "{:?}",
+        review.summary
+    );
     house.approve(&house.bo, nested).await;
     house.commit(&house.ada, nested).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
@@ -353,13 +410,18 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
         .await
         .unwrap();
     assert_eq!(open, 0, "what was proposed on it went with it");
-    let whole = house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: web }]).await;
+    let whole =
+        house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: web }]).await;
     house.approve(&house.bo, whole).await;
     house.commit(&house.ada, whole).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
     let shown = house.listed(&house.ada, Fate::Any).await;
     for old in &shown {
-        house.control.review_graph(&house.ada, old.submission, &GraphWish::default(), Lost::Told).await.unwrap();
+        house
+            .control
+            .review_graph(&house.ada, old.submission, &GraphWish::default(), Lost::Told)
+            .await
+            .unwrap();
     }
     assert_eq!(
         shown.iter().find(|r| r.submission == whole).unwrap().deployment.as_str(),
@@ -384,7 +446,11 @@ async fn a_policy_passes_under_the_one_before_it_and_under_itself() {
     house.commit(&house.ada, id).await.unwrap();
     let weaker = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
     let back = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: weaker }]).await;
-    assert_eq!(house.control.review(&house.bo, back).await.unwrap().gate.needed, 2, "the old one asks for 2");
+    assert_eq!(
+        house.control.review(&house.bo, back).await.unwrap().gate.needed,
+        2,
+        "the old one asks for 2"
+    );
     let draft = house.board("web").await.proposal.unwrap();
     house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
     assert_eq!(house.commit(&house.ada, waiting).await.unwrap_err().code, "policy_moved");
@@ -401,7 +467,13 @@ async fn a_jig_is_switched_by_a_review_and_nowhere_else() {
     let house = House::new().await;
     let files = [("own/own.yml".to_owned(), OWN_JIG.as_bytes().to_vec())].into();
     house.control.import_barclamps(Some(&house.ada), &files).await.unwrap();
-    let version = Line::of(&house).await.catalog.barclamps().find(|(_, b)| b.name.as_str() == "own").unwrap().0;
+    let version = Line::of(&house)
+        .await
+        .catalog
+        .barclamps()
+        .find(|(_, b)| b.name.as_str() == "own")
+        .unwrap()
+        .0;
     let web = house.id("web").await;
     let own = BarclampName::parse("own").unwrap();
     let (jig, off) = (JigName::parse("own-jig").unwrap(), false);
@@ -412,7 +484,10 @@ async fn a_jig_is_switched_by_a_review_and_nowhere_else() {
         .await
         .unwrap();
     assert!(!active);
-    let by_hand = sqlx::query("UPDATE jig SET active = true").execute(house.database.app()).await.unwrap_err();
+    let by_hand = sqlx::query("UPDATE jig SET active = true")
+        .execute(house.database.app())
+        .await
+        .unwrap_err();
     assert_eq!(by_hand.as_database_error().and_then(|e| e.code()).as_deref(), Some("GY002"));
 }
 
@@ -455,11 +530,9 @@ async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
     }
     transaction.commit().await.unwrap();
     let board = house.board("web").await;
-    let chips = board
-        .groups
-        .iter()
-        .flat_map(|group| &group.roles)
-        .flat_map(|role| role.chips.iter().map(|chip| (role.role.to_string(), chip.state, chip.error.clone())));
+    let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| {
+        role.chips.iter().map(|chip| (role.role.to_string(), chip.state, chip.error.clone()))
+    });
     let told: BTreeSet<(String, StepState, Option<String>)> = chips.collect();
     let error = Some("no space left".to_owned());
     let expected = [
@@ -476,14 +549,19 @@ async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
 #[tokio::test]
 async fn a_policy_that_nobody_could_meet_is_neither_submitted_nor_committed() {
     let house = House::new().await;
-    let policy =
-        |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
+    let policy = |approvals| Edit::SetPolicy {
+        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    };
     let (proposal, version) = house.propose(&house.ada, "web", vec![policy(3)]).await;
-    let refused = house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap_err();
+    let refused =
+        house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap_err();
     assert_eq!(refused.code, "lint");
     let detail = "policy-unmet: every change would need 3 approvals, and 2 people may review without having written this change: this \
                   change could never be committed. Ask for fewer approvals, or let more people review first";
-    assert_eq!(refused.errors.iter().map(|error| error.detail.as_str()).collect::<Vec<_>>(), [detail]);
+    assert_eq!(
+        refused.errors.iter().map(|error| error.detail.as_str()).collect::<Vec<_>>(),
+        [detail]
+    );
     let version = house.control.edit(&house.ada, proposal, version, vec![policy(2)]).await.unwrap();
     let id = house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap();
     house.approve(&house.bo, id).await;

@@ -21,10 +21,12 @@ impl House {
     /// The same, approved and not committed yet.
     pub async fn submitted_beside(&self, deployment: &str, edits: Vec<Edit>) -> SubmissionId {
         let sql = "INSERT INTO proposal (deployment_id, kind, created_by) VALUES ($1, 'autopilot', $2) RETURNING id";
-        let query = sqlx::query_scalar(sql).bind(self.id(deployment).await.0).bind(self.cy.person.0);
+        let query =
+            sqlx::query_scalar(sql).bind(self.id(deployment).await.0).bind(self.cy.person.0);
         let other = ProposalId(query.fetch_one(self.database.owner()).await.unwrap());
         let version = self.control.edit(&self.cy, other, 0, edits).await.unwrap();
-        let id = self.control.submit(&self.cy, other, version, "another change".into()).await.unwrap();
+        let id =
+            self.control.submit(&self.cy, other, version, "another change".into()).await.unwrap();
         self.approve(&self.bo, id).await;
         id
     }
@@ -48,16 +50,29 @@ async fn a_moved_base_is_planned_anew_at_once_and_the_effect_is_unchanged() {
     let was = house.control.review(&house.bo, old).await.unwrap();
     let became = was.became.unwrap();
     let new = became.after.unwrap();
-    assert_eq!((was.state, became.target, became.same_effect), (ReviewState::Replaced, target, true));
-    assert_eq!((became.moved, became.dropped), (vec![format!("web (target {target})")], vec!["bo (approved)".into()]));
+    assert_eq!(
+        (was.state, became.target, became.same_effect),
+        (ReviewState::Replaced, target, true)
+    );
+    assert_eq!(
+        (became.moved, became.dropped),
+        (vec![format!("web (target {target})")], vec!["bo (approved)".into()])
+    );
     let is = house.control.review(&house.bo, new).await.unwrap();
-    assert_eq!((is.state, is.authors.as_slice()), (ReviewState::Waiting, ["ada".to_owned()].as_slice()));
-    assert_eq!((is.title.as_str(), is.verdicts.len(), is.came_from.unwrap().before), ("a change", 0, old));
+    assert_eq!(
+        (is.state, is.authors.as_slice()),
+        (ReviewState::Waiting, ["ada".to_owned()].as_slice())
+    );
+    assert_eq!(
+        (is.title.as_str(), is.verdicts.len(), is.came_from.unwrap().before),
+        ("a change", 0, old)
+    );
     assert_eq!(house.board("web").await.proposal.unwrap().submission, Some(new));
 
     let refused = house.commit(&house.ada, old).await.unwrap_err();
     assert_eq!(refused.code, "not_newest", "the void one stays void");
-    let refused = house.control.judge(&house.bo, old, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let refused =
+        house.control.judge(&house.bo, old, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!(refused.code, "not_newest");
     let refused = house.commit(&house.ada, new).await.unwrap_err();
     assert_eq!(refused.code, "not_approved", "bo's approval was of the other one");
@@ -78,14 +93,24 @@ async fn other_documents_than_submitted_are_sent_back_and_what_differs_is_shown(
     let became = was.became.unwrap();
     assert_eq!((was.state, became.after, became.refused.len()), (ReviewState::SentBack, None, 1));
     let finding = &became.refused[0];
-    assert!(finding.at == "web" && finding.detail.contains("differently than submitted"), "{finding:?}");
+    assert!(
+        finding.at == "web" && finding.detail.contains("differently than submitted"),
+        "{finding:?}"
+    );
 
     let open = house.board("web").await.proposal.unwrap();
     assert_eq!((open.title.as_str(), open.submission), ("a change", None));
     assert_eq!(open.sent_back.map(|back| back.before), Some(old));
-    let new = house.control.submit(&house.ada, open.id, open.version, "the same again".into()).await.unwrap();
+    let new = house
+        .control
+        .submit(&house.ada, open.id, open.version, "the same again".into())
+        .await
+        .unwrap();
     let came = house.control.review(&house.bo, new).await.unwrap().came_from.unwrap();
-    assert_eq!((came.before, came.after, came.target, came.same_effect), (old, Some(new), target, false));
+    assert_eq!(
+        (came.before, came.after, came.target, came.same_effect),
+        (old, Some(new), target, false)
+    );
     let paths = |d: &engine::blueprint::Difference| {
         let data = d.deployments.iter().flat_map(|d| &d.roles).flat_map(|r| &r.data);
         data.map(ToString::to_string).collect::<Vec<_>>()
@@ -108,7 +133,8 @@ async fn what_does_not_plan_any_more_goes_back_to_its_authors() {
     let became = was.became.unwrap();
     assert_eq!((was.state, became.after), (ReviewState::SentBack, None));
     assert!(
-        became.refused[0].at == "edit 1, by ada" && became.refused[0].detail.contains("belongs to web"),
+        became.refused[0].at == "edit 1, by ada"
+            && became.refused[0].detail.contains("belongs to web"),
         "{became:?}"
     );
     let listed = house.listed(&house.bo, Fate::Any).await;
@@ -124,7 +150,8 @@ async fn what_does_not_plan_any_more_goes_back_to_its_authors() {
         None,
         "once it is edited it is a draft like others"
     );
-    let again = house.control.submit(&house.ada, open.id, version, "n2 instead".into()).await.unwrap();
+    let again =
+        house.control.submit(&house.ada, open.id, version, "n2 instead".into()).await.unwrap();
     house.approve(&house.bo, again).await;
     house.commit(&house.ada, again).await.unwrap();
 }
@@ -136,7 +163,10 @@ async fn a_change_that_somebody_else_made_already_goes_back_too() {
     let old = house.submit(&house.ada, "web", vec![edit.clone()]).await;
     house.moved_by("web", vec![edit]).await;
     let became = house.control.review(&house.bo, old).await.unwrap().became.unwrap();
-    assert!(became.after.is_none() && became.refused[0].detail.contains("changes nothing"), "{became:?}");
+    assert!(
+        became.after.is_none() && became.refused[0].detail.contains("changes nothing"),
+        "{became:?}"
+    );
 }
 
 #[tokio::test]
@@ -157,7 +187,10 @@ async fn edit_that_another_commit_made_leaves_the_summary() {
     let new = house.control.submit(&house.ada, open.id, open.version, open.title).await.unwrap();
     let summary = house.control.review(&house.bo, new).await.unwrap().summary;
     assert!(!summary.iter().any(|line| line.starts_with("Sets the data")), "{summary:?}");
-    assert!(summary.iter().any(|line| line.starts_with("Sets the own data of app on n1")), "{summary:?}");
+    assert!(
+        summary.iter().any(|line| line.starts_with("Sets the own data of app on n1")),
+        "{summary:?}"
+    );
 }
 
 #[tokio::test]
@@ -227,7 +260,10 @@ async fn what_became_of_a_review_is_never_told_otherwise() {
     }
     let sql = "INSERT INTO replan (before_id, proposal_id, version, target, refused)
                SELECT id, proposal_id, 9, 1, '[{}]' FROM submission WHERE id <> $1 LIMIT 1";
-    assert!(sqlx::query(sql).bind(old.0).execute(house.database.app()).await.is_err(), "not the proposal's version");
+    assert!(
+        sqlx::query(sql).bind(old.0).execute(house.database.app()).await.is_err(),
+        "not the proposal's version"
+    );
 }
 
 #[tokio::test]
@@ -235,7 +271,10 @@ async fn what_went_out_of_scope_meanwhile_is_not_reviewed() {
     let house = House::new().await;
     let (web, edge, n1) = (house.id("web").await, house.id("edge").await, house.node(1).await);
     house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
-    let edits = vec![house.bind("web", 2, "app").await, Edit::ExpungeNode { node: n1, reason: "burnt".into() }];
+    let edits = vec![
+        house.bind("web", 2, "app").await,
+        Edit::ExpungeNode { node: n1, reason: "burnt".into() },
+    ];
     let old = house.submit(&house.ada, "web", edits).await;
     house.moved_by("edge", vec![Edit::MoveNode { node: n1, deployment: edge }]).await;
 
@@ -244,14 +283,19 @@ async fn what_went_out_of_scope_meanwhile_is_not_reviewed() {
     assert_eq!((became.after, became.refused.len()), (None, 1), "{became:?}");
     let finding = &became.refused[0];
     assert_eq!(finding.at, "edit 2, by ada");
-    assert!(finding.detail.contains("n1") && finding.detail.contains("this proposal is on web"), "{finding:?}");
+    assert!(
+        finding.detail.contains("n1") && finding.detail.contains("this proposal is on web"),
+        "{finding:?}"
+    );
 
     let open = house.board("web").await.proposal.unwrap();
     let title = "give it up".to_owned();
-    let refused = house.control.submit(&house.ada, open.id, open.version, title.clone()).await.unwrap_err();
+    let refused =
+        house.control.submit(&house.ada, open.id, open.version, title.clone()).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "out_of_scope"));
     assert!(
-        refused.detail.starts_with("Edit 2 (") && refused.detail.ends_with("Take it back, then submit."),
+        refused.detail.starts_with("Edit 2 (")
+            && refused.detail.ends_with("Take it back, then submit."),
         "{refused:?}"
     );
     let version = house.control.undo(&house.ada, open.id, open.version).await.unwrap();

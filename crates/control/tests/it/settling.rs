@@ -26,30 +26,52 @@ async fn a_target_whose_parents_still_run_is_under_way_and_stuck_once_they_wait_
         (1, 0, 0, 0),
         "its parent is another target's"
     );
-    assert_eq!((way(before).await, way(after).await), (Way::UnderWay, Way::UnderWay), "a worker may come");
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Way::UnderWay, Way::UnderWay),
+        "a worker may come"
+    );
 
     let system = house.id("system").await;
     control.hold(ada, system, true, "a look at the disks".into()).await.unwrap();
-    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "somebody has to release it");
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Way::Stuck, Way::Stuck),
+        "somebody has to release it"
+    );
     control.hold(ada, system, false, "done".into()).await.unwrap();
     control.switch(ada, false, "power".into()).await.unwrap();
-    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "somebody has to switch it on");
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Way::Stuck, Way::Stuck),
+        "somebody has to switch it on"
+    );
     control.switch(ada, true, "power".into()).await.unwrap();
 
     let worker = house.worker().await;
-    let ends = [RunEnd::Succeeded { result: Map::new(), wall: json!({}) }, RunEnd::failed("no such disk")];
+    let ends =
+        [RunEnd::Succeeded { result: Map::new(), wall: json!({}) }, RunEnd::failed("no such disk")];
     for end in ends {
         running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
-        let leased = running::lease_runs(house.database.worker(), worker, &["noop"], 1, LONG).await.unwrap();
+        let leased =
+            running::lease_runs(house.database.worker(), worker, &["noop"], 1, LONG).await.unwrap();
         assert_eq!(way(after).await, Way::UnderWay, "something above it runs");
         running::finish_run(house.database.worker(), leased[0].run, worker, &end).await.unwrap();
     }
     let steps = control.target(ada, after).await.unwrap().steps;
     assert_eq!((steps.blocked, steps.error), (1, 0));
-    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "the failure is another target's");
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Way::Stuck, Way::Stuck),
+        "the failure is another target's"
+    );
 
     // Elsewhere something moves, above nothing of this.
     let elsewhere = house.bound("edge", 2, "runtime").await;
     assert_eq!(way(elsewhere).await, Way::UnderWay);
-    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "it is not in their way");
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Way::Stuck, Way::Stuck),
+        "it is not in their way"
+    );
 }

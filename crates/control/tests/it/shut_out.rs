@@ -12,7 +12,9 @@ use control::people::{Actor, NewPerson, Permission, Visitor};
 use engine::anneal::Limits;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{
+    CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo,
+};
 use engine::plan::Edit;
 use serde_json::json;
 use store::running;
@@ -40,18 +42,28 @@ impl Things {
     async fn of(house: &House) -> Self {
         let edge = house.id("edge").await;
         let then = house.bound("edge", 2, "app").await;
-        let data = Edit::SetRoleData { deployment: edge, role: role("app"), data: json!({"app": {"port": 1}}) };
+        let data = Edit::SetRoleData {
+            deployment: edge,
+            role: role("app"),
+            data: json!({"app": {"port": 1}}),
+        };
         let changed = house.submit(&house.ada, "edge", vec![data]).await;
         house.approve(&house.bo, changed).await;
         house.commit(&house.ada, changed).await.unwrap();
         house.worker().await;
-        let claimed = running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+        let claimed =
+            running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
 
         let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 3, "app").await];
         let (proposal, version) = house.propose(&house.ada, "web", edits).await;
         let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
-        let submission = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
-        let thread = house.control.open_thread(&house.cy, submission, Anchor::Whole, "why?".into()).await.unwrap();
+        let submission =
+            house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
+        let thread = house
+            .control
+            .open_thread(&house.cy, submission, Anchor::Whole, "why?".into())
+            .await
+            .unwrap();
         Self {
             edge,
             nodes: [house.node(1).await, house.node(4).await],
@@ -71,8 +83,7 @@ impl Things {
         let (control, why) = (&house.control, || "because".to_owned());
         let (proposal, version, id) = (self.proposal, self.version, self.submission);
         let [n1, n4] = self.nodes;
-        let shed =
-            "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
+        let shed = "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
         let files = [("shed/shed.yml".to_owned(), shed.as_bytes().to_vec())].into();
         let commit = ToCommit { submission: id, typed: None, cancel: false };
         let wish = NodeWish::named("new.house.example.com", "/srv/nodes/new");
@@ -87,12 +98,18 @@ impl Things {
             ("submit", control.submit(by, proposal, version, "mine".into()).await.map(drop)),
             ("restore", control.restore(by, "edge", self.then, true).await.map(drop)),
             ("import", control.import_barclamps(Some(by), &files).await.map(drop)),
-            ("open a thread", control.open_thread(by, id, Anchor::Whole, "so".into()).await.map(drop)),
+            (
+                "open a thread",
+                control.open_thread(by, id, Anchor::Whole, "so".into()).await.map(drop),
+            ),
             ("reply", control.reply(by, self.thread, "so".into()).await.map(drop)),
             ("reopen a thread", control.resolve_thread(by, self.thread, false).await),
             ("resolve a thread", control.resolve_thread(by, self.thread, true).await),
             ("look", control.look(by, id).await),
-            ("mark as opened", control.open_changes(by, id, vec![Anchor::Node(n1)]).await.map(drop)),
+            (
+                "mark as opened",
+                control.open_changes(by, id, vec![Anchor::Node(n1)]).await.map(drop),
+            ),
             ("judge", control.judge(by, id, VerdictKind::Approve, String::new()).await),
             ("commit", control.commit(by, commit).await.map(drop)),
             ("retry", control.retry(by, self.noderole, why()).await),
@@ -101,7 +118,13 @@ impl Things {
             ("prioritise", control.prioritise(by, self.edge, 3, why()).await),
             ("switch", control.switch(by, false, why()).await.map(drop)),
             ("add a node", control.add_node(by, wish).await.map(drop)),
-            ("add many", control.add_nodes(by, "many.house.example.com root=/srv/nodes/many").await.map(drop)),
+            (
+                "add many",
+                control
+                    .add_nodes(by, "many.house.example.com root=/srv/nodes/many")
+                    .await
+                    .map(drop),
+            ),
             ("change a node", control.change_node(by, n4, 1, described).await.map(drop)),
             ("take a node out of service", control.set_available(by, n4, false, why()).await),
             ("make a node's token", control.mint_node_token(by, n4, "x".into(), 1).await.map(drop)),
@@ -128,7 +151,13 @@ async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(
 /// All that is written about oneself, each once.
 async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
     let people = &house.people;
-    let token = TokenWish { name: "x".into(), days: 1, scopes: vec!["viewer".into()], deployment: None, person: None };
+    let token = TokenWish {
+        name: "x".into(),
+        days: 1,
+        scopes: vec!["viewer".into()],
+        deployment: None,
+        person: None,
+    };
     let password = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
     vec![
         ("make a token", people.make_token(by, &token).await.map(drop)),
@@ -143,7 +172,11 @@ async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<
 /// Somebody who may all, as they come in now.
 async fn come_in(house: &House, name: &str) -> Actor {
     let person = house.people.actor_by_name(name).await.unwrap().person;
-    let link = house.people.one_time_sign_in(None, person, std::time::Duration::from_secs(60)).await.unwrap();
+    let link = house
+        .people
+        .one_time_sign_in(None, person, std::time::Duration::from_secs(60))
+        .await
+        .unwrap();
     let begun = house.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();
     house.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
 }
@@ -187,7 +220,8 @@ async fn who_is_shut_out_after_a_request_came_in_writes_nothing() {
     sql(&house, "UPDATE person SET permissions = '{}' WHERE name = 'dan'").await;
     all_refused(&things.change(&house, &dan).await, 403, "without a permission");
     all_refused(&change_people(&house, &dan).await, 403, "without a permission");
-    sql(&house, "UPDATE person SET permissions = '{operator,reviewer,admin}' WHERE name = 'dan'").await;
+    sql(&house, "UPDATE person SET permissions = '{operator,reviewer,admin}' WHERE name = 'dan'")
+        .await;
 
     house.people.sign_out_everywhere(&dan).await.unwrap();
     all_refused(&things.change(&house, &dan).await, 401, "signed out");
@@ -218,7 +252,11 @@ async fn who_is_shut_out_while_a_submission_waits_submits_nothing() {
     let house = with_dan().await;
     let things = Things::of(&house).await;
     let dan = come_in(&house, "dan").await;
-    let version = house.control.edit(&dan, things.proposal, things.version, vec![things.edit.clone()]).await.unwrap();
+    let version = house
+        .control
+        .edit(&dan, things.proposal, things.version, vec![things.edit.clone()])
+        .await
+        .unwrap();
     let before = left(&house).await;
     let mut held = house.database.app().begin().await.unwrap();
     sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *held).await.unwrap();
@@ -227,7 +265,8 @@ async fn who_is_shut_out_while_a_submission_waits_submits_nothing() {
         house.people.disable(None, dan.person).await.unwrap();
         held.commit().await.unwrap();
     };
-    let (submitted, ()) = tokio::join!(house.control.submit(&dan, things.proposal, version, "mine".into()), between);
+    let (submitted, ()) =
+        tokio::join!(house.control.submit(&dan, things.proposal, version, "mine".into()), between);
     assert_eq!(submitted.unwrap_err().code, "signed_out");
     assert_eq!(left(&house).await, before);
 }
@@ -238,16 +277,24 @@ async fn who_loses_the_right_while_a_retry_waits_starts_nothing() {
     let things = Things::of(&house).await;
     let dan = come_in(&house, "dan").await;
     let mut held = house.database.app().begin().await.unwrap();
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *held).await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::APPLY_LOCK)
+        .execute(&mut *held)
+        .await
+        .unwrap();
     let between = async {
         house.somebody_waits().await;
         sql(&house, "UPDATE person SET permissions = '{viewer}' WHERE name = 'dan'").await;
         held.commit().await.unwrap();
     };
-    let (retried, ()) = tokio::join!(house.control.retry(&dan, things.noderole, "again".into()), between);
+    let (retried, ()) =
+        tokio::join!(house.control.retry(&dan, things.noderole, "again".into()), between);
     assert_eq!(retried.unwrap_err().code, "forbidden");
     // One that the step itself refuses is no retry either.
-    assert_eq!(house.control.retry(&house.ada, things.noderole, "again".into()).await.unwrap_err().code, "state");
+    assert_eq!(
+        house.control.retry(&house.ada, things.noderole, "again".into()).await.unwrap_err().code,
+        "state"
+    );
     let noted: Vec<(String, Option<String>)> =
         sqlx::query_as("SELECT action, detail ->> 'refused' FROM audit WHERE action LIKE 'step.retry%' ORDER BY id")
             .fetch_all(house.database.app())
@@ -278,7 +325,8 @@ const BY_NOBODY: [(&str, &str); 13] = [
 fn functions(source: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for line in source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().lines() {
-        let code = line.trim_start().trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ");
+        let code =
+            line.trim_start().trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ");
         let begins = code.trim_start_matches("pub ").strip_prefix("async fn ");
         if let Some(name) = begins {
             let name = name.split(['(', '<']).next().unwrap_or_default();
@@ -318,7 +366,11 @@ fn what_writes_asks_who_is_there_again() {
                     _ if !writes(&text) => {}
                     Some((excuse, _)) => drop(excused.insert(*excuse)),
                     None => {
-                        assert!(looks_up, "{name} in {} writes, and does not ask Actor::still", file.display());
+                        assert!(
+                            looks_up,
+                            "{name} in {} writes, and does not ask Actor::still",
+                            file.display()
+                        );
                         asked += 1;
                     }
                 }

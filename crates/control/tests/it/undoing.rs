@@ -58,7 +58,11 @@ async fn undo_and_redo_walk_as_the_model_does() {
         let by = [&house.ada, &house.bo][step % 2];
         match chance.below(5) {
             0 | 1 => {
-                let edit = Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"step": step}) };
+                let edit = Edit::SetRoleData {
+                    deployment: web,
+                    role: role("app"),
+                    data: json!({"step": step}),
+                };
                 version = house.control.edit(by, proposal, version, vec![edit]).await.unwrap();
                 done.push(next);
                 undone.clear();
@@ -88,18 +92,23 @@ async fn undo_and_redo_walk_as_the_model_does() {
         version = house.control.undo(&house.ada, proposal, version).await.unwrap();
         done.pop();
     }
-    let empty = house.control.submit(&house.ada, proposal, version, "nothing".into()).await.unwrap_err();
+    let empty =
+        house.control.submit(&house.ada, proposal, version, "nothing".into()).await.unwrap_err();
     assert_eq!(empty.code, "empty", "undoing everything leaves no difference");
 }
 
 #[tokio::test]
 async fn who_took_back_is_an_author_named_as_one_and_told_before() {
     let house = House::new().await;
-    let (proposal, version) = house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
+    let (proposal, version) =
+        house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
     let open = async |by| house.control.proposal(by, proposal).await.unwrap().1;
     assert!(!open(&house.ada).await.would_join, "she wrote it");
     assert!(open(&house.bo).await.would_join, "he could approve it so far");
-    assert!(!open(&house.ada).await.of_others && open(&house.bo).await.of_others, "it is hers alone");
+    assert!(
+        !open(&house.ada).await.of_others && open(&house.bo).await.of_others,
+        "it is hers alone"
+    );
     let version = house.control.undo(&house.bo, proposal, version).await.unwrap();
     let version = house.control.redo(&house.cy, proposal, version).await.unwrap();
 

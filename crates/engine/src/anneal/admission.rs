@@ -319,15 +319,27 @@ impl fmt::Display for Reason {
             Self::Paused => f.write_str("execution is paused: resume it to go on"),
             Self::Room { running, limit, capacity: 0 } => {
                 let open = many(*running, "run");
-                write!(f, "no worker is there ({open} open, {limit} allowed): start one with `gantry worker`")
+                write!(
+                    f,
+                    "no worker is there ({open} open, {limit} allowed): start one with `gantry worker`"
+                )
             }
             Self::Room { running, limit, capacity } => {
                 let (open, are) = (many(*running, "run"), either(*running, "is", "are"));
-                write!(f, "waits for room: {open} {are} open, {limit} are allowed and workers can carry {capacity}")
+                write!(
+                    f,
+                    "waits for room: {open} {are} open, {limit} are allowed and workers can carry {capacity}"
+                )
             }
-            Self::State { state: StepState::Blocked, pending: 1 } => f.write_str("waits for 1 parent"),
-            Self::State { state: StepState::Blocked, pending } => write!(f, "waits for {pending} parents"),
-            Self::State { state: StepState::Transition, .. } => f.write_str("an attempt at it is open"),
+            Self::State { state: StepState::Blocked, pending: 1 } => {
+                f.write_str("waits for 1 parent")
+            }
+            Self::State { state: StepState::Blocked, pending } => {
+                write!(f, "waits for {pending} parents")
+            }
+            Self::State { state: StepState::Transition, .. } => {
+                f.write_str("an attempt at it is open")
+            }
             Self::State { state: StepState::Error, .. } => {
                 f.write_str("it failed: look at its last run, then retry it")
             }
@@ -342,14 +354,22 @@ impl fmt::Display for Reason {
                 write!(f, "no worker carries out jig {jig}: start one that does")
             }
             Self::Held { deployment, by } => write!(f, "deployment {deployment} is held by {by}"),
-            Self::Unavailable { node } => write!(f, "node {node} is out of service: make it available"),
+            Self::Unavailable { node } => {
+                write!(f, "node {node} is out of service: make it available")
+            }
             Self::NodeDead { node } => write!(f, "node {node} does not answer"),
-            Self::NodeAlive { node } => write!(f, "node {node} answers, and this is done for a dead node only"),
-            Self::NotJoined { node } => write!(f, "node {node} has not joined yet: a worker must reach it first"),
+            Self::NodeAlive { node } => {
+                write!(f, "node {node} answers, and this is done for a dead node only")
+            }
+            Self::NotJoined { node } => {
+                write!(f, "node {node} has not joined yet: a worker must reach it first")
+            }
             Self::Frozen { node, by } => {
                 write!(f, "node {node} is frozen by the error of step {by}: retry or change that")
             }
-            Self::Exclusive { node, by } => write!(f, "waits for node {node}: step {by} runs there"),
+            Self::Exclusive { node, by } => {
+                write!(f, "waits for node {node}: step {by} runs there")
+            }
             Self::Lane { lane, running, max_running } => {
                 write!(f, "waits for a slot of lane {lane}: {running} of {max_running} taken")
             }
@@ -540,7 +560,11 @@ impl<'v> Taken<'v> {
         if step.not_before > self.view.now {
             let wait = step.not_before.0.saturating_sub(self.view.now.0);
             let seconds = wait / 1_000_000 + i64::from(wait % 1_000_000 > 0);
-            reasons.push(Reason::Backoff { until: step.not_before, seconds, failures: step.failures });
+            reasons.push(Reason::Backoff {
+                until: step.not_before,
+                seconds,
+                failures: step.failures,
+            });
         }
         match self.view.jigs.get(&step.jig) {
             Some(true) => {}
@@ -557,7 +581,8 @@ impl<'v> Taken<'v> {
         let mut next = Some(step.lane.deployment);
         let mut seen = BTreeSet::new();
         while let Some(id) = next {
-            let Some(deployment) = self.view.deployments.get(&id).filter(|_| seen.insert(id)) else {
+            let Some(deployment) = self.view.deployments.get(&id).filter(|_| seen.insert(id))
+            else {
                 reasons.push(Reason::Unknown { what: format!("the chain of deployment {id}") });
                 return;
             };
@@ -580,7 +605,9 @@ impl<'v> Taken<'v> {
         let alive = node.alive || node.phantom;
         match step.needs {
             Needs::Alive if !alive => reasons.push(Reason::NodeDead { node: name() }),
-            Needs::Alive if !(node.confirmed || node.phantom) => reasons.push(Reason::NotJoined { node: name() }),
+            Needs::Alive if !(node.confirmed || node.phantom) => {
+                reasons.push(Reason::NotJoined { node: name() })
+            }
             Needs::Dead if alive => reasons.push(Reason::NodeAlive { node: name() }),
             _ => {}
         }
@@ -595,7 +622,9 @@ impl<'v> Taken<'v> {
 
     fn check_lane(&self, step: &StepView, reasons: &mut Vec<Reason>) {
         let deployment = self.view.deployments.get(&step.lane.deployment);
-        let lane = deployment.map_or_else(|| "?".to_owned(), |d| d.name.to_string()) + "/" + step.lane.name.as_str();
+        let lane = deployment.map_or_else(|| "?".to_owned(), |d| d.name.to_string())
+            + "/"
+            + step.lane.name.as_str();
         let Some(limit) = self.view.lanes.get(&step.lane) else {
             reasons.push(Reason::Unknown { what: format!("lane {lane}") });
             return;
@@ -620,7 +649,11 @@ impl<'v> Taken<'v> {
             let count = down.map_or(0, |nodes| u32::try_from(nodes.len()).unwrap_or(u32::MAX));
             let down_already = down.is_some_and(|nodes| nodes.contains(&step.node));
             if !down_already && count >= budget.max_down {
-                reasons.push(Reason::Budget { budget: budget.name.clone(), down: count, max_down: budget.max_down });
+                reasons.push(Reason::Budget {
+                    budget: budget.name.clone(),
+                    down: count,
+                    max_down: budget.max_down,
+                });
             }
         }
     }

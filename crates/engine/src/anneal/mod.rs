@@ -111,11 +111,13 @@ mod waiting;
 mod world;
 
 pub use admission::{
-    AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Limits, Moment, NodeView, OpenRun, Reason,
-    StepView, Taken, admit, why_not,
+    AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Limits, Moment,
+    NodeView, OpenRun, Reason, StepView, Taken, admit, why_not,
 };
 pub use state::{StepState, UnknownState};
 pub use step::{Cause, Count, LONGEST_BACKOFF, Progress, Step, UnknownCause, Why, backoff, count};
-pub use transition::{BATCH, Broken, Change, Committed, Event, LOSSES, Refused, Stop, apply, apply_each};
+pub use transition::{
+    BATCH, Broken, Change, Committed, Event, LOSSES, Refused, Stop, apply, apply_each,
+};
 pub use waiting::{Attempt, ENDING, Link, UnknownWait, Wait, struck, wait_of};
 pub use world::{Child, Delta, Missing, Outcome, World};

@@ -24,7 +24,8 @@ pub enum StepState {
 
 impl StepState {
     /// Every state, in the order of the declaration.
-    pub const ALL: [Self; 5] = [Self::Blocked, Self::Todo, Self::Transition, Self::Active, Self::Error];
+    pub const ALL: [Self; 5] =
+        [Self::Blocked, Self::Todo, Self::Transition, Self::Active, Self::Error];
 
     /// The word in the database.
     pub fn as_str(self) -> &'static str {
@@ -57,7 +58,10 @@ pub struct UnknownState(pub String);
 impl FromStr for StepState {
     type Err = UnknownState;
     fn from_str(text: &str) -> Result<Self, UnknownState> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownState(text.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| UnknownState(text.to_owned()))
     }
 }
 

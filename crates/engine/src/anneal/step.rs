@@ -103,8 +103,15 @@ pub enum Why {
 }
 
 impl Why {
-    const ALL: [Self; 7] =
-        [Self::Changed, Self::Slice, Self::Data, Self::Hook, Self::Drift, Self::NodeBack, Self::Retry];
+    const ALL: [Self; 7] = [
+        Self::Changed,
+        Self::Slice,
+        Self::Data,
+        Self::Hook,
+        Self::Drift,
+        Self::NodeBack,
+        Self::Retry,
+    ];
 
     /// The word in the database.
     pub fn as_str(self) -> &'static str {
@@ -193,7 +200,8 @@ impl Step {
     ///
     /// A TODO step that rests is the remainder of a batch and must not be started.
     pub fn rests(&self) -> bool {
-        self.is_instant() || (self.is_applied() && (self.destructive || self.progress.cause.is_none()))
+        self.is_instant()
+            || (self.is_applied() && (self.destructive || self.progress.cause.is_none()))
     }
 
     /// Converged: nothing is left to do.
@@ -269,7 +277,10 @@ mod tests {
             for again in [false, true] {
                 let cause = Cause { why, again };
                 assert_eq!(cause.to_string().parse(), Ok(cause));
-                assert_eq!(serde_json::from_value::<Cause>(serde_json::to_value(cause).unwrap()).unwrap(), cause);
+                assert_eq!(
+                    serde_json::from_value::<Cause>(serde_json::to_value(cause).unwrap()).unwrap(),
+                    cause
+                );
             }
         }
         assert!("again".parse::<Cause>().is_err() && "Drift".parse::<Cause>().is_err());
@@ -279,7 +290,9 @@ mod tests {
     fn joins_count_what_is_missing() {
         use EdgeKind::*;
         let join = |need, after| Join { need, after };
-        let pending = |join, parents: &[(EdgeKind, StepState, bool)]| count(join, parents.iter().copied()).pending;
+        let pending = |join, parents: &[(EdgeKind, StepState, bool)]| {
+            count(join, parents.iter().copied()).pending
+        };
         let parents = [
             (Hard, Active, false),
             (Soft, Error, false),
@@ -299,7 +312,10 @@ mod tests {
             assert_eq!(pending(join(need, after), &parents), expected, "{need:?} {after:?}");
         }
         assert_eq!(pending(join(JoinNeed::Any, JoinAfter::Success), &[]), 0);
-        assert_eq!(pending(join(JoinNeed::Any, JoinAfter::Success), &[(OrderOnly, Transition, false)]), 1);
+        assert_eq!(
+            pending(join(JoinNeed::Any, JoinAfter::Success), &[(OrderOnly, Transition, false)]),
+            1
+        );
         assert_eq!(pending(join(JoinNeed::AtLeast(1), JoinAfter::Success), &[]), 1, "fails closed");
     }
 

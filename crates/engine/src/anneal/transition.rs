@@ -216,7 +216,9 @@ fn hint(event: &str, state: StepState) -> &'static str {
     match (event, state) {
         ("retried", StepState::Blocked) => "retry what it waits for",
         ("retried", StepState::Todo) => "it waits to be claimed already",
-        ("retried", StepState::Transition) => "an attempt at it is running; wait for its end, or cancel it",
+        ("retried", StepState::Transition) => {
+            "an attempt at it is running; wait for its end, or cancel it"
+        }
         ("retried", StepState::Active) => "it is done; propose a re-run instead",
         ("started", StepState::Transition) => "an attempt at it is open",
         ("started", _) => "only a TODO step is claimed",
@@ -228,7 +230,9 @@ fn hint(event: &str, state: StepState) -> &'static str {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// Ranks rise along edges.
-    #[error("the ranks of step {parent} and its child {child} do not rise: report it, with the server's log")]
+    #[error(
+        "the ranks of step {parent} and its child {child} do not rise: report it, with the server's log"
+    )]
     Rank {
         /// The parent.
         parent: StepId,
@@ -236,7 +240,9 @@ pub enum Broken {
         child: StepId,
     },
     /// `pending` (or `satisfied`) is what a recount gives.
-    #[error("step {step} has fewer pending parents counted than it has: report it, with the server's log")]
+    #[error(
+        "step {step} has fewer pending parents counted than it has: report it, with the server's log"
+    )]
     Count {
         /// The step.
         step: StepId,
@@ -269,7 +275,10 @@ pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
 ///
 /// # Errors
 /// [`Stop::Missing`] until enough is loaded, [`Stop::Broken`] when what was loaded contradicts an invariant; never [`Stop::Refused`].
-pub fn apply_each(world: &World, changes: &[Change]) -> Result<(Outcome, BTreeMap<usize, Refused>), Stop> {
+pub fn apply_each(
+    world: &World,
+    changes: &[Change],
+) -> Result<(Outcome, BTreeMap<usize, Refused>), Stop> {
     let mut now = world.clone();
     let (mut whole, mut refused) = (Outcome::default(), BTreeMap::new());
     for (place, change) in changes.iter().enumerate() {
@@ -339,7 +348,13 @@ impl<'c> Work<'c> {
             let Some(old) = self.world.steps.get(&id) else { continue };
             if old.progress != step.progress || not_before.is_some() {
                 let was = old.progress.state;
-                deltas.push(Delta { step: id, rank: step.rank, was, now: step.progress, not_before });
+                deltas.push(Delta {
+                    step: id,
+                    rank: step.rank,
+                    was,
+                    now: step.progress,
+                    not_before,
+                });
             }
         }
         deltas.sort_by_key(|delta| (delta.rank, delta.step));
@@ -397,7 +412,9 @@ impl<'c> Work<'c> {
                 self.tell_children(id, StepState::Blocked, StepState::Blocked, true)
             }
             StepState::Todo if !holds || step.rests() => self.wait(id),
-            StepState::Active if !holds && (step.is_instant() || (touch.errored && !step.is_done_for_good())) => {
+            StepState::Active
+                if !holds && (step.is_instant() || (touch.errored && !step.is_done_for_good())) =>
+            {
                 self.set(id, StepState::Blocked, touch.errored)
             }
             _ => Ok(()),
@@ -441,12 +458,20 @@ impl<'c> Work<'c> {
     }
 
     /// Keeps the children's counts and queues those for which something changed.
-    fn tell_children(&mut self, id: StepId, before: StepState, after: StepState, errored: bool) -> Done {
+    fn tell_children(
+        &mut self,
+        id: StepId,
+        before: StepState,
+        after: StepState,
+        errored: bool,
+    ) -> Done {
         let same = before == after || (before.is_ahead() && after.is_ahead());
         if same && !errored {
             return Ok(());
         }
-        let Some((rank, skipped)) = self.see(id).map(|step| (step.rank, step.skipped)) else { return Ok(()) };
+        let Some((rank, skipped)) = self.see(id).map(|step| (step.rank, step.skipped)) else {
+            return Ok(());
+        };
         let world = self.world;
         let Some(children) = world.children.get(&id) else {
             self.missing.children_of.insert(id);
@@ -467,7 +492,8 @@ impl<'c> Work<'c> {
             }
             let touch = self.queue.entry(key).or_default();
             touch.errored |= struck;
-            let counted_later = touch.committed.is_some_and(|committed| committed.parents.is_some());
+            let counted_later =
+                touch.committed.is_some_and(|committed| committed.parents.is_some());
             if was != is && !counted_later {
                 self.recount(child.step, child.kind, is)?;
             }
@@ -502,7 +528,9 @@ impl<'c> Work<'c> {
     fn commit(&mut self, committed: &Committed) -> Done {
         let id = committed.step;
         if let Some(parents) = &committed.parents {
-            let Some((rank, join)) = self.see(id).map(|step| (step.rank, step.join)) else { return Ok(()) };
+            let Some((rank, join)) = self.see(id).map(|step| (step.rank, step.join)) else {
+                return Ok(());
+            };
             let mut states = Vec::with_capacity(parents.len());
             for (parent, kind) in parents {
                 let Some(step) = self.see(*parent) else { continue };
@@ -582,7 +610,9 @@ impl<'c> Work<'c> {
             Event::Started if rests => Err(Refused::Rests { step: id }.into()),
             Event::Started => self.set(id, StepState::Transition, false),
             Event::Succeeded { generation } => self.succeeded(id, *generation),
-            Event::Failed { generation, reason, retry } => self.failed(id, *generation, reason, *retry),
+            Event::Failed { generation, reason, retry } => {
+                self.failed(id, *generation, reason, *retry)
+            }
             Event::Lost { generation } => self.lost(id, *generation),
             Event::NeverStarted => {
                 self.answer_again(id);

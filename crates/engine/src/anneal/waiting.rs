@@ -151,7 +151,9 @@ impl Wait {
             Self::Failed => &[StepState::Error],
             Self::BehindFailure | Self::Parents => &[StepState::Blocked],
             Self::Queued | Self::Overdue => &[StepState::Transition],
-            Self::Unknown | Self::Unserved | Self::NoWorker => &[StepState::Todo, StepState::Transition],
+            Self::Unknown | Self::Unserved | Self::NoWorker => {
+                &[StepState::Todo, StepState::Transition]
+            }
             _ => &[StepState::Todo],
         }
     }
@@ -211,16 +213,23 @@ pub fn wait_of(
 ) -> Option<Wait> {
     let found = view.steps.get(&step)?;
     match (found.state, attempt) {
-        (StepState::Active, _) | (StepState::Transition, Some(Attempt::Running { over: false })) => None,
+        (StepState::Active, _)
+        | (StepState::Transition, Some(Attempt::Running { over: false })) => None,
         (StepState::Error, _) => Some(Wait::Failed),
         (StepState::Blocked, _) if struck => Some(Wait::BehindFailure),
         (StepState::Blocked, _) => Some(Wait::Parents),
         (StepState::Transition, None) => Some(Wait::Unknown),
         (StepState::Transition, Some(Attempt::Running { over: true })) => Some(Wait::Overdue),
-        (StepState::Transition, Some(Attempt::Queued)) if view.capacity == 0 => Some(Wait::NoWorker),
-        (StepState::Transition, Some(Attempt::Queued)) if view.unserved.contains(&found.jig) => Some(Wait::Unserved),
+        (StepState::Transition, Some(Attempt::Queued)) if view.capacity == 0 => {
+            Some(Wait::NoWorker)
+        }
+        (StepState::Transition, Some(Attempt::Queued)) if view.unserved.contains(&found.jig) => {
+            Some(Wait::Unserved)
+        }
         (StepState::Transition, Some(Attempt::Queued)) => Some(Wait::Queued),
-        (StepState::Todo, _) => Some(why_not(view, limits, step).iter().map(Reason::wait).min().unwrap_or(Wait::Next)),
+        (StepState::Todo, _) => {
+            Some(why_not(view, limits, step).iter().map(Reason::wait).min().unwrap_or(Wait::Next))
+        }
     }
 }
 
@@ -236,18 +245,25 @@ pub struct Link {
 }
 
 /// The BLOCKED steps that are behind a step in ERROR: directly, or behind others that are.
-pub fn struck(steps: &BTreeMap<StepId, Link>, children: &BTreeMap<StepId, Vec<Child>>) -> BTreeSet<StepId> {
+pub fn struck(
+    steps: &BTreeMap<StepId, Link>,
+    children: &BTreeMap<StepId, Vec<Child>>,
+) -> BTreeSet<StepId> {
     let failed = steps.iter().filter(|(_, link)| link.state == StepState::Error).map(|(id, _)| *id);
     let mut open: Vec<StepId> = failed.collect();
     let mut found = BTreeSet::new();
     while let Some(parent) = open.pop() {
         let Some(above) = steps.get(&parent) else { continue };
         for child in children.get(&parent).into_iter().flatten() {
-            let Some(below) = steps.get(&child.step).filter(|below| below.state == StepState::Blocked) else {
+            let Some(below) =
+                steps.get(&child.step).filter(|below| below.state == StepState::Blocked)
+            else {
                 continue;
             };
             let holds = match above.state {
-                StepState::Error => child.kind != EdgeKind::OrderOnly && below.after == JoinAfter::Success,
+                StepState::Error => {
+                    child.kind != EdgeKind::OrderOnly && below.after == JoinAfter::Success
+                }
                 _ => !(child.kind == EdgeKind::OrderOnly && above.skipped),
             };
             if holds && found.insert(child.step) {
@@ -268,9 +284,15 @@ mod tests {
         let people = ["a person", "an operator", "whoever"];
         let named = |wait: &Wait| people.iter().any(|somebody| wait.frees().starts_with(somebody));
         assert!(Wait::ALL.iter().filter(|wait| wait.needs_somebody()).all(named));
-        for passes in
-            [Wait::Parents, Wait::Backoff, Wait::Budget, Wait::NoWorker, Wait::NodeDead, Wait::Next, Wait::Queued]
-        {
+        for passes in [
+            Wait::Parents,
+            Wait::Backoff,
+            Wait::Budget,
+            Wait::NoWorker,
+            Wait::NodeDead,
+            Wait::Next,
+            Wait::Queued,
+        ] {
             assert!(!passes.needs_somebody(), "{passes}");
         }
     }
@@ -306,7 +328,12 @@ mod tests {
         let children = BTreeMap::from([
             (
                 id(1),
-                vec![to(2, EdgeKind::Hard), to(4, EdgeKind::Hard), to(5, EdgeKind::OrderOnly), to(6, EdgeKind::Soft)],
+                vec![
+                    to(2, EdgeKind::Hard),
+                    to(4, EdgeKind::Hard),
+                    to(5, EdgeKind::OrderOnly),
+                    to(6, EdgeKind::Soft),
+                ],
             ),
             (id(2), vec![to(3, EdgeKind::OrderOnly)]),
             (id(6), vec![to(8, EdgeKind::Hard)]),

@@ -211,8 +211,9 @@ impl Totals {
         };
         let expected = counts(self).into_iter().zip(counts(found));
         let differ = expected.filter(|((_, expected), (_, found))| expected != found);
-        let differ =
-            differ.map(|((of, expected), (_, found))| format!("it counts {expected} {of}, and the export has {found}"));
+        let differ = differ.map(|((of, expected), (_, found))| {
+            format!("it counts {expected} {of}, and the export has {found}")
+        });
         differ.collect::<Vec<_>>().join("; ")
     }
 }
@@ -499,14 +500,17 @@ impl Check {
         if self.ended {
             return Err(unexpected("it comes after the end"));
         }
-        let line: Line = serde_json::from_str(text).map_err(|error| unexpected(&error.to_string()))?;
+        let line: Line =
+            serde_json::from_str(text).map_err(|error| unexpected(&error.to_string()))?;
         let Some(header) = &self.header else {
             return match line {
                 Line::Header(header) if header.format == FORMAT => {
                     self.header = Some(header);
                     Ok(())
                 }
-                Line::Header(header) => Err(unexpected(&format!("this is format {}, not {FORMAT}", header.format))),
+                Line::Header(header) => {
+                    Err(unexpected(&format!("this is format {}, not {FORMAT}", header.format)))
+                }
                 _ => Err(unexpected("the header is missing: an export begins with it")),
             };
         };
@@ -534,7 +538,9 @@ impl Check {
             Line::Object { kind, hash, body, hex } => {
                 let bytes = match (body, hex) {
                     (Some(body), None) => body.into_bytes(),
-                    (None, Some(hex)) => unhex(&hex).ok_or_else(|| unexpected("hex has two digits for each byte"))?,
+                    (None, Some(hex)) => {
+                        unhex(&hex).ok_or_else(|| unexpected("hex has two digits for each byte"))?
+                    }
                     _ => return Err(unexpected("an object has either body or hex")),
                 };
                 self.object(kind, hash, &bytes)
@@ -562,9 +568,15 @@ impl Check {
     }
 
     fn end(&mut self, said: &End) -> Result<(), Broken> {
-        let header = self.header.clone().unwrap_or(Header { format: FORMAT, after: 0, end: 0, hash: self.chain.hash });
+        let header = self.header.clone().unwrap_or(Header {
+            format: FORMAT,
+            after: 0,
+            end: 0,
+            hash: self.chain.hash,
+        });
         let last = self.last(header.after);
-        let hash = if self.chain.first == 0 && header.after > 0 { said.hash } else { self.chain.hash };
+        let hash =
+            if self.chain.first == 0 && header.after > 0 { said.hash } else { self.chain.hash };
         if said.end != last || said.hash != hash || header.end != last || header.hash != hash {
             let named = if header.end == last { said.end } else { header.end };
             return Err(Broken::End { said: named, found: last });
@@ -584,7 +596,8 @@ impl Check {
 
     /// Whether the export has each recorded row, up to those of a table.
     fn all_met(&self, up_to: Table) -> Result<(), Broken> {
-        let missing = self.recorded.iter().filter(|((table, _), recorded)| !recorded.met && *table <= up_to);
+        let missing =
+            self.recorded.iter().filter(|((table, _), recorded)| !recorded.met && *table <= up_to);
         match missing.min_by_key(|(_, recorded)| recorded.seq) {
             None => Ok(()),
             Some(((table, key), recorded)) => Err(wrong(
@@ -611,7 +624,11 @@ impl Check {
             // The link before the first entry is known, too.
             if *seq == after && self.expected.len() == 1 && after > 0 && self.chain.first > 0 {
                 if *hash != self.chain.from {
-                    return Err(Broken::Recomputed { seq: *seq, expected: *hash, found: self.chain.from });
+                    return Err(Broken::Recomputed {
+                        seq: *seq,
+                        expected: *hash,
+                        found: self.chain.from,
+                    });
                 }
             } else if *seq > 0 {
                 return Err(Broken::NotCovered { seq: *seq, after });
@@ -631,7 +648,9 @@ impl Check {
             return Err(wrong(named(), "its detail is no JSON object"));
         };
         match content.action.as_str() {
-            "person.insert" | "person.update" => return self.person(sealed.seq, &content.subject, detail),
+            "person.insert" | "person.update" => {
+                return self.person(sealed.seq, &content.subject, detail);
+            }
             "scoped_grant.insert" | "scoped_grant.delete" => {
                 self.grant(sealed.seq, &content.subject, content.action.ends_with("insert"));
                 return Ok(());
@@ -647,7 +666,9 @@ impl Check {
         });
         let hash = hash_of(&detail)?;
         let key = (table, content.subject);
-        let earlier = self.recorded.insert(key.clone(), Recorded { seq: sealed.seq, fields: place, hash, met: false });
+        let earlier = self
+            .recorded
+            .insert(key.clone(), Recorded { seq: sealed.seq, fields: place, hash, met: false });
         match earlier {
             // A run starts, ends, and may report late.
             Some(earlier) if table != Table::Run => Err(wrong(
@@ -672,11 +693,18 @@ impl Check {
 
     fn grant(&mut self, seq: u64, subject: &str, given: bool) {
         let mut parts = subject.split(' ');
-        let (Some(person), Some("reviewer")) = (parts.next().and_then(|id| id.parse().ok()), parts.next()) else {
+        let (Some(person), Some("reviewer")) =
+            (parts.next().and_then(|id| id.parse().ok()), parts.next())
+        else {
             return;
         };
         let history = self.people.entry(PersonId(person)).or_default();
-        let last = history.last().copied().unwrap_or(Standing { seq, able: false, everywhere: false, parts: 0 });
+        let last = history.last().copied().unwrap_or(Standing {
+            seq,
+            able: false,
+            everywhere: false,
+            parts: 0,
+        });
         let parts = last.parts + if given { 1 } else { -1 };
         history.push(Standing { seq, parts, ..last });
     }
@@ -700,7 +728,9 @@ impl Check {
                 }
                 self.next_root = Some((hash, root));
             }
-            ObjectKind::Deployment => drop(self.deployments.insert(hash, Arc::new(parsed(what, bytes)?))),
+            ObjectKind::Deployment => {
+                drop(self.deployments.insert(hash, Arc::new(parsed(what, bytes)?)))
+            }
             ObjectKind::Node => drop(self.nodes.insert(hash, Arc::new(parsed(what, bytes)?))),
             ObjectKind::Policy => drop(self.policy_objects.insert(hash, parsed(what, bytes)?)),
             ObjectKind::Barclamp => {
@@ -770,8 +800,11 @@ impl Check {
     /// Whether the document of a barclamp is there, with its roles and their scripts.
     fn barclamp(&self, row: &BarclampRow) -> Result<(), Broken> {
         let what = || format!("barclamp {} {}", row.name, row.version);
-        let roles = self.barclamps.get(&row.hash).ok_or_else(|| wrong(what(), self.gone(row.hash)))?;
-        roles.iter().try_for_each(|(role, hash)| self.role(*hash, || format!("role {role} of {}", what())))
+        let roles =
+            self.barclamps.get(&row.hash).ok_or_else(|| wrong(what(), self.gone(row.hash)))?;
+        roles
+            .iter()
+            .try_for_each(|(role, hash)| self.role(*hash, || format!("role {role} of {}", what())))
     }
 
     /// Whether the document of a role is there, with its scripts.
@@ -779,7 +812,9 @@ impl Check {
         let scripts = self.roles.get(&hash).ok_or_else(|| wrong(what(), self.gone(hash)))?;
         match scripts.iter().find(|script| !self.scripts.contains(&script.hash)) {
             None => Ok(()),
-            Some(script) => Err(wrong(format!("script {} of {}", script.name, what()), self.gone(script.hash))),
+            Some(script) => {
+                Err(wrong(format!("script {} of {}", script.name, what()), self.gone(script.hash)))
+            }
         }
     }
 
@@ -793,7 +828,8 @@ impl Check {
 
     fn passkey(&mut self, row: PasskeyRow) -> Result<(), Broken> {
         let PasskeyRow { id, person_id: person, rp_id, origin, credential } = row;
-        self.passkeys.insert(id, Passkey { id, person, rp_id, origin, credential, confirmation: None });
+        self.passkeys
+            .insert(id, Passkey { id, person, rp_id, origin, credential, confirmation: None });
         Ok(())
     }
 
@@ -803,12 +839,16 @@ impl Check {
         let confirmation = match (row.by_passkey, row.signed) {
             (None, _) => Confirmation::Owner,
             (Some(by), signed) => {
-                let (nonce, assertion) = signed.and_then(|signed| signed.read()).ok_or_else(unreadable)?;
+                let (nonce, assertion) =
+                    signed.and_then(|signed| signed.read()).ok_or_else(unreadable)?;
                 Confirmation::Passkey { by, nonce, assertion }
             }
         };
         let passkey = self.passkeys.get_mut(&id).ok_or_else(|| {
-            wrong(format!("passkey {id}"), "it is missing, and a confirmation is about it".to_owned())
+            wrong(
+                format!("passkey {id}"),
+                "it is missing, and a confirmation is about it".to_owned(),
+            )
         })?;
         passkey.confirmation = Some(confirmation);
         Ok(())
@@ -816,8 +856,10 @@ impl Check {
 
     fn signature(&mut self, row: SignatureRow) -> Result<(), Broken> {
         let id = row.verdict_id;
-        let (nonce, assertion) =
-            row.signed.read().ok_or_else(|| wrong(format!("verdict_signature {id}"), "its bytes cannot be read"))?;
+        let (nonce, assertion) = row
+            .signed
+            .read()
+            .ok_or_else(|| wrong(format!("verdict_signature {id}"), "its bytes cannot be read"))?;
         self.signatures.insert(id, (row.passkey_id, nonce, assertion));
         Ok(())
     }
@@ -837,14 +879,16 @@ impl Check {
         documents: Vec<DocumentChange>,
     ) -> Result<(), Broken> {
         let what = format!("submission {}", row.id);
-        let hash = change_hash(&documents).map_err(|error| wrong(what.clone(), error.to_string()))?;
+        let hash =
+            change_hash(&documents).map_err(|error| wrong(what.clone(), error.to_string()))?;
         if hash != row.change_hash {
             return Err(wrong(
                 what,
                 "its documents were altered: they have another hash than the one that was reviewed",
             ));
         }
-        self.submissions.insert(row.id, Submission { row, reviewed, documents, verdicts: Vec::new() });
+        self.submissions
+            .insert(row.id, Submission { row, reviewed, documents, verdicts: Vec::new() });
         Ok(())
     }
 
@@ -868,12 +912,17 @@ impl Check {
         let before = self.before.take();
         let last = before.as_ref().map_or(0, |before| before.number);
         if row.parent.unwrap_or(0) != last || row.number != last + 1 {
-            return Err(wrong(format!("target {}", last + 1), format!("it is missing before target {}", row.number)));
+            return Err(wrong(
+                format!("target {}", last + 1),
+                format!("it is missing before target {}", row.number),
+            ));
         }
         let next = self.next_root.take();
         let root = match (&before, row.kind.as_str()) {
             (Some(before), "switch") if row.root == before.root_hash => before.root.clone(),
-            (Some(_), "switch") => return Err(wrong(what(), "a switch of execution has another root than its parent")),
+            (Some(_), "switch") => {
+                return Err(wrong(what(), "a switch of execution has another root than its parent"));
+            }
             (None, "genesis") | (Some(_), "change") => match next {
                 Some((hash, root)) if hash == row.root => root,
                 // A change of the policy alone has the root of its parent.
@@ -882,7 +931,12 @@ impl Check {
                     _ => return Err(wrong(format!("the root of {}", what()), self.gone(row.root))),
                 },
             },
-            _ => return Err(wrong(what(), format!("the kind {:?} does not follow target {last}", row.kind))),
+            _ => {
+                return Err(wrong(
+                    what(),
+                    format!("the kind {:?} does not follow target {last}", row.kind),
+                ));
+            }
         };
         let nothing = RootDoc::default();
         let changed = changes(before.as_ref().map_or(&nothing, |before| &before.root), &root);
@@ -896,22 +950,30 @@ impl Check {
         if row.kind != "switch" {
             self.generations.insert(row.number);
         }
-        self.before = Some(Before { number: row.number, root_hash: row.root, root, epoch: row.epoch });
+        self.before =
+            Some(Before { number: row.number, root_hash: row.root, root, epoch: row.epoch });
         Ok(())
     }
 
     /// Whether the new document of a change is there, with the roles that it names.
-    fn documents_of(&self, change: &DocumentChange, target: &impl Fn() -> String) -> Result<(), Broken> {
+    fn documents_of(
+        &self,
+        change: &DocumentChange,
+        target: &impl Fn() -> String,
+    ) -> Result<(), Broken> {
         match change {
             DocumentChange::Deployment { id, new: Some(hash), .. } => {
                 let what = || format!("deployment {id} of {}", target());
-                let doc = self.deployments.get(hash).ok_or_else(|| wrong(what(), self.gone(*hash)))?;
-                if let Some((name, hash)) = doc.barclamps.iter().find(|(_, hash)| !self.barclamps.contains_key(hash)) {
+                let doc =
+                    self.deployments.get(hash).ok_or_else(|| wrong(what(), self.gone(*hash)))?;
+                if let Some((name, hash)) =
+                    doc.barclamps.iter().find(|(_, hash)| !self.barclamps.contains_key(hash))
+                {
                     return Err(wrong(format!("barclamp {name} of {}", what()), self.gone(*hash)));
                 }
-                doc.roles
-                    .iter()
-                    .try_for_each(|(name, role)| self.role(role.role, || format!("role {name} of {}", what())))
+                doc.roles.iter().try_for_each(|(name, role)| {
+                    self.role(role.role, || format!("role {name} of {}", what()))
+                })
             }
             DocumentChange::Node { id, new: Some(hash), .. } => {
                 let what = || format!("node {id} of {}", target());
@@ -925,11 +987,20 @@ impl Check {
         }
     }
 
-    fn approved(&self, seq: u64, row: &TargetRow, before: &Before, root: &RootDoc) -> Result<(), Broken> {
+    fn approved(
+        &self,
+        seq: u64,
+        row: &TargetRow,
+        before: &Before,
+        root: &RootDoc,
+    ) -> Result<(), Broken> {
         let what = || format!("target {}", row.number);
         let id = row.submission_id.ok_or_else(|| wrong(what(), "it names no submission"))?;
         let submission = self.submissions.get(&id).ok_or_else(|| {
-            wrong(format!("submission {id}"), format!("it is missing, and target {} commits it", row.number))
+            wrong(
+                format!("submission {id}"),
+                format!("it is missing, and target {} commits it", row.number),
+            )
         })?;
         match apply(&before.root, &submission.documents) {
             Ok(expected) if expected == *root => {}
@@ -944,7 +1015,10 @@ impl Check {
             }
         }
         if submission.row.epoch != row.epoch {
-            return Err(wrong(what(), format!("submission {id} was made before a backup was restored")));
+            return Err(wrong(
+                what(),
+                format!("submission {id} was made before a backup was restored"),
+            ));
         }
         let (_, policy) = self
             .policies
@@ -962,19 +1036,29 @@ impl Check {
         if brought != submission.row.new_policy_hash {
             return Err(wrong(
                 what(),
-                format!("the policy that it brings is missing, or is not the one that submission {id} names"),
+                format!(
+                    "the policy that it brings is missing, or is not the one that submission {id} names"
+                ),
             ));
         }
-        let policies =
-            [Some(policy.hash), brought].into_iter().flatten().filter_map(|hash| self.policy_objects.get(&hash));
+        let policies = [Some(policy.hash), brought]
+            .into_iter()
+            .flatten()
+            .filter_map(|hash| self.policy_objects.get(&hash));
         let policies: Vec<&Policy> = policies.collect();
-        let asked = policies.iter().map(|policy| policy.approvals_for(&submission.row.risk)).max().unwrap_or(u32::MAX);
+        let asked = policies
+            .iter()
+            .map(|policy| policy.approvals_for(&submission.row.risk))
+            .max()
+            .unwrap_or(u32::MAX);
         // Rules for single deployments are the database's to apply.
         let fits = |rule: &SignedRule| {
-            rule.deployment.is_none() && rule.risk.is_none_or(|risk| submission.row.risk.contains(&risk))
+            rule.deployment.is_none()
+                && rule.risk.is_none_or(|risk| submission.row.risk.contains(&risk))
         };
         let rules = policies.iter().flat_map(|policy| &policy.signed);
-        let signed = submission.row.signed || rules.into_iter().any(|rule| brought.is_some() || fits(rule));
+        let signed =
+            submission.row.signed || rules.into_iter().any(|rule| brought.is_some() || fits(rule));
         self.counted(seq, row, submission, (asked.max(submission.row.approvals_needed), signed))
     }
 
@@ -1018,7 +1102,9 @@ impl Check {
             }
             match signed.then(|| self.is_signed(submission, judged)) {
                 None | Some(Ok(())) => approvals += 1,
-                Some(Err(why)) => unsigned = format!("; the approval of person {person} does not count: {why}"),
+                Some(Err(why)) => {
+                    unsigned = format!("; the approval of person {person} does not count: {why}")
+                }
             }
         }
         if approvals < asked {
@@ -1036,43 +1122,73 @@ impl Check {
     /// Whether an approval is signed with a confirmed passkey; else why not.
     fn is_signed(&self, submission: &Submission, judged: &Judged) -> Result<(), String> {
         let (by, nonce, assertion) = self.signatures.get(&judged.id).ok_or("it is not signed")?;
-        let reviewed = submission.reviewed.clone().ok_or("its submission lacks the parts that a signature covers")?;
-        let statement =
-            Statement::Verdict { reviewed, verdict: VerdictKind::Approve, person: judged.person, nonce: *nonce };
+        let reviewed = submission
+            .reviewed
+            .clone()
+            .ok_or("its submission lacks the parts that a signature covers")?;
+        let statement = Statement::Verdict {
+            reviewed,
+            verdict: VerdictKind::Approve,
+            person: judged.person,
+            nonce: *nonce,
+        };
         let verify = self.verify.unwrap_or(no_verifier);
-        signature::check(&statement, *by, assertion, &self.passkeys, &verify).map_err(|error| error.to_string())
+        signature::check(&statement, *by, assertion, &self.passkeys, &verify)
+            .map_err(|error| error.to_string())
     }
 
     fn run(&self, row: &RunRow) -> Result<(), Broken> {
         let what = || format!("run {}", row.id);
-        let Some(target) = self.before.as_ref().filter(|before| before.number == row.target_number) else {
-            return Err(wrong(format!("target {}", row.target_number), format!("it is missing before run {}", row.id)));
+        let Some(target) = self.before.as_ref().filter(|before| before.number == row.target_number)
+        else {
+            return Err(wrong(
+                format!("target {}", row.target_number),
+                format!("it is missing before run {}", row.id),
+            ));
         };
         if row.generation > row.target_number || !self.generations.contains(&row.generation) {
             return Err(wrong(
                 what(),
-                format!("its generation {} is no target before it that changed anything", row.generation),
+                format!(
+                    "its generation {} is no target before it that changed anything",
+                    row.generation
+                ),
             ));
         }
         if row.epoch < target.epoch {
-            return Err(wrong(what(), format!("it is of an earlier epoch than target {}", target.number)));
+            return Err(wrong(
+                what(),
+                format!("it is of an earlier epoch than target {}", target.number),
+            ));
         }
         let node = target.root.nodes.get(&row.node_id).and_then(|hash| self.nodes.get(hash));
         let noderole = node.and_then(|node| {
-            let is_its =
-                |key: &crate::cluster::NoderoleKey| StepId::of(key.id(row.node_id), &ActionName::run()) == row.step_id;
+            let is_its = |key: &crate::cluster::NoderoleKey| {
+                StepId::of(key.id(row.node_id), &ActionName::run()) == row.step_id
+            };
             node.noderoles.iter().find(|(key, _)| is_its(key))
         });
         let Some((key, noderole)) = noderole else {
-            return Err(wrong(what(), format!("no document of target {} asks for its step", target.number)));
+            return Err(wrong(
+                what(),
+                format!("no document of target {} asks for its step", target.number),
+            ));
         };
-        let deployment = target.root.deployments.get(&noderole.deployment).and_then(|hash| self.deployments.get(hash));
+        let deployment = target
+            .root
+            .deployments
+            .get(&noderole.deployment)
+            .and_then(|hash| self.deployments.get(hash));
         let role = deployment.and_then(|doc| doc.roles.get(&key.role));
-        let content = projection::content(noderole, role).map_err(|error| wrong(what(), error.to_string()))?;
+        let content = projection::content(noderole, role)
+            .map_err(|error| wrong(what(), error.to_string()))?;
         if content != row.content_hash {
             return Err(wrong(
                 what(),
-                format!("it ran other content than the documents of target {} ask for", target.number),
+                format!(
+                    "it ran other content than the documents of target {} ask for",
+                    target.number
+                ),
             ));
         }
         Ok(())
@@ -1089,12 +1205,17 @@ pub fn verify<'t>(lines: impl IntoIterator<Item = &'t str>) -> Result<Proven, Br
     check.finish()
 }
 
-fn typed<T: DeserializeOwned>(what: impl Fn() -> String, row: Map<String, Value>) -> Result<T, Broken> {
-    serde_json::from_value(Value::Object(row)).map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
+fn typed<T: DeserializeOwned>(
+    what: impl Fn() -> String,
+    row: Map<String, Value>,
+) -> Result<T, Broken> {
+    serde_json::from_value(Value::Object(row))
+        .map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
 }
 
 fn parsed<T: DeserializeOwned>(what: impl Fn() -> String, bytes: &[u8]) -> Result<T, Broken> {
-    serde_json::from_slice(bytes).map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
+    serde_json::from_slice(bytes)
+        .map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
 }
 
 fn hash_of(row: &Map<String, Value>) -> Result<Hash, Broken> {

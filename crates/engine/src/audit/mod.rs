@@ -58,7 +58,9 @@ pub struct Chain {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// An entry is missing, there twice, or in another place.
-    #[error("entry {found} stands where {wanted} should: entries are missing, doubled, or in another order")]
+    #[error(
+        "entry {found} stands where {wanted} should: entries are missing, doubled, or in another order"
+    )]
     Place {
         /// The place that comes next.
         wanted: u64,
@@ -72,7 +74,9 @@ pub enum Broken {
     #[error("entry {0} is not what was sealed")]
     Content(u64),
     /// The end is not the one that the export names.
-    #[error("the export names entry {said} as its end and ends with entry {found}, or with another link")]
+    #[error(
+        "the export names entry {said} as its end and ends with entry {found}, or with another link"
+    )]
     End {
         /// The entry that the header or the last line names.
         said: u64,
@@ -80,7 +84,9 @@ pub enum Broken {
         found: u64,
     },
     /// It has no last line.
-    #[error("the export is cut off after entry {0}: its last line, which names the end, is missing")]
+    #[error(
+        "the export is cut off after entry {0}: its last line, which names the end, is missing"
+    )]
     BrokenOff(u64),
     /// A line is not of an export.
     #[error("line {line} is not a line of an export: {why}")]
@@ -99,7 +105,9 @@ pub enum Broken {
         why: String,
     },
     /// A link is not the one that was stored elsewhere.
-    #[error("entry {seq} has the link {found}, and {expected} was expected: the chain was computed again")]
+    #[error(
+        "entry {seq} has the link {found}, and {expected} was expected: the chain was computed again"
+    )]
     Recomputed {
         /// The entry.
         seq: u64,
@@ -109,7 +117,9 @@ pub enum Broken {
         found: Hash,
     },
     /// The export ends before a link that was stored elsewhere.
-    #[error("entries {from} to {to} are missing: the chain had them when the newest expected link was stored")]
+    #[error(
+        "entries {from} to {to} are missing: the chain had them when the newest expected link was stored"
+    )]
     CutTail {
         /// The first one.
         from: u64,
@@ -117,7 +127,9 @@ pub enum Broken {
         to: u64,
     },
     /// The export begins after a link that was stored elsewhere.
-    #[error("the export begins after entry {after} and does not have entry {seq}: check a whole export")]
+    #[error(
+        "the export begins after entry {after} and does not have entry {seq}: check a whole export"
+    )]
     NotCovered {
         /// The entry that was expected.
         seq: u64,
@@ -135,7 +147,8 @@ impl Default for Chain {
 
 /// The link of a text behind another link.
 pub fn link(previous: Hash, content: &str) -> Hash {
-    let digest = Sha256::new().chain_update(previous.as_bytes()).chain_update(content.as_bytes()).finalize();
+    let digest =
+        Sha256::new().chain_update(previous.as_bytes()).chain_update(content.as_bytes()).finalize();
     Hash::from_bytes(&digest).unwrap_or(previous)
 }
 

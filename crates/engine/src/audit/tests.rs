@@ -86,9 +86,20 @@ fn history() -> Export {
         );
     }
     let script = Hash::of_bytes(SCRIPT.as_bytes());
-    e.rest.push(Line::Object { kind: ObjectKind::Script, hash: script, body: Some(SCRIPT.to_owned()), hex: None });
-    let role = e.object(ObjectKind::Role, &json!({"name": "app", "scripts": [{"name": "run", "hash": script}]}));
-    let barclamp = e.object(ObjectKind::Barclamp, &json!({"name": "house", "version": "1", "roles": {"app": role}}));
+    e.rest.push(Line::Object {
+        kind: ObjectKind::Script,
+        hash: script,
+        body: Some(SCRIPT.to_owned()),
+        hex: None,
+    });
+    let role = e.object(
+        ObjectKind::Role,
+        &json!({"name": "app", "scripts": [{"name": "run", "hash": script}]}),
+    );
+    let barclamp = e.object(
+        ObjectKind::Barclamp,
+        &json!({"name": "house", "version": "1", "roles": {"app": role}}),
+    );
     let policy = e.object(ObjectKind::Policy, &json!({"approvals": 1, "by_risk": {}}));
     let imported = json!({"name": "house", "version": "1", "hash": bytea(barclamp)});
     e.row(Table::Barclamp, &imported);
@@ -100,7 +111,11 @@ fn history() -> Export {
         "roles": {"app": {"role": role, "data": {}}}});
     let (old, new) = (node_doc(role, 1), node_doc(role, 2));
     let hash_of = |value: &Value| crate::canonical::hash(value).unwrap();
-    let change = DocumentChange::Node { id: NODE.parse().unwrap(), old: Some(hash_of(&old)), new: Some(hash_of(&new)) };
+    let change = DocumentChange::Node {
+        id: NODE.parse().unwrap(),
+        old: Some(hash_of(&old)),
+        new: Some(hash_of(&new)),
+    };
     let submission = json!({"id": 1, "change_hash": bytea(change_hash(&[change]).unwrap()), "policy_number": 1,
         "approvals_needed": 1, "epoch": 1, "risk": ["rerun"], "authors": [ADA], "created_by": ADA});
     let Value::Object(row) = submission.clone() else { panic!("an object") };
@@ -117,7 +132,8 @@ fn history() -> Export {
     let root_1 = e.object(ObjectKind::Root, &root(&old));
     e.object(ObjectKind::Deployment, &deployment);
     e.object(ObjectKind::Node, &old);
-    let genesis = json!({"number": 1, "kind": "genesis", "root": bytea(root_1), "enabled": true, "epoch": 1});
+    let genesis =
+        json!({"number": 1, "kind": "genesis", "root": bytea(root_1), "enabled": true, "epoch": 1});
     e.row(Table::Target, &genesis);
     let root_2 = e.object(ObjectKind::Root, &root(&new));
     e.object(ObjectKind::Node, &new);
@@ -171,7 +187,11 @@ fn forged(table: Table, field: &str, value: Value) -> Export {
         row.insert(field.to_owned(), value.clone());
     }
     let action = format!("{}.", table.as_str());
-    let last = e.entries.iter().rposition(|entry| entry["action"].as_str().unwrap().starts_with(&action)).unwrap();
+    let last = e
+        .entries
+        .iter()
+        .rposition(|entry| entry["action"].as_str().unwrap().starts_with(&action))
+        .unwrap();
     e.entries[last]["detail"][field] = value;
     e
 }
@@ -190,7 +210,10 @@ fn honest_history_is_proven() {
     let proven = verify(lines.iter().map(String::as_str)).unwrap();
     assert!(proven.whole);
     let totals = &proven.totals;
-    assert_eq!((totals.targets, totals.verdicts, totals.runs, totals.policies, totals.submissions), (2, 1, 1, 1, 1));
+    assert_eq!(
+        (totals.targets, totals.verdicts, totals.runs, totals.policies, totals.submissions),
+        (2, 1, 1, 1, 1)
+    );
 }
 
 /// Each kind of document, with the name that a verifier has for it.
@@ -200,7 +223,10 @@ const DOCUMENTS: [(&str, ObjectKind); 7] = [
     ("script run of role app of barclamp house 1: its document", ObjectKind::Script),
     ("policy 1: its document", ObjectKind::Policy),
     ("the root of target 2: its document", ObjectKind::Root),
-    ("deployment 00000000-0000-0000-0000-0000000000d0 of target 1: its document", ObjectKind::Deployment),
+    (
+        "deployment 00000000-0000-0000-0000-0000000000d0 of target 1: its document",
+        ObjectKind::Deployment,
+    ),
     ("node 00000000-0000-0000-0000-0000000000e0 of target 2: its document", ObjectKind::Node),
 ];
 
@@ -242,12 +268,16 @@ fn altered_documents_are_named() {
         body.push(' ');
         let Err(Broken::Proof { what, why }) = e.verify() else { panic!("{name}") };
         let said = format!("{what}: {why}");
-        assert!(said.starts_with(name) && said.ends_with("was altered: its bytes have another hash"), "{said}");
+        assert!(
+            said.starts_with(name) && said.ends_with("was altered: its bytes have another hash"),
+            "{said}"
+        );
     }
     // A document that no line names.
     let mut e = history();
     let hash = Hash::of_bytes(b"another script");
-    let unused = Line::Object { kind: ObjectKind::Script, hash, body: Some(SCRIPT.to_owned()), hex: None };
+    let unused =
+        Line::Object { kind: ObjectKind::Script, hash, body: Some(SCRIPT.to_owned()), hex: None };
     e.rest.insert(0, unused);
     assert_named(&e, &format!("a script that no line names: its document {hash} was altered"));
 }
@@ -270,7 +300,9 @@ fn altered_rows_are_named() {
     }
     let mut e = history();
     let at = last_of(&e, row_of(Table::Submission));
-    let Line::Row { documents: Some(documents), .. } = &mut e.rest[at] else { panic!("a submission") };
+    let Line::Row { documents: Some(documents), .. } = &mut e.rest[at] else {
+        panic!("a submission")
+    };
     documents.clear();
     assert_named(&e, "submission 1: its documents were altered");
 }
@@ -285,11 +317,17 @@ fn forged_histories_are_refused() {
         (forged(Table::Submission, "signed", json!(true)), "0 of the 1 signed approvals"),
         (forged(Table::Submission, "policy_number", json!(2)), "policy 2"),
         (forged(Table::Submission, "authors", json!([ADA, BO])), "0 of the 1 approvals"),
-        (forged(Table::Run, "content_hash", json!(bytea(Hash::of_bytes(b"x")))), "run 1: it ran other content"),
+        (
+            forged(Table::Run, "content_hash", json!(bytea(Hash::of_bytes(b"x")))),
+            "run 1: it ran other content",
+        ),
         (forged(Table::Run, "step_id", json!(NODE)), "run 1: no document of target 2"),
         (forged(Table::Run, "target_number", json!(3)), "target 3"),
         (forged(Table::Run, "generation", json!(3)), "run 1: its generation 3"),
-        (forged(Table::Target, "root", json!(bytea(Hash::of_bytes(b"x")))), "the root of target 2: its document"),
+        (
+            forged(Table::Target, "root", json!(bytea(Hash::of_bytes(b"x")))),
+            "the root of target 2: its document",
+        ),
         (forged(Table::Target, "kind", json!("switch")), "target 2: a switch"),
     ];
     for (e, name) in cases {
@@ -300,11 +338,17 @@ fn forged_histories_are_refused() {
 #[test]
 fn approval_of_disabled_reviewer_is_not_counted() {
     let mut e = history();
-    let disabled = json!({"id": BO, "kind": "human", "disabled": true, "permissions": ["viewer", "reviewer"]});
-    let before =
-        e.entries.iter().position(|entry| entry["action"] == "target.insert" && entry["subject"] == "2").unwrap();
-    e.entries
-        .insert(before, json!({"action": "person.update", "subject": BO, "detail": disabled, "source": "database"}));
+    let disabled =
+        json!({"id": BO, "kind": "human", "disabled": true, "permissions": ["viewer", "reviewer"]});
+    let before = e
+        .entries
+        .iter()
+        .position(|entry| entry["action"] == "target.insert" && entry["subject"] == "2")
+        .unwrap();
+    e.entries.insert(
+        before,
+        json!({"action": "person.update", "subject": BO, "detail": disabled, "source": "database"}),
+    );
     assert_named(&e, "0 of the 1 approvals");
 }
 
@@ -320,7 +364,8 @@ fn row_without_entry_is_named() {
 fn removal_of_any_line_is_noticed() {
     let lines = history().lines();
     for removed in 0..lines.len() {
-        let rest = lines.iter().enumerate().filter(|(n, _)| *n != removed).map(|(_, line)| line.as_str());
+        let rest =
+            lines.iter().enumerate().filter(|(n, _)| *n != removed).map(|(_, line)| line.as_str());
         assert!(verify(rest).is_err(), "{}", lines[removed]);
     }
 }
@@ -337,7 +382,10 @@ fn expected_link_finds_cut_tail_and_recomputed_chain() {
     let (last, hash) = (proven.chain.last, proven.chain.hash);
     assert_eq!(check(last, hash, &lines), Ok(()));
     let other = Hash::of_bytes(b"another chain");
-    assert_eq!(check(last, other, &lines), Err(Broken::Recomputed { seq: last, expected: other, found: hash }));
+    assert_eq!(
+        check(last, other, &lines),
+        Err(Broken::Recomputed { seq: last, expected: other, found: hash })
+    );
     // The person who cut it wrote header and end again.
     let mut cut = e.clone();
     cut.entries.truncate(2);
@@ -349,15 +397,21 @@ fn expected_link_finds_cut_tail_and_recomputed_chain() {
 #[test]
 fn later_part_proves_its_chain_only() {
     let lines = history().lines();
-    let sealed: Vec<&String> = lines.iter().filter(|line| line.contains("\"type\":\"audit\"")).collect();
+    let sealed: Vec<&String> =
+        lines.iter().filter(|line| line.contains("\"type\":\"audit\"")).collect();
     let Ok(Line::Audit(before)) = serde_json::from_str(sealed[1]) else { panic!("an entry") };
-    let Ok(Line::Audit(last)) = serde_json::from_str(sealed[sealed.len() - 1]) else { panic!("an entry") };
+    let Ok(Line::Audit(last)) = serde_json::from_str(sealed[sealed.len() - 1]) else {
+        panic!("an entry")
+    };
     let totals = Totals { entries: sealed.len() as u64 - 2, ..Totals::default() };
     let header = Line::Header(Header { format: FORMAT, after: 2, end: last.seq, hash: last.hash });
     let end = Line::End(End { end: last.seq, hash: last.hash, totals });
     let text = |line: &Line| serde_json::to_string(line).unwrap();
-    let part: Vec<String> =
-        [text(&header)].into_iter().chain(sealed[2..].iter().map(|line| (*line).clone())).chain([text(&end)]).collect();
+    let part: Vec<String> = [text(&header)]
+        .into_iter()
+        .chain(sealed[2..].iter().map(|line| (*line).clone()))
+        .chain([text(&end)])
+        .collect();
     let proven = verify(part.iter().map(String::as_str)).unwrap();
     assert!(!proven.whole && proven.chain.from == before.hash);
     assert!(verify(part[..part.len() - 1].iter().map(String::as_str)).is_err());

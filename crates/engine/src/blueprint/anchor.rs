@@ -79,9 +79,12 @@ impl FromStr for Anchor {
             return Ok(Self::Whole);
         }
         let read = || {
-            let (path, value) = text.split_once('#').map_or((text, None), |(path, value)| (path, Some(value)));
+            let (path, value) =
+                text.split_once('#').map_or((text, None), |(path, value)| (path, Some(value)));
             let value = match value {
-                Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => Some(pointer.to_owned()),
+                Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => {
+                    Some(pointer.to_owned())
+                }
                 Some(_) => return None,
                 None => None,
             };
@@ -128,17 +131,22 @@ impl Anchor {
         match self {
             Self::Whole => true,
             Self::Policy(value) => difference.policy.as_ref().is_some_and(|Sides { old, new }| {
-                value.as_ref().is_none_or(|value| old.changes(new).iter().any(|change| change.pointer() == *value))
+                value.as_ref().is_none_or(|value| {
+                    old.changes(new).iter().any(|change| change.pointer() == *value)
+                })
             }),
             Self::Deployment(id) => deployment(id).is_some(),
-            Self::Barclamp(id, name) => deployment(id).is_some_and(|d| d.barclamps.iter().any(|b| b.barclamp == *name)),
+            Self::Barclamp(id, name) => {
+                deployment(id).is_some_and(|d| d.barclamps.iter().any(|b| b.barclamp == *name))
+            }
             Self::Role(id, name, value) => {
                 let role = deployment(id).and_then(|d| d.roles.iter().find(|r| r.role == *name));
                 role.is_some_and(|role| has(&role.data, value.as_deref()))
             }
             Self::Node(id) => node(id).is_some(),
             Self::Noderole(id, key, value) => {
-                let noderole = node(id).and_then(|n| n.noderoles.iter().find(|r| r.noderole == *key));
+                let noderole =
+                    node(id).and_then(|n| n.noderoles.iter().find(|r| r.noderole == *key));
                 noderole.is_some_and(|noderole| has(&noderole.data, value.as_deref()))
             }
         }
@@ -147,7 +155,9 @@ impl Anchor {
     /// The value that it speaks of, as a JSON pointer.
     pub fn value(&self) -> Option<&str> {
         match self {
-            Self::Policy(value) | Self::Role(_, _, value) | Self::Noderole(_, _, value) => value.as_deref(),
+            Self::Policy(value) | Self::Role(_, _, value) | Self::Noderole(_, _, value) => {
+                value.as_deref()
+            }
             _ => None,
         }
     }
@@ -165,7 +175,8 @@ mod tests {
     #[test]
     fn an_anchor_is_read_as_it_is_written() {
         let (deployment, node) = (DeploymentId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
-        let (role, second) = (RoleName::parse("app").unwrap(), "app/1".parse::<NoderoleKey>().unwrap());
+        let (role, second) =
+            (RoleName::parse("app").unwrap(), "app/1".parse::<NoderoleKey>().unwrap());
         for anchor in [
             Anchor::Whole,
             Anchor::Policy(None),
@@ -179,7 +190,10 @@ mod tests {
             Anchor::Noderole(node, second, Some(String::new())),
         ] {
             assert_eq!(anchor.to_string().parse(), Ok(anchor.clone()));
-            assert_eq!(serde_json::from_value::<Anchor>(serde_json::to_value(&anchor).unwrap()).unwrap(), anchor);
+            assert_eq!(
+                serde_json::from_value::<Anchor>(serde_json::to_value(&anchor).unwrap()).unwrap(),
+                anchor
+            );
         }
     }
 

@@ -26,7 +26,10 @@ use crate::catalog::{Catalog, LaneMode};
 use crate::cluster::{Blueprint, EdgeDoc, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::{Change, ChangeKind};
 use crate::gate::Risk;
-use crate::ids::{ActionName, BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId};
+use crate::ids::{
+    ActionName, BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName,
+    StepId,
+};
 use crate::plan::Effects;
 use crate::plan::base::is_below;
 
@@ -73,7 +76,12 @@ pub struct Touched {
 impl fmt::Display for Touched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // What a phantom carries is bound in the deployment that it stands for.
-        write!(f, "{} on {}", self.noderole, phantom::called(&self.fqdn, |_| Some(self.deployment.to_string())))
+        write!(
+            f,
+            "{} on {}",
+            self.noderole,
+            phantom::called(&self.fqdn, |_| Some(self.deployment.to_string()))
+        )
     }
 }
 
@@ -343,8 +351,12 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
         irreversible.extend(names.touched(step).filter(|_| becomes_destructive(planned, step)));
     }
     // As `reason`, but found by key: a slice of 20,000 steps would be looked through 20,000 times.
-    let reasons: BTreeMap<_, _> =
-        planned.effects.reruns.iter().map(|rerun| ((rerun.node, &rerun.noderole), &rerun.reason)).collect();
+    let reasons: BTreeMap<_, _> = planned
+        .effects
+        .reruns
+        .iter()
+        .map(|rerun| ((rerun.node, &rerun.noderole), &rerun.reason))
+        .collect();
     for step in running(planned.projection) {
         let Some(touched) = names.touched(step) else { continue };
         if step.destructive {
@@ -364,18 +376,22 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     starts.sort();
     irreversible.sort();
     // What is interrupted stands first: of a long list that is what must not be left out.
-    restarts.sort_by(|a, b| (a.in_use != Some(true), &a.touched).cmp(&(b.in_use != Some(true), &b.touched)));
+    restarts.sort_by(|a, b| {
+        (a.in_use != Some(true), &a.touched).cmp(&(b.in_use != Some(true), &b.touched))
+    });
     let mut waves = waves(planned);
     let secrets = secret_changes(planned);
     let more_waves = waves.len().saturating_sub(LISTED);
     waves.truncate(LISTED);
     let removed = &planned.projection.removed;
-    let is_up =
-        |state: Progress<'_>, id: &NoderoleId| state(StepId::of(*id, &ActionName::run())) == Some(StepState::Active);
+    let is_up = |state: Progress<'_>, id: &NoderoleId| {
+        state(StepId::of(*id, &ActionName::run())) == Some(StepState::Active)
+    };
     Consequences {
         nodes: nodes(planned),
         starts: starts.into(),
-        interrupted: progress.map(|_| restarts.iter().filter(|restart| restart.in_use == Some(true)).count()),
+        interrupted: progress
+            .map(|_| restarts.iter().filter(|restart| restart.in_use == Some(true)).count()),
         restarts: restarts.into(),
         kept: kept.into(),
         lost: lost(planned, &names).into(),
@@ -403,7 +419,8 @@ pub fn kept<'a>(planned: &Planned<'a>) -> impl Iterator<Item = &'a StepIntent> {
 
 /// The reason that a person gave for a step to run again.
 pub fn reason<'e>(effects: &'e Effects, step: &StepIntent) -> Option<&'e str> {
-    let found = effects.reruns.iter().find(|rerun| rerun.node == step.node && rerun.noderole == step.key);
+    let found =
+        effects.reruns.iter().find(|rerun| rerun.node == step.node && rerun.noderole == step.key);
     found.map(|rerun| rerun.reason.as_str())
 }
 
@@ -412,7 +429,9 @@ fn is_told_otherwise(planned: &Planned<'_>, step: &StepIntent) -> bool {
     let told = |blueprint: &'_ Blueprint| {
         let (_, noderole) = blueprint.noderole(step.node, &step.key)?;
         let deployment = blueprint.deployments.get(&noderole.deployment);
-        let of_role = deployment.and_then(|found| found.doc.roles.get(&step.key.role)).map(|role| role.data.clone());
+        let of_role = deployment
+            .and_then(|found| found.doc.roles.get(&step.key.role))
+            .map(|role| role.data.clone());
         let of_role = of_role.unwrap_or_else(|| serde_json::json!({}));
         Some((noderole.role, noderole.data.clone(), of_role))
     };
@@ -443,20 +462,28 @@ fn risks_with(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeSet<Risk>
             risks.insert(Risk::Rerun);
         }
     }
-    let goes = planned.difference.deployments.iter().any(|deployment| deployment.mark == Mark::Removed);
+    let goes =
+        planned.difference.deployments.iter().any(|deployment| deployment.mark == Mark::Removed);
     if goes || !planned.projection.removed.is_empty() || !planned.effects.expunged.is_empty() {
         risks.insert(Risk::Removal);
     }
     let asked = planned.effects.moved.iter().map(|moved| (moved.from, moved.to));
-    let seen = planned.difference.nodes.iter().filter_map(|node| node.moved).filter_map(|(from, to)| from.zip(to));
+    let seen = planned
+        .difference
+        .nodes
+        .iter()
+        .filter_map(|node| node.moved)
+        .filter_map(|(from, to)| from.zip(to));
     if asked.chain(seen).any(|(from, to)| !is_below(planned.new, to, from)) {
         risks.insert(Risk::Move);
     }
-    let reached_otherwise = |node: &NodeDifference| node.mark == Mark::Changed && node.connection.is_some();
+    let reached_otherwise =
+        |node: &NodeDifference| node.mark == Mark::Changed && node.connection.is_some();
     if planned.difference.nodes.iter().any(reached_otherwise) {
         risks.insert(Risk::Connection);
     }
-    let switched = planned.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
+    let switched =
+        planned.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
     if switched.into_iter().any(|jig| jig.mark == Mark::Added) {
         risks.insert(Risk::Halt);
     }
@@ -498,10 +525,15 @@ fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
             lost.push(Loss::Deployment { name: deployment.name.clone() });
             continue;
         }
-        lost.extend(deployment.barclamps.iter().flat_map(|pin| lacking(planned, deployment, &pin.barclamp)));
+        lost.extend(
+            deployment.barclamps.iter().flat_map(|pin| lacking(planned, deployment, &pin.barclamp)),
+        );
         for role in &deployment.roles {
             if role.mark == Mark::Removed {
-                lost.push(Loss::Role { role: role.role.clone(), deployment: deployment.name.clone() });
+                lost.push(Loss::Role {
+                    role: role.role.clone(),
+                    deployment: deployment.name.clone(),
+                });
             } else {
                 lost.extend(dropped(format!("{} in {}", role.role, deployment.name), &role.data));
             }
@@ -518,7 +550,8 @@ fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
             if noderole.mark == Mark::Removed {
                 lost.push(Loss::Noderole { noderole: noderole.noderole.clone(), fqdn });
             } else {
-                let node = phantom::in_full(&fqdn, |id| names.deployment(id).map(|name| name.to_string()));
+                let node =
+                    phantom::in_full(&fqdn, |id| names.deployment(id).map(|name| name.to_string()));
                 lost.extend(dropped(format!("{} on {node}", noderole.noderole), &noderole.data));
             }
         }
@@ -528,14 +561,20 @@ fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
 }
 
 /// What the version that a deployment had of a barclamp has, and the one in its place has not. Either may be from above.
-fn lacking(planned: &Planned<'_>, deployment: &DeploymentDifference, barclamp: &BarclampName) -> Vec<Loss> {
+fn lacking(
+    planned: &Planned<'_>,
+    deployment: &DeploymentDifference,
+    barclamp: &BarclampName,
+) -> Vec<Loss> {
     let Planned { old, new, catalog, .. } = planned;
     let Some(was) = old.version_in_sight(deployment.id, barclamp) else { return Vec::new() };
     let (barclamp, place) = (barclamp.clone(), deployment.name.clone());
     let Some(is) = new.version_in_sight(deployment.id, &barclamp) else {
         return vec![Loss::Barclamp { barclamp, deployment: place }];
     };
-    let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else { return Vec::new() };
+    let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else {
+        return Vec::new();
+    };
     // A catalog that lacks one of their roles is no reason to say nothing of all the rest; the projection said that it does.
     let lines = compare(was, is, catalog).map(|found| found.disappeared()).unwrap_or_default();
     let loss = |what| Loss::Content { what, barclamp: barclamp.clone(), deployment: place.clone() };
@@ -551,7 +590,8 @@ fn dropped(of: String, data: &[Change]) -> Option<Loss> {
 /// How many nodes a step runs on, or lose a noderole.
 fn nodes(planned: &Planned<'_>) -> usize {
     let goes = planned.difference.nodes.iter().filter(|node| {
-        node.mark == Mark::Removed || node.noderoles.iter().any(|noderole| noderole.mark == Mark::Removed)
+        node.mark == Mark::Removed
+            || node.noderoles.iter().any(|noderole| noderole.mark == Mark::Removed)
     });
     let mut all: BTreeSet<NodeId> =
         running(planned.projection).map(|step| step.node).chain(goes.map(|node| node.id)).collect();
@@ -569,22 +609,28 @@ type Placed<'a> = (NodeId, &'a NoderoleKey, &'a NoderoleDoc);
 /// The blast radius: everything that depends on what runs again or goes and does not run itself, over edges that carry data, however
 /// far; parents before children.
 pub fn below<'a>(planned: &Planned<'a>) -> Vec<Placed<'a>> {
-    let again = running(planned.projection).filter(|step| step.change != StepChange::New).map(|step| step.noderole);
-    let mut upstream: BTreeSet<NoderoleId> = again.chain(planned.projection.removed.iter().copied()).collect();
+    let again = running(planned.projection)
+        .filter(|step| step.change != StepChange::New)
+        .map(|step| step.noderole);
+    let mut upstream: BTreeSet<NoderoleId> =
+        again.chain(planned.projection.removed.iter().copied()).collect();
     if upstream.is_empty() {
         return Vec::new();
     }
     let own: BTreeSet<NoderoleId> = running(planned.projection).map(|step| step.noderole).collect();
     let mut by_rank: BTreeMap<u32, Vec<Placed<'a>>> = BTreeMap::new();
     for (id, stored) in &planned.new.nodes {
-        for (key, noderole) in stored.doc.noderoles.iter().filter(|(_, noderole)| !noderole.parents.is_empty()) {
+        for (key, noderole) in
+            stored.doc.noderoles.iter().filter(|(_, noderole)| !noderole.parents.is_empty())
+        {
             by_rank.entry(noderole.rank).or_default().push((*id, key, noderole));
         }
     }
     // Ranks rise along edges, so one pass meets every parent before its children.
     let mut found = Vec::new();
     for (node, key, noderole) in by_rank.into_values().flatten() {
-        let depends = |edge: &EdgeDoc| edge.kind == EdgeKind::Hard && upstream.contains(&edge.parent);
+        let depends =
+            |edge: &EdgeDoc| edge.kind == EdgeKind::Hard && upstream.contains(&edge.parent);
         if !noderole.parents.iter().any(depends) {
             continue;
         }
@@ -602,10 +648,14 @@ fn downstream(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Vec<Down
     let mut found: BTreeMap<DeploymentName, (Vec<Touched>, usize)> = BTreeMap::new();
     for (node, key, noderole) in below(planned) {
         let id = key.id(node);
-        let Some((deployment, fqdn)) = names.deployment(noderole.deployment).zip(names.fqdn(node)) else { continue };
+        let Some((deployment, fqdn)) = names.deployment(noderole.deployment).zip(names.fqdn(node))
+        else {
+            continue;
+        };
         let step = StepId::of(id, &ActionName::run());
         let (touched, in_use) = found.entry(deployment.clone()).or_default();
-        *in_use += usize::from(progress.is_some_and(|state| state(step) == Some(StepState::Active)));
+        *in_use +=
+            usize::from(progress.is_some_and(|state| state(step) == Some(StepState::Active)));
         touched.push(Touched { noderole: key.clone(), fqdn, deployment, id });
     }
     let group = |(deployment, (mut noderoles, in_use)): (DeploymentName, (Vec<Touched>, usize))| {
@@ -630,12 +680,18 @@ struct Place {
 
 fn order(projection: &Projection) -> BTreeMap<StepId, Place> {
     let mut placed: BTreeMap<StepId, Place> = BTreeMap::new();
-    let instants: BTreeSet<StepId> = running(projection).filter(|step| step.instant).map(|step| step.id).collect();
+    let instants: BTreeSet<StepId> =
+        running(projection).filter(|step| step.instant).map(|step| step.id).collect();
     let mut taken: BTreeSet<(NodeId, u32)> = BTreeSet::new();
     // Parents come before children.
     for step in running(projection) {
-        let waits =
-            step.parents.iter().filter_map(|(parent, _)| placed.get(parent)).map(|at| at.wave).max().unwrap_or(0);
+        let waits = step
+            .parents
+            .iter()
+            .filter_map(|(parent, _)| placed.get(parent))
+            .map(|at| at.wave)
+            .max()
+            .unwrap_or(0);
         if instants.contains(&step.id) {
             placed.insert(step.id, Place { wave: waits, queued: false });
             continue;
@@ -659,16 +715,22 @@ struct Gathered<'a> {
 fn waves(planned: &Planned<'_>) -> Vec<Wave> {
     let names = Named(planned);
     let placed = order(planned.projection);
-    let by_id: BTreeMap<StepId, &StepIntent> = running(planned.projection).map(|step| (step.id, step)).collect();
-    let mut waves: BTreeMap<u32, BTreeMap<(bool, &RoleName, DeploymentId), Gathered<'_>>> = BTreeMap::new();
+    let by_id: BTreeMap<StepId, &StepIntent> =
+        running(planned.projection).map(|step| (step.id, step)).collect();
+    let mut waves: BTreeMap<u32, BTreeMap<(bool, &RoleName, DeploymentId), Gathered<'_>>> =
+        BTreeMap::new();
     for step in running(planned.projection) {
-        let Some((place, deployment)) = placed.get(&step.id).zip(names.deployment(step.deployment)) else { continue };
+        let Some((place, deployment)) = placed.get(&step.id).zip(names.deployment(step.deployment))
+        else {
+            continue;
+        };
         let key = (step.instant, &step.key.role, step.deployment);
-        let gathered = waves.entry(place.wave).or_default().entry(key).or_insert_with(|| Gathered {
-            group: group(step, deployment),
-            nodes: BTreeSet::new(),
-            after: BTreeMap::new(),
-        });
+        let gathered =
+            waves.entry(place.wave).or_default().entry(key).or_insert_with(|| Gathered {
+                group: group(step, deployment),
+                nodes: BTreeSet::new(),
+                after: BTreeMap::new(),
+            });
         gathered.group.nodes += 1;
         gathered.group.at_once = step.lane.max_running;
         gathered.group.queued += usize::from(place.queued);
@@ -683,9 +745,13 @@ fn waves(planned: &Planned<'_>) -> Vec<Wave> {
         }
     }
     let wave = |(number, groups): (u32, BTreeMap<_, Gathered<'_>>)| {
-        let mut groups: Vec<WaveGroup> = groups.into_values().map(|gathered| bounded(gathered, &names)).collect();
-        groups.sort_by(|a, b| (a.instant, &a.role, &a.deployment).cmp(&(b.instant, &b.role, &b.deployment)));
-        let of = |instant: bool| groups.iter().filter(|g| g.instant == instant).map(|g| g.nodes).sum();
+        let mut groups: Vec<WaveGroup> =
+            groups.into_values().map(|gathered| bounded(gathered, &names)).collect();
+        groups.sort_by(|a, b| {
+            (a.instant, &a.role, &a.deployment).cmp(&(b.instant, &b.role, &b.deployment))
+        });
+        let of =
+            |instant: bool| groups.iter().filter(|g| g.instant == instant).map(|g| g.nodes).sum();
         Wave { number, runs: of(false), instants: of(true), groups }
     };
     waves.into_iter().map(wave).collect()
@@ -709,7 +775,9 @@ fn group(step: &StepIntent, deployment: DeploymentName) -> WaveGroup {
 fn bounded(gathered: Gathered<'_>, names: &Named<'_>) -> WaveGroup {
     let Gathered { mut group, nodes, after } = gathered;
     // A limit that nothing of the wave meets is none.
-    group.at_once = group.at_once.filter(|limit| usize::try_from(*limit).is_ok_and(|limit| limit < group.nodes));
+    group.at_once = group
+        .at_once
+        .filter(|limit| usize::try_from(*limit).is_ok_and(|limit| limit < group.nodes));
     group.in_chunks &= group.at_once.is_some();
     group.first = nodes.into_iter().collect();
     let awaited = |((role, deployment), wave): ((&RoleName, DeploymentId), u32)| {

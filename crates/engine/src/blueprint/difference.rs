@@ -17,10 +17,14 @@ use serde_json::Value;
 
 use super::{Anchor, DocumentChange};
 use crate::canonical::Hash;
-use crate::cluster::{Blueprint, Connection, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
+use crate::cluster::{
+    Blueprint, Connection, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
+};
 use crate::data::{self, Change, ChangeKind, DataError};
 use crate::gate::Policy;
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use crate::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+};
 
 /// How something differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -58,7 +62,9 @@ pub struct Sides<T> {
 impl<T: PartialEq + Clone> Sides<T> {
     /// None when both sides are the same, or when one is not there: then the whole came or went.
     pub fn differing(old: Option<&T>, new: Option<&T>) -> Option<Self> {
-        old.zip(new).filter(|(old, new)| old != new).map(|(old, new)| Self { old: old.clone(), new: new.clone() })
+        old.zip(new)
+            .filter(|(old, new)| old != new)
+            .map(|(old, new)| Self { old: old.clone(), new: new.clone() })
     }
 }
 
@@ -239,7 +245,8 @@ impl Difference {
 
     /// Its documents, in their order.
     pub fn documents(&self) -> impl Iterator<Item = Anchor> {
-        let deployments = self.deployments.iter().map(|deployment| Anchor::Deployment(deployment.id));
+        let deployments =
+            self.deployments.iter().map(|deployment| Anchor::Deployment(deployment.id));
         deployments.chain(self.nodes.iter().map(|node| Anchor::Node(node.id)))
     }
 
@@ -268,13 +275,15 @@ impl Difference {
         });
         self.nodes.retain_mut(|node| {
             let here = |noderole: &NoderoleDifference| {
-                ids.contains(&noderole.deployment) || noderole.bound.is_some_and(|sides| ids.contains(&sides.old))
+                ids.contains(&noderole.deployment)
+                    || noderole.bound.is_some_and(|sides| ids.contains(&sides.old))
             };
             node.noderoles.retain(here);
             let theirs = |place: Option<DeploymentId>| place.is_some_and(|id| ids.contains(&id));
             let moved = node.moved.is_some_and(|(from, to)| theirs(from) || theirs(to));
             // The difference does not say where a node is that stays there, so these are shown for every deployment.
-            let itself = node.mark == Mark::Changed && (node.connection.is_some() || !node.hints.is_empty());
+            let itself =
+                node.mark == Mark::Changed && (node.connection.is_some() || !node.hints.is_empty());
             moved || itself || !node.noderoles.is_empty()
         });
         beside -= self.nodes.len();
@@ -304,27 +313,38 @@ impl Difference {
 impl DeploymentDifference {
     /// Takes out all but which jigs are off; says whether there was anything else.
     fn leave_jigs(&mut self) -> bool {
-        let parts = [self.renamed.take().is_some(), self.parent.take().is_some(), self.phantom.take().is_some()];
-        let had_parts = parts.contains(&true) || !self.barclamps.is_empty() || !self.roles.is_empty();
+        let parts = [
+            self.renamed.take().is_some(),
+            self.parent.take().is_some(),
+            self.phantom.take().is_some(),
+        ];
+        let had_parts =
+            parts.contains(&true) || !self.barclamps.is_empty() || !self.roles.is_empty();
         self.barclamps.clear();
         self.roles.clear();
         had_parts
     }
 
     fn mirrored(self) -> Self {
-        let Self { id, name, mark, renamed, parent, phantom, inactive_jigs, barclamps, roles } = self;
+        let Self { id, name, mark, renamed, parent, phantom, inactive_jigs, barclamps, roles } =
+            self;
         let jigs = inactive_jigs.into_iter();
-        let inactive_jigs = jigs.map(|JigDifference { jig, mark }| JigDifference { jig, mark: mark.mirrored() });
-        let barclamps = barclamps.into_iter().map(|BarclampDifference { barclamp, mark, old, new }| {
-            BarclampDifference { barclamp, mark: mark.mirrored(), old: new, new: old }
-        });
-        let roles = roles.into_iter().map(|RoleDifference { role, mark, content, contents, data }| RoleDifference {
-            role,
-            mark: mark.mirrored(),
-            content,
-            contents: contents.map(Sides::mirrored),
-            data: data.into_iter().map(mirrored_value).collect(),
-        });
+        let inactive_jigs =
+            jigs.map(|JigDifference { jig, mark }| JigDifference { jig, mark: mark.mirrored() });
+        let barclamps =
+            barclamps.into_iter().map(|BarclampDifference { barclamp, mark, old, new }| {
+                BarclampDifference { barclamp, mark: mark.mirrored(), old: new, new: old }
+            });
+        let roles =
+            roles.into_iter().map(|RoleDifference { role, mark, content, contents, data }| {
+                RoleDifference {
+                    role,
+                    mark: mark.mirrored(),
+                    content,
+                    contents: contents.map(Sides::mirrored),
+                    data: data.into_iter().map(mirrored_value).collect(),
+                }
+            });
         Self {
             id,
             name: renamed.as_ref().map_or(name, |sides| sides.old.clone()),
@@ -341,7 +361,18 @@ impl DeploymentDifference {
 
 impl NodeDifference {
     fn mirrored(self) -> Self {
-        let Self { id, fqdn, mark, renamed, phantom, moved, connection, hints, noderoles, unchanged } = self;
+        let Self {
+            id,
+            fqdn,
+            mark,
+            renamed,
+            phantom,
+            moved,
+            connection,
+            hints,
+            noderoles,
+            unchanged,
+        } = self;
         Self {
             id,
             fqdn: renamed.as_ref().map_or(fqdn, |sides| sides.old.clone()),
@@ -359,7 +390,11 @@ impl NodeDifference {
 
 impl NoderoleDifference {
     fn mirrored(self) -> Self {
-        let edges = self.edges.into_iter().map(|edge| EdgeDifference { old: edge.new, new: edge.old, ..edge });
+        let edges = self.edges.into_iter().map(|edge| EdgeDifference {
+            old: edge.new,
+            new: edge.old,
+            ..edge
+        });
         Self {
             deployment: self.bound.map_or(self.deployment, |sides| sides.old),
             mark: self.mark.mirrored(),
@@ -387,7 +422,11 @@ fn mirrored_value(change: Change) -> Change {
 ///
 /// # Errors
 /// For data that is nested deeper than data may be.
-pub fn difference(old: &Blueprint, new: &Blueprint, changes: &[DocumentChange]) -> Result<Difference, DataError> {
+pub fn difference(
+    old: &Blueprint,
+    new: &Blueprint,
+    changes: &[DocumentChange],
+) -> Result<Difference, DataError> {
     let mut found = Difference::default();
     for change in changes {
         match change {
@@ -402,8 +441,8 @@ pub fn difference(old: &Blueprint, new: &Blueprint, changes: &[DocumentChange]) 
         }
     }
     found.sort();
-    let there =
-        (new.deployments.len() + new.nodes.len()).saturating_sub(changes.iter().filter(|c| is_there(c)).count());
+    let there = (new.deployments.len() + new.nodes.len())
+        .saturating_sub(changes.iter().filter(|c| is_there(c)).count());
     found.unchanged = there;
     Ok(found)
 }
@@ -423,7 +462,10 @@ fn mark<T>(was: Option<T>, is: Option<T>) -> Mark {
 }
 
 /// Every key of either, in order.
-fn keys<'m, K: Ord, V>(was: Option<&'m BTreeMap<K, V>>, is: Option<&'m BTreeMap<K, V>>) -> BTreeSet<&'m K> {
+fn keys<'m, K: Ord, V>(
+    was: Option<&'m BTreeMap<K, V>>,
+    is: Option<&'m BTreeMap<K, V>>,
+) -> BTreeSet<&'m K> {
     was.into_iter().chain(is).flat_map(BTreeMap::keys).collect()
 }
 
@@ -433,10 +475,12 @@ fn deployment(
 ) -> Result<Option<DeploymentDifference>, DataError> {
     let Some(known) = is.or(was) else { return Ok(None) };
     // Every field is named, so that a new one can't be forgotten here.
-    let DeploymentDoc { id, name, parent: _, phantom: _, barclamps: _, roles: _, inactive_jigs: _ } = known;
+    let DeploymentDoc { id, name, parent: _, phantom: _, barclamps: _, roles: _, inactive_jigs: _ } =
+        known;
     let (pins_was, pins_is) = (was.map(|d| &d.barclamps), is.map(|d| &d.barclamps));
     let barclamps = keys(pins_was, pins_is).into_iter().filter_map(|name| {
-        let (old, new) = (pins_was.and_then(|pins| pins.get(name)), pins_is.and_then(|pins| pins.get(name)));
+        let (old, new) =
+            (pins_was.and_then(|pins| pins.get(name)), pins_is.and_then(|pins| pins.get(name)));
         (old != new).then(|| BarclampDifference {
             barclamp: name.clone(),
             mark: mark(old, new),
@@ -444,7 +488,8 @@ fn deployment(
             new: new.map(Hash::short),
         })
     });
-    let off = |side: Option<&DeploymentDoc>| side.map(|d| d.inactive_jigs.clone()).unwrap_or_default();
+    let off =
+        |side: Option<&DeploymentDoc>| side.map(|d| d.inactive_jigs.clone()).unwrap_or_default();
     let (off_was, off_is) = (off(was), off(is));
     let switched = off_was.symmetric_difference(&off_is).map(|jig| JigDifference {
         jig: jig.clone(),
@@ -456,7 +501,8 @@ fn deployment(
         name: name.clone(),
         mark: mark(was, is),
         renamed: Sides::differing(was.map(|d| &d.name), is.map(|d| &d.name)),
-        parent: (above_was != above_is).then(|| Sides { old: above_was.flatten(), new: above_is.flatten() }),
+        parent: (above_was != above_is)
+            .then(|| Sides { old: above_was.flatten(), new: above_is.flatten() }),
         phantom: Sides::differing(was.map(|d| &d.phantom), is.map(|d| &d.phantom)),
         inactive_jigs: switched.collect(),
         barclamps: barclamps.collect(),
@@ -464,12 +510,16 @@ fn deployment(
     }))
 }
 
-fn roles(was: Option<&DeploymentDoc>, is: Option<&DeploymentDoc>) -> Result<Vec<RoleDifference>, DataError> {
+fn roles(
+    was: Option<&DeploymentDoc>,
+    is: Option<&DeploymentDoc>,
+) -> Result<Vec<RoleDifference>, DataError> {
     let (was, is) = (was.map(|d| &d.roles), is.map(|d| &d.roles));
     let empty = serde_json::json!({});
     let mut found = Vec::new();
     for name in keys(was, is) {
-        let (old, new) = (was.and_then(|roles| roles.get(name)), is.and_then(|roles| roles.get(name)));
+        let (old, new) =
+            (was.and_then(|roles| roles.get(name)), is.and_then(|roles| roles.get(name)));
         if old == new {
             continue;
         }
@@ -487,21 +537,24 @@ fn roles(was: Option<&DeploymentDoc>, is: Option<&DeploymentDoc>) -> Result<Vec<
 
 fn node(was: Option<&NodeDoc>, is: Option<&NodeDoc>) -> Result<Option<NodeDifference>, DataError> {
     let Some(known) = is.or(was) else { return Ok(None) };
-    let NodeDoc { id, fqdn, deployment: _, phantom: _, connection: _, hints: _, noderoles: _ } = known;
+    let NodeDoc { id, fqdn, deployment: _, phantom: _, connection: _, hints: _, noderoles: _ } =
+        known;
     let (carried_was, carried_is) = (was.map(|n| &n.noderoles), is.map(|n| &n.noderoles));
     let keys = keys(carried_was, carried_is);
     let total = keys.len();
     let noderoles: Vec<_> = keys
         .into_iter()
         .filter_map(|key| {
-            let (was, is) = (carried_was.and_then(|n| n.get(key)), carried_is.and_then(|n| n.get(key)));
+            let (was, is) =
+                (carried_was.and_then(|n| n.get(key)), carried_is.and_then(|n| n.get(key)));
             noderole(*id, key, was, is).transpose()
         })
         .collect::<Result<_, _>>()?;
     let (from, to) = (was.map(|n| n.deployment), is.map(|n| n.deployment));
     let connection = |side: Option<&NodeDoc>| side.and_then(|n| n.connection.clone());
     let connections = Sides { old: connection(was), new: connection(is) };
-    let hints = |side: Option<&NodeDoc>| Value::Object(side.map(|n| n.hints.clone()).unwrap_or_default());
+    let hints =
+        |side: Option<&NodeDoc>| Value::Object(side.map(|n| n.hints.clone()).unwrap_or_default());
     Ok(Some(NodeDifference {
         id: *id,
         fqdn: fqdn.clone(),

@@ -60,7 +60,10 @@ pub enum DocumentChange {
 
 /// The documents in which two roots differ: deployments first, each kind in the order of ids.
 pub fn changes(old: &RootDoc, new: &RootDoc) -> Vec<DocumentChange> {
-    listed(differing(&old.deployments, &new.deployments, |hash| *hash), differing(&old.nodes, &new.nodes, |hash| *hash))
+    listed(
+        differing(&old.deployments, &new.deployments, |hash| *hash),
+        differing(&old.nodes, &new.nodes, |hash| *hash),
+    )
 }
 
 /// The documents in which two blueprints differ, as [`changes`] of their roots, without writing these first.
@@ -83,7 +86,9 @@ fn listed(
 
 /// A change that was made on another root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the change was made on another state: it names an old document that is not the one here; plan it again")]
+#[error(
+    "the change was made on another state: it names an old document that is not the one here; plan it again"
+)]
 pub struct OtherRoot {
     /// What does not fit.
     pub change: DocumentChange,
@@ -103,7 +108,9 @@ pub fn apply(root: &RootDoc, changes: &[DocumentChange]) -> Result<RootDoc, Othe
     let mut applied = root.clone();
     for change in changes {
         let (found, old) = match *change {
-            DocumentChange::Deployment { id, old, new } => (put(&mut applied.deployments, id, new), old),
+            DocumentChange::Deployment { id, old, new } => {
+                (put(&mut applied.deployments, id, new), old)
+            }
             DocumentChange::Node { id, old, new } => (put(&mut applied.nodes, id, new), old),
         };
         if found != old {

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::DocumentChange;
 use crate::canonical::{self, Hash};
 use crate::catalog::{
-    Catalog, CatalogError, JigClass, Join, LaneMode, Needs, OnChange, OnError, Place, Role, RunPolicy,
+    Catalog, CatalogError, JigClass, Join, LaneMode, Needs, OnChange, OnError, Place, Role,
+    RunPolicy,
 };
 use crate::cluster::{Blueprint, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use crate::ids::{ActionName, DeploymentId, JigName, LaneName, NodeId, NoderoleId, StepId};
@@ -166,7 +167,8 @@ fn project_node(
         let change = step_change(catalog.role(noderole.role)?, before, noderole, role_was, role_is);
         // One that keeps its progress has another content all the same once its deployment says something else.
         let told = |role: Option<&DeploymentRoleDoc>| role.map(|role| role.data.clone());
-        if before != Some(noderole) || change != StepChange::Keep || told(role_was) != told(role_is) {
+        if before != Some(noderole) || change != StepChange::Keep || told(role_was) != told(role_is)
+        {
             found.steps.push(intent(node, key, noderole, role_is, change, catalog)?);
         }
     }
@@ -192,7 +194,9 @@ fn project_role_data(
     let mut touched = BTreeMap::new();
     for change in changes {
         let DocumentChange::Deployment { id, .. } = change else { continue };
-        let (Some(was), Some(is)) = (old.deployments.get(id), new.deployments.get(id)) else { continue };
+        let (Some(was), Some(is)) = (old.deployments.get(id), new.deployments.get(id)) else {
+            continue;
+        };
         for (name, role) in &is.doc.roles {
             let before = was.doc.roles.get(name);
             if before.is_some_and(|before| before.data != role.data) {
@@ -208,7 +212,9 @@ fn project_role_data(
             continue;
         }
         for (key, noderole) in &node.doc.noderoles {
-            let Some((was, is)) = touched.get(&(noderole.deployment, key.role.clone())) else { continue };
+            let Some((was, is)) = touched.get(&(noderole.deployment, key.role.clone())) else {
+                continue;
+            };
             let role = catalog.role(noderole.role)?;
             let change = step_change(role, Some(noderole), noderole, *was, Some(is));
             found.steps.push(intent(&node.doc, key, noderole, Some(is), change, catalog)?);
@@ -217,7 +223,11 @@ fn project_role_data(
     Ok(())
 }
 
-fn role_doc<'b>(blueprint: &'b Blueprint, noderole: &NoderoleDoc, key: &NoderoleKey) -> Option<&'b DeploymentRoleDoc> {
+fn role_doc<'b>(
+    blueprint: &'b Blueprint,
+    noderole: &NoderoleDoc,
+    key: &NoderoleKey,
+) -> Option<&'b DeploymentRoleDoc> {
     blueprint.deployments.get(&noderole.deployment)?.doc.roles.get(&key.role)
 }
 
@@ -238,7 +248,9 @@ fn step_change(
     if before.role != after.role {
         return StepChange::Rerun(RerunCause::RoleChanged);
     }
-    let told = |data: Option<&DeploymentRoleDoc>| data.map(|d| d.data.clone()).unwrap_or_else(|| serde_json::json!({}));
+    let told = |data: Option<&DeploymentRoleDoc>| {
+        data.map(|d| d.data.clone()).unwrap_or_else(|| serde_json::json!({}))
+    };
     if before.data != after.data || told(role_was) != told(role_is) {
         return StepChange::Rerun(RerunCause::DataChanged);
     }
@@ -282,7 +294,10 @@ fn intent(
 ///
 /// # Errors
 /// When the data has no canonical form.
-pub fn content(noderole: &NoderoleDoc, role: Option<&DeploymentRoleDoc>) -> Result<Hash, CatalogError> {
+pub fn content(
+    noderole: &NoderoleDoc,
+    role: Option<&DeploymentRoleDoc>,
+) -> Result<Hash, CatalogError> {
     let parts = (noderole.role, noderole.reruns, &noderole.data, role.map(|r| &r.data));
     canonical::hash(&parts).map_err(|e| CatalogError::Unreadable {
         kind: "noderole document",

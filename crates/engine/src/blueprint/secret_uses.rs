@@ -22,7 +22,9 @@ use crate::catalog::Catalog;
 use crate::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::secret::{SecretRef, holds_reference, located};
 use crate::data::{OwnData, layers};
-use crate::ids::{ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId};
+use crate::ids::{
+    ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId,
+};
 
 /// What a change does to a use of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -101,7 +103,8 @@ impl fmt::Display for SecretChange {
             Some(role) => write!(f, " in {role} of {deployment}")?,
             None => write!(f, " in {deployment}")?,
         }
-        let called = |fqdn: &Fqdn| phantom::called(fqdn, |_| Some(deployment.to_string())).into_owned();
+        let called =
+            |fqdn: &Fqdn| phantom::called(fqdn, |_| Some(deployment.to_string())).into_owned();
         let named: Vec<String> = nodes.first.iter().map(called).collect();
         if !named.is_empty() {
             write!(f, " on {}", named.join(", "))?;
@@ -122,9 +125,12 @@ pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
         // A renamed deployment is another one for the worker, which goes by the name.
         let renamed = deployment.renamed.is_some();
         let changed = deployment.roles.iter().map(|role| &role.role);
-        let all = [&old, &new].into_iter().flat_map(|side| side.roles(deployment.id)).filter(|_| renamed);
+        let all =
+            [&old, &new].into_iter().flat_map(|side| side.roles(deployment.id)).filter(|_| renamed);
         for role in changed.chain(all).collect::<BTreeSet<_>>() {
-            let user = |side: &Side<'_>| Some(User { deployment: side.name(deployment.id)?, role: Some(role.clone()) });
+            let user = |side: &Side<'_>| {
+                Some(User { deployment: side.name(deployment.id)?, role: Some(role.clone()) })
+            };
             let (was, is) = (old.of_role(deployment.id, role), new.of_role(deployment.id, role));
             found.compare(SecretKind::Data, (user(&old), was), (user(&new), is), None);
         }
@@ -132,11 +138,17 @@ pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
     for (node, key, follows) in affected(planned.difference, [&old, &new]) {
         let fqdn = [&new, &old].into_iter().find_map(|side| side.blueprint.nodes.get(&node));
         let fqdn = fqdn.map(|stored| stored.doc.fqdn.clone());
-        let (was, is) = (old.of_noderole(node, &key, follows), new.of_noderole(node, &key, follows));
+        let (was, is) =
+            (old.of_noderole(node, &key, follows), new.of_noderole(node, &key, follows));
         found.compare(SecretKind::Data, was, is, fqdn);
     }
     for node in &planned.difference.nodes {
-        found.compare(SecretKind::NodeKey, old.node_key(node.id), new.node_key(node.id), Some(node.fqdn.clone()));
+        found.compare(
+            SecretKind::NodeKey,
+            old.node_key(node.id),
+            new.node_key(node.id),
+            Some(node.fqdn.clone()),
+        );
     }
     found.close()
 }
@@ -146,7 +158,8 @@ fn affected(difference: &Difference, sides: [&Side<'_>; 2]) -> Vec<(NodeId, Node
     let mut found: BTreeMap<(NodeId, NoderoleKey), bool> = BTreeMap::new();
     for node in &difference.nodes {
         for noderole in &node.noderoles {
-            let follows = noderole.mark == Mark::Added || noderole.rewired || noderole.bound.is_some();
+            let follows =
+                noderole.mark == Mark::Added || noderole.rewired || noderole.bound.is_some();
             found.insert((node.id, noderole.noderole.clone()), follows);
         }
     }
@@ -212,7 +225,10 @@ impl<'a> Side<'a> {
     /// The secrets that a deployment's data for a role names, whether or not the role is bound.
     fn of_role(&self, deployment: DeploymentId, role: &RoleName) -> Uses {
         let stored = self.blueprint.deployments.get(&deployment);
-        stored.and_then(|stored| stored.doc.roles.get(role)).map(|role| at_pointers(&role.data)).unwrap_or_default()
+        stored
+            .and_then(|stored| stored.doc.roles.get(role))
+            .map(|role| at_pointers(&role.data))
+            .unwrap_or_default()
     }
 
     /// The secrets that a noderole's own data names.
@@ -221,28 +237,44 @@ impl<'a> Side<'a> {
         let role = self.catalog.role(noderole.role).ok();
         let deployment = self.blueprint.deployments.get(&noderole.deployment);
         let template = role.map_or(&none, |role| &role.template);
-        let of_role = deployment.and_then(|stored| stored.doc.roles.get(&key.role)).map_or(&none, |role| &role.data);
+        let of_role = deployment
+            .and_then(|stored| stored.doc.roles.get(&key.role))
+            .map_or(&none, |role| &role.data);
         if ![template, of_role, &noderole.data].into_iter().any(holds_reference) {
             return Uses::new();
         }
-        let own = OwnData { template, profiles: &[], deployment_role: of_role, system: &none, user: &noderole.data };
+        let own = OwnData {
+            template,
+            profiles: &[],
+            deployment_role: of_role,
+            system: &none,
+            user: &noderole.data,
+        };
         match layers(StepId::of(key.id(node), &ActionName::run()), own, None) {
             Ok(layered) => at_pointers(&layered.value),
             // Such data runs nowhere. Its references are named all the same.
-            Err(_) => [template, of_role, &noderole.data].into_iter().flat_map(at_pointers).collect(),
+            Err(_) => {
+                [template, of_role, &noderole.data].into_iter().flat_map(at_pointers).collect()
+            }
         }
     }
 
     /// Who a noderole is, and the secrets that it receives; with those of other noderoles' data if `follows`.
     fn of_noderole(&self, node: NodeId, key: &NoderoleKey, follows: bool) -> (Option<User>, Uses) {
-        let Some((_, noderole)) = self.blueprint.noderole(node, key) else { return (None, Uses::new()) };
+        let Some((_, noderole)) = self.blueprint.noderole(node, key) else {
+            return (None, Uses::new());
+        };
         let Some(deployment) = self.name(noderole.deployment) else { return (None, Uses::new()) };
         let mut uses = self.own(node, key, noderole);
         if follows {
             for (node, other) in self.seen(node, key, noderole) {
                 let Some((_, noderole)) = self.blueprint.noderole(node, other) else { continue };
                 let id = other.id(node);
-                uses.extend(self.own(node, other, noderole).into_iter().map(|((_, at), s)| ((Some(id), at), s)));
+                uses.extend(
+                    self.own(node, other, noderole)
+                        .into_iter()
+                        .map(|((_, at), s)| ((Some(id), at), s)),
+                );
             }
         }
         (Some(User { deployment, role: Some(key.role.clone()) }), uses)
@@ -250,24 +282,44 @@ impl<'a> Side<'a> {
 
     /// The key with which workers connect to a node.
     fn node_key(&self, node: NodeId) -> (Option<User>, Uses) {
-        let Some(doc) = self.blueprint.nodes.get(&node).map(|stored| &stored.doc) else { return (None, Uses::new()) };
+        let Some(doc) = self.blueprint.nodes.get(&node).map(|stored| &stored.doc) else {
+            return (None, Uses::new());
+        };
         let user = self.name(doc.deployment).map(|deployment| User { deployment, role: None });
         let Some(Connection::Ssh(ssh)) = &doc.connection else { return (user, Uses::new()) };
         (user, [((None, "/connection/key".to_owned()), ssh.key.clone())].into())
     }
 
     /// The noderoles whose data a noderole sees: all others on its node, and its ancestors by hard edges.
-    fn seen(&self, node: NodeId, key: &NoderoleKey, noderole: &NoderoleDoc) -> BTreeSet<(NodeId, &'a NoderoleKey)> {
+    fn seen(
+        &self,
+        node: NodeId,
+        key: &NoderoleKey,
+        noderole: &NoderoleDoc,
+    ) -> BTreeSet<(NodeId, &'a NoderoleKey)> {
         let stored = self.blueprint.nodes.get(&node);
         let here = stored.into_iter().flat_map(|stored| stored.doc.noderoles.keys());
-        let mut seen: BTreeSet<_> = here.filter(|other| *other != key).map(|other| (node, other)).collect();
+        let mut seen: BTreeSet<_> =
+            here.filter(|other| *other != key).map(|other| (node, other)).collect();
         let hard = |noderole: &NoderoleDoc| -> Vec<NoderoleId> {
-            noderole.parents.iter().filter(|edge| edge.kind == EdgeKind::Hard).map(|edge| edge.parent).collect()
+            noderole
+                .parents
+                .iter()
+                .filter(|edge| edge.kind == EdgeKind::Hard)
+                .map(|edge| edge.parent)
+                .collect()
         };
         let (mut next, mut done) = (hard(noderole), BTreeSet::new());
         while let Some(id) = next.pop() {
-            let Some((node, key)) = self.places().get(&id).filter(|_| done.insert(id)) else { continue };
-            next.extend(self.blueprint.noderole(*node, key).into_iter().flat_map(|(_, noderole)| hard(noderole)));
+            let Some((node, key)) = self.places().get(&id).filter(|_| done.insert(id)) else {
+                continue;
+            };
+            next.extend(
+                self.blueprint
+                    .noderole(*node, key)
+                    .into_iter()
+                    .flat_map(|(_, noderole)| hard(noderole)),
+            );
             seen.insert((*node, *key));
         }
         seen
@@ -276,13 +328,16 @@ impl<'a> Side<'a> {
     fn places(&self) -> &BTreeMap<NoderoleId, (NodeId, &'a NoderoleKey)> {
         self.places.get_or_init(|| {
             let nodes = self.blueprint.nodes.iter();
-            nodes.flat_map(|(id, n)| n.doc.noderoles.keys().map(|key| (key.id(*id), (*id, key)))).collect()
+            nodes
+                .flat_map(|(id, n)| n.doc.noderoles.keys().map(|key| (key.id(*id), (*id, key))))
+                .collect()
         })
     }
 }
 
 /// What uses have in common that are told as one.
-type Group = (UseChange, SecretRef, Option<SecretRef>, SecretKind, DeploymentName, Option<RoleName>, bool);
+type Group =
+    (UseChange, SecretRef, Option<SecretRef>, SecretKind, DeploymentName, Option<RoleName>, bool);
 
 #[derive(Default)]
 struct Gathered(BTreeMap<Group, BTreeSet<Fqdn>>);
@@ -296,9 +351,14 @@ impl Gathered {
         node: Option<Fqdn>,
     ) {
         let same = was_of == is_of;
-        let mut add = |change, secret: &SecretRef, before: Option<&SecretRef>, user: &Option<User>, at: &At| {
+        let mut add = |change,
+                       secret: &SecretRef,
+                       before: Option<&SecretRef>,
+                       user: &Option<User>,
+                       at: &At| {
             let Some(User { deployment, role }) = user.clone() else { return };
-            let group = (change, secret.clone(), before.cloned(), kind, deployment, role, at.0.is_some());
+            let group =
+                (change, secret.clone(), before.cloned(), kind, deployment, role, at.0.is_some());
             self.0.entry(group).or_default().extend(node.clone());
         };
         for (at, secret) in &is {
@@ -314,7 +374,10 @@ impl Gathered {
     }
 
     fn close(self) -> Vec<SecretChange> {
-        let told = |((change, secret, was, kind, deployment, role, inherited), nodes): (Group, BTreeSet<Fqdn>)| {
+        let told = |((change, secret, was, kind, deployment, role, inherited), nodes): (
+            Group,
+            BTreeSet<Fqdn>,
+        )| {
             let nodes = Counted::up_to(NAMED, nodes.into_iter().collect());
             SecretChange { change, secret, was, kind, deployment, role, inherited, nodes }
         };

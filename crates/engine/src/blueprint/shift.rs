@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::difference::{DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference};
+use super::difference::{
+    DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
+};
 use crate::cluster::NoderoleKey;
 use crate::ids::{DeploymentId, NodeId, RoleName};
 
@@ -43,7 +45,8 @@ impl Shift {
 
 /// What one difference has beyond another.
 fn beyond(one: &Difference, other: &Difference) -> Difference {
-    let known: BTreeMap<DeploymentId, &DeploymentDifference> = other.deployments.iter().map(|d| (d.id, d)).collect();
+    let known: BTreeMap<DeploymentId, &DeploymentDifference> =
+        other.deployments.iter().map(|d| (d.id, d)).collect();
     let deployments = one.deployments.iter().filter_map(|d| match known.get(&d.id) {
         Some(twin) => deployment_beyond(d, twin),
         None => Some(d.clone()),
@@ -58,12 +61,16 @@ fn beyond(one: &Difference, other: &Difference) -> Difference {
 }
 
 /// None: all of it is in the other, too. What the document itself says goes along with what differs inside.
-fn deployment_beyond(one: &DeploymentDifference, other: &DeploymentDifference) -> Option<DeploymentDifference> {
+fn deployment_beyond(
+    one: &DeploymentDifference,
+    other: &DeploymentDifference,
+) -> Option<DeploymentDifference> {
     if one == other {
         return None;
     }
     let mut left = one.clone();
-    let roles: BTreeMap<&RoleName, &RoleDifference> = other.roles.iter().map(|role| (&role.role, role)).collect();
+    let roles: BTreeMap<&RoleName, &RoleDifference> =
+        other.roles.iter().map(|role| (&role.role, role)).collect();
     left.barclamps.retain(|barclamp| !other.barclamps.contains(barclamp));
     left.roles.retain(|role| roles.get(&role.role) != Some(&role));
     left.inactive_jigs.retain(|jig| !other.inactive_jigs.contains(jig));
@@ -79,7 +86,8 @@ fn deployment_beyond(one: &DeploymentDifference, other: &DeploymentDifference) -
 
 fn node_beyond(one: &NodeDifference, other: &NodeDifference) -> Option<NodeDifference> {
     let (mut left, twin) = (plain(one), plain(other));
-    let known: BTreeMap<&NoderoleKey, &NoderoleDifference> = twin.noderoles.iter().map(|n| (&n.noderole, n)).collect();
+    let known: BTreeMap<&NoderoleKey, &NoderoleDifference> =
+        twin.noderoles.iter().map(|n| (&n.noderole, n)).collect();
     left.noderoles.retain(|noderole| known.get(&noderole.noderole) != Some(&noderole));
     (!left.noderoles.is_empty() || !are_alike(&left, &twin)).then_some(left)
 }
@@ -109,7 +117,11 @@ fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
 /// A node's difference without what is no effect.
 fn plain(node: &NodeDifference) -> NodeDifference {
     let noderole = |n: &NoderoleDifference| NoderoleDifference { reruns: None, ..n.clone() };
-    NodeDifference { unchanged: 0, noderoles: node.noderoles.iter().map(noderole).collect(), ..node.clone() }
+    NodeDifference {
+        unchanged: 0,
+        noderoles: node.noderoles.iter().map(noderole).collect(),
+        ..node.clone()
+    }
 }
 
 #[cfg(test)]
@@ -164,21 +176,35 @@ mod tests {
     #[test]
     fn that_a_node_has_a_document_by_now_is_no_effect_and_where_it_goes_is_one() {
         let (web, edge) = (DeploymentId(Uuid::from_u128(2)), DeploymentId(Uuid::from_u128(3)));
-        let with = |mark, moved| of(vec![NodeDifference { mark, moved, ..node(1, vec![noderole("app", 1, 0)], 0) }]);
+        let with = |mark, moved| {
+            of(vec![NodeDifference { mark, moved, ..node(1, vec![noderole("app", 1, 0)], 0) }])
+        };
         let first = with(Mark::Added, Some((None, Some(web))));
-        assert!(Shift::between(&first, &with(Mark::Changed, None)).is_empty(), "somebody else moved it before");
-        assert!(Shift::between(&first, &with(Mark::Changed, Some((Some(edge), Some(web))))).is_empty());
-        assert!(!Shift::between(&first, &with(Mark::Changed, Some((Some(web), Some(edge))))).is_empty());
+        assert!(
+            Shift::between(&first, &with(Mark::Changed, None)).is_empty(),
+            "somebody else moved it before"
+        );
+        assert!(
+            Shift::between(&first, &with(Mark::Changed, Some((Some(edge), Some(web))))).is_empty()
+        );
+        assert!(
+            !Shift::between(&first, &with(Mark::Changed, Some((Some(web), Some(edge))))).is_empty()
+        );
         assert!(!Shift::between(&first, &with(Mark::Removed, Some((Some(web), None)))).is_empty());
         let mut other = with(Mark::Changed, None);
         other.nodes[0].noderoles = vec![noderole("app", 2, 0)];
-        assert_eq!(Shift::between(&first, &other).after, other, "what it carries is compared as before");
+        assert_eq!(
+            Shift::between(&first, &other).after,
+            other,
+            "what it carries is compared as before"
+        );
     }
 
     #[test]
     fn what_stays_around_and_earlier_reruns_are_no_effect() {
         let before = of(vec![node(1, vec![noderole("app", 1, 1)], 3)]);
-        let after = Difference { unchanged: 9, ..of(vec![node(1, vec![noderole("app", 1, 4)], 5)]) };
+        let after =
+            Difference { unchanged: 9, ..of(vec![node(1, vec![noderole("app", 1, 4)], 5)]) };
         assert!(Shift::between(&before, &after).is_empty());
         let stays = of(vec![node(1, vec![noderole("app", 1, 0)], 5)]);
         assert!(!Shift::between(&before, &stays).is_empty(), "that it runs again is one");
@@ -186,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_policy_that_stood_for_more_before_is_a_shift() {
-        let policy = |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
+        let policy =
+            |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
         let sides = |old, new| Difference {
             policy: Some(Sides { old: policy(old), new: policy(new) }),
             ..Difference::default()
@@ -198,21 +225,30 @@ mod tests {
 
     #[test]
     fn only_what_differs_is_left() {
-        let before = of(vec![node(1, vec![noderole("app", 1, 0), noderole("db", 2, 0)], 0), node(2, vec![], 0)]);
+        let before = of(vec![
+            node(1, vec![noderole("app", 1, 0), noderole("db", 2, 0)], 0),
+            node(2, vec![], 0),
+        ]);
         let after = of(vec![node(1, vec![noderole("app", 1, 0), noderole("db", 3, 0)], 0)]);
         let shift = Shift::between(&before, &after);
         let roles = |d: &Difference| {
-            let of_node = |n: &NodeDifference| n.noderoles.iter().map(|r| r.noderole.to_string()).collect::<Vec<_>>();
+            let of_node = |n: &NodeDifference| {
+                n.noderoles.iter().map(|r| r.noderole.to_string()).collect::<Vec<_>>()
+            };
             d.nodes.iter().map(|n| (n.fqdn.short().to_owned(), of_node(n))).collect::<Vec<_>>()
         };
-        assert_eq!(roles(&shift.before), [("n1".to_owned(), vec!["db".to_owned()]), ("n2".to_owned(), vec![])]);
+        assert_eq!(
+            roles(&shift.before),
+            [("n1".to_owned(), vec!["db".to_owned()]), ("n2".to_owned(), vec![])]
+        );
         assert_eq!(roles(&shift.after), [("n1".to_owned(), vec!["db".to_owned()])]);
     }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
     fn a_plan_of_a_whole_cluster_is_compared_at_once() {
-        let of_all = |port| of((0..60_000).map(|n| node(n, vec![noderole("app", port, 0)], 0)).collect());
+        let of_all =
+            |port| of((0..60_000).map(|n| node(n, vec![noderole("app", port, 0)], 0)).collect());
         let (before, after) = (of_all(1), of_all(1));
         let began = std::time::Instant::now();
         assert!(Shift::between(&before, &after).is_empty());
@@ -229,7 +265,10 @@ mod tests {
             let one = |(n, (roles, unchanged)): (u128, (Roles, usize))| {
                 node(
                     n,
-                    roles.into_iter().map(|(role, (port, reruns))| noderole(&role, port, reruns)).collect(),
+                    roles
+                        .into_iter()
+                        .map(|(role, (port, reruns))| noderole(&role, port, reruns))
+                        .collect(),
                     unchanged,
                 )
             };

@@ -15,8 +15,8 @@ use std::fmt::{self, Write};
 use serde::{Deserialize, Serialize};
 
 use super::difference::{
-    BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference, NoderoleDifference,
-    RoleDifference, Sides,
+    BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference,
+    NoderoleDifference, RoleDifference, Sides,
 };
 use crate::canonical::Hash;
 use crate::cluster::connection::FieldChange;
@@ -70,7 +70,8 @@ impl Names {
     /// What the difference of these blueprints needs. Only a parent on a node that does not change makes it look further than at
     /// what changed.
     pub fn of(difference: &Difference, old: &Blueprint, new: &Blueprint) -> Self {
-        let deployments = old.deployments.iter().chain(&new.deployments).map(|(id, d)| (*id, d.doc.name.clone()));
+        let deployments =
+            old.deployments.iter().chain(&new.deployments).map(|(id, d)| (*id, d.doc.name.clone()));
         let mut names = Self { deployments: deployments.collect(), noderoles: BTreeMap::new() };
         let mut wanted = parents(difference);
         let changed = difference.nodes.iter().map(|node| node.id);
@@ -84,10 +85,13 @@ impl Names {
     /// Only what these differences speak of: for parts of those that the names were made for.
     #[must_use]
     pub fn only(mut self, differences: &[&Difference]) -> Self {
-        let deployments: BTreeSet<_> = differences.iter().flat_map(|difference| deployments(difference)).collect();
-        let noderoles: BTreeSet<_> = differences.iter().flat_map(|difference| parents(difference)).collect();
+        let deployments: BTreeSet<_> =
+            differences.iter().flat_map(|difference| deployments(difference)).collect();
+        let noderoles: BTreeSet<_> =
+            differences.iter().flat_map(|difference| parents(difference)).collect();
         self.noderoles.retain(|id, _| noderoles.contains(id));
-        let whole: BTreeSet<_> = self.noderoles.values().filter_map(|place| phantom::stands_for(&place.fqdn)).collect();
+        let whole: BTreeSet<_> =
+            self.noderoles.values().filter_map(|place| phantom::stands_for(&place.fqdn)).collect();
         self.deployments.retain(|id, _| deployments.contains(id) || whole.contains(id));
         self
     }
@@ -107,7 +111,11 @@ impl Names {
                     }
                     let noderole = key.id(id);
                     if wanted.remove(&noderole) {
-                        let place = Place { noderole: key.clone(), node: id, fqdn: stored.doc.fqdn.clone() };
+                        let place = Place {
+                            noderole: key.clone(),
+                            node: id,
+                            fqdn: stored.doc.fqdn.clone(),
+                        };
                         self.noderoles.insert(noderole, place);
                     }
                 }
@@ -116,7 +124,10 @@ impl Names {
     }
 
     fn deployment(&self, id: DeploymentId) -> String {
-        self.deployments.get(&id).map(ToString::to_string).unwrap_or_else(|| format!("deployment {id}"))
+        self.deployments
+            .get(&id)
+            .map(ToString::to_string)
+            .unwrap_or_else(|| format!("deployment {id}"))
     }
 
     /// A node as people call it.
@@ -234,15 +245,22 @@ impl Page<'_> {
     }
 
     fn deployment(&mut self, deployment: &DeploymentDifference) {
-        let place = |id: Option<DeploymentId>| id.map_or_else(|| "the top".into(), |id| self.names.deployment(id));
+        let place = |id: Option<DeploymentId>| {
+            id.map_or_else(|| "the top".into(), |id| self.names.deployment(id))
+        };
         let above = match (deployment.mark, &deployment.parent) {
             (Mark::Added, Some(sides)) => format!(", below {}", place(sides.new)),
             (Mark::Removed, Some(sides)) => format!(", was below {}", place(sides.old)),
             _ => String::new(),
         };
         let moved = deployment.parent.as_ref().filter(|_| deployment.mark == Mark::Changed);
-        let moved = moved.map(|sides| format!("moves from below {} to below {}", place(sides.old), place(sides.new)));
-        self.line(0, format_args!("{} deployment {}{above}", sign(deployment.mark), deployment.name));
+        let moved = moved.map(|sides| {
+            format!("moves from below {} to below {}", place(sides.old), place(sides.new))
+        });
+        self.line(
+            0,
+            format_args!("{} deployment {}{above}", sign(deployment.mark), deployment.name),
+        );
         if let Some(Sides { old, new }) = &deployment.renamed {
             self.line(1, format_args!("name: {old} -> {new}"));
         }
@@ -285,7 +303,12 @@ impl Page<'_> {
         let Some(pair) = sides.and_then(|sides| sides.old.zip(sides.new)) else { return };
         let behind = self.behind;
         if self.told.insert(pair) {
-            behind.contents.get(&pair).into_iter().flatten().for_each(|line| self.line(depth, line));
+            behind
+                .contents
+                .get(&pair)
+                .into_iter()
+                .flatten()
+                .for_each(|line| self.line(depth, line));
         }
     }
 
@@ -297,32 +320,52 @@ impl Page<'_> {
     }
 
     fn node(&mut self, node: &NodeDifference) {
-        let place = |id: Option<DeploymentId>| id.map_or_else(|| "nowhere".into(), |id| self.names.deployment(id));
+        let place = |id: Option<DeploymentId>| {
+            id.map_or_else(|| "nowhere".into(), |id| self.names.deployment(id))
+        };
         let (place, moved) = match (node.mark, node.moved) {
             (Mark::Added, Some((_, to))) => (format!(" in {}", place(to)), None),
             (Mark::Removed, Some((from, _))) => (format!(", was in {}", place(from)), None),
-            (_, Some((from, to))) => (String::new(), Some(format!("moves from {} to {}", place(from), place(to)))),
+            (_, Some((from, to))) => {
+                (String::new(), Some(format!("moves from {} to {}", place(from), place(to))))
+            }
             (_, None) => (String::new(), None),
         };
-        self.line(0, format_args!("{} node {}{place}", sign(node.mark), self.names.node(&node.fqdn)));
+        self.line(
+            0,
+            format_args!("{} node {}{place}", sign(node.mark), self.names.node(&node.fqdn)),
+        );
         if let Some(Sides { old, new }) = &node.renamed {
             self.line(1, format_args!("name: {old} -> {new}"));
         }
         if let Some(Sides { new, .. }) = node.phantom {
             self.line(
                 1,
-                if new { "becomes a phantom: no machine any more" } else { "becomes a machine: no phantom any more" },
+                if new {
+                    "becomes a phantom: no machine any more"
+                } else {
+                    "becomes a machine: no phantom any more"
+                },
             );
         }
         moved.into_iter().for_each(|text| self.line(1, text));
         match &node.connection {
             None => {}
-            Some(Sides { old: None, new: Some(new) }) => self.line(1, format_args!("+ connection: {}", new.line())),
-            Some(Sides { old: Some(old), new: None }) => self.line(1, format_args!("- connection: {}", old.line())),
+            Some(Sides { old: None, new: Some(new) }) => {
+                self.line(1, format_args!("+ connection: {}", new.line()))
+            }
+            Some(Sides { old: Some(old), new: None }) => {
+                self.line(1, format_args!("- connection: {}", old.line()))
+            }
             Some(Sides { old, new }) => {
-                for FieldChange { name, old, new } in Connection::changes(old.as_ref(), new.as_ref()) {
+                for FieldChange { name, old, new } in
+                    Connection::changes(old.as_ref(), new.as_ref())
+                {
                     let side = |side: Option<String>| side.unwrap_or_else(|| "nothing".into());
-                    self.line(1, format_args!("* connection, {name}: {} -> {}", side(old), side(new)));
+                    self.line(
+                        1,
+                        format_args!("* connection, {name}: {} -> {}", side(old), side(new)),
+                    );
                 }
             }
         }
@@ -331,7 +374,10 @@ impl Page<'_> {
             self.values(2, &node.hints);
         }
         for mark in [Mark::Removed, Mark::Changed, Mark::Added] {
-            node.noderoles.iter().filter(|n| n.mark == mark).for_each(|n| self.noderole(node.id, n));
+            node.noderoles
+                .iter()
+                .filter(|n| n.mark == mark)
+                .for_each(|n| self.noderole(node.id, n));
         }
         match node.unchanged {
             0 => {}
@@ -373,7 +419,9 @@ impl Page<'_> {
         }
         match change.reruns {
             Some(Sides { old, new }) if new > old => self.line(2, "runs again: asked for"),
-            Some(Sides { old, new }) => self.line(2, format_args!("re-runs asked for: {old} -> {new}")),
+            Some(Sides { old, new }) => {
+                self.line(2, format_args!("re-runs asked for: {old} -> {new}"))
+            }
             None => {}
         }
         if let Some(Sides { old, new }) = change.rank {

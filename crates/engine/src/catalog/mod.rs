@@ -403,11 +403,17 @@ pub struct InSight<'p> {
 
 /// The barclamps that a deployment sees, from its own pins and those of each ancestor, nearest first. Each barclamp comes once: a pin
 /// hides every pin of the same barclamp above it, with all that is in that version.
-pub fn in_sight<'p>(chain: impl IntoIterator<Item = &'p BTreeMap<BarclampName, Hash>>) -> Vec<InSight<'p>> {
+pub fn in_sight<'p>(
+    chain: impl IntoIterator<Item = &'p BTreeMap<BarclampName, Hash>>,
+) -> Vec<InSight<'p>> {
     let (mut seen, mut sight) = (BTreeSet::new(), Vec::new());
     for (up, pins) in chain.into_iter().enumerate() {
         let nearest = pins.iter().filter(|(barclamp, _)| seen.insert(*barclamp));
-        sight.extend(nearest.map(|(barclamp, version)| InSight { barclamp, version: *version, up }));
+        sight.extend(nearest.map(|(barclamp, version)| InSight {
+            barclamp,
+            version: *version,
+            up,
+        }));
     }
     sight
 }
@@ -444,7 +450,12 @@ impl Role {
             wants: Vec::new(),
             template: Value::Null,
             attribs: Vec::new(),
-            run: RunPolicy { needs: Needs::Any, place: Place::For, exclusive: false, ..RunPolicy::default() },
+            run: RunPolicy {
+                needs: Needs::Any,
+                place: Place::For,
+                exclusive: false,
+                ..RunPolicy::default()
+            },
             scripts: Vec::new(),
             gathers: Some(self.name.clone()),
             metadata: Value::Null,
@@ -507,11 +518,13 @@ impl Catalog {
         };
         match object.kind {
             ObjectKind::Barclamp => {
-                let barclamp = serde_json::from_slice(&object.body).map_err(|e| unreadable("barclamp", e))?;
+                let barclamp =
+                    serde_json::from_slice(&object.body).map_err(|e| unreadable("barclamp", e))?;
                 self.barclamps.insert(object.hash, Arc::new(barclamp));
             }
             ObjectKind::Role => {
-                let role = serde_json::from_slice(&object.body).map_err(|e| unreadable("role", e))?;
+                let role =
+                    serde_json::from_slice(&object.body).map_err(|e| unreadable("role", e))?;
                 self.add_role(object.hash, Arc::new(role));
             }
             _ => {}

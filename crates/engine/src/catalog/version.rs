@@ -49,14 +49,27 @@ pub struct RoleChange {
 impl VersionDifference {
     /// What disappeared, in words, one line each.
     pub fn disappeared(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.roles_gone.iter().map(|role| format!("role {role}")).collect();
+        let mut lines: Vec<String> =
+            self.roles_gone.iter().map(|role| format!("role {role}")).collect();
         lines.extend(self.jigs_gone.iter().map(|jig| format!("jig {jig}")));
         lines.extend(self.attribs_gone.iter().map(|attrib| format!("attribute {attrib} of nodes")));
         for change in &self.roles_changed {
             let role = &change.role;
-            lines.extend(change.attribs_gone.iter().map(|attrib| format!("attribute {attrib} of role {role}")));
-            lines.extend(change.provides_gone.iter().map(|name| format!("{name}, which role {role} provided")));
-            lines.extend(change.scripts_gone.iter().map(|script| format!("script {script} of role {role}")));
+            lines.extend(
+                change
+                    .attribs_gone
+                    .iter()
+                    .map(|attrib| format!("attribute {attrib} of role {role}")),
+            );
+            lines.extend(
+                change
+                    .provides_gone
+                    .iter()
+                    .map(|name| format!("{name}, which role {role} provided")),
+            );
+            lines.extend(
+                change.scripts_gone.iter().map(|script| format!("script {script} of role {role}")),
+            );
         }
         lines
     }
@@ -122,7 +135,8 @@ enum Segment {
 }
 
 fn segments(version: &str) -> Vec<Segment> {
-    let mut rest = version.strip_prefix(['v', 'V']).filter(|rest| starts_with_digit(rest)).unwrap_or(version);
+    let mut rest =
+        version.strip_prefix(['v', 'V']).filter(|rest| starts_with_digit(rest)).unwrap_or(version);
     let (mut segments, mut hyphen) = (Vec::new(), false);
     while let Some(first) = rest.chars().next() {
         let kind = |c: char| (c.is_ascii_digit(), c.is_alphanumeric());
@@ -161,10 +175,16 @@ pub fn newest(catalog: &Catalog) -> BTreeMap<&BarclampName, (Hash, &Arc<Barclamp
 }
 
 /// The version before one of this number, if there is one.
-pub fn before<'c>(catalog: &'c Catalog, barclamp: &BarclampName, version: &str) -> Option<&'c Arc<Barclamp>> {
+pub fn before<'c>(
+    catalog: &'c Catalog,
+    barclamp: &BarclampName,
+    version: &str,
+) -> Option<&'c Arc<Barclamp>> {
     let of_it = catalog.barclamps().filter(|(_, other)| other.name == *barclamp);
     let older = of_it.filter(|(_, other)| order(&other.version, version).is_lt());
-    older.max_by(|a, b| by_number((a.0, &a.1.version), (b.0, &b.1.version))).map(|(_, barclamp)| barclamp)
+    older
+        .max_by(|a, b| by_number((a.0, &a.1.version), (b.0, &b.1.version)))
+        .map(|(_, barclamp)| barclamp)
 }
 
 /// Two that count as the same number stand in the order of their texts, so that there is always one that is the newest.
@@ -179,7 +199,11 @@ fn by_number(a: (Hash, &str), b: (Hash, &str)) -> Ordering {
 ///
 /// # Errors
 /// When the catalog lacks a role of one of them.
-pub fn same_but_for_jigs(stored: &Barclamp, read: &Barclamp, catalog: &Catalog) -> Result<bool, CatalogError> {
+pub fn same_but_for_jigs(
+    stored: &Barclamp,
+    read: &Barclamp,
+    catalog: &Catalog,
+) -> Result<bool, CatalogError> {
     let bare = |barclamp: &Barclamp| Barclamp { roles: BTreeMap::new(), ..barclamp.clone() };
     if bare(stored) != bare(read) || !stored.roles.keys().eq(read.roles.keys()) {
         return Ok(false);
@@ -211,15 +235,29 @@ fn resolved_elsewhere(was: &Role, is: &Role, catalog: &Catalog) -> bool {
 ///
 /// # Errors
 /// When it lacks one.
-pub fn compare(old: &Barclamp, new: &Barclamp, catalog: &Catalog) -> Result<VersionDifference, CatalogError> {
+pub fn compare(
+    old: &Barclamp,
+    new: &Barclamp,
+    catalog: &Catalog,
+) -> Result<VersionDifference, CatalogError> {
     let mut changed = Vec::new();
     for (name, was) in &old.roles {
         let Some(is) = new.roles.get(name).filter(|is| *is != was) else { continue };
         changed.push(change(catalog.role(*was)?, catalog.role(*is)?));
     }
     Ok(VersionDifference {
-        roles_gone: old.roles.keys().filter(|name| !new.roles.contains_key(*name)).cloned().collect(),
-        roles_new: new.roles.keys().filter(|name| !old.roles.contains_key(*name)).cloned().collect(),
+        roles_gone: old
+            .roles
+            .keys()
+            .filter(|name| !new.roles.contains_key(*name))
+            .cloned()
+            .collect(),
+        roles_new: new
+            .roles
+            .keys()
+            .filter(|name| !old.roles.contains_key(*name))
+            .cloned()
+            .collect(),
         roles_changed: changed,
         jigs_gone: old.jigs.keys().filter(|name| !new.jigs.contains_key(*name)).cloned().collect(),
         attribs_gone: gone(&old.attribs, &new.attribs),
@@ -249,7 +287,8 @@ fn definition(role: &Role) -> Value {
     let mut scripts = Map::new();
     for (place, Script { name, hash }) in (1..).zip(&role.scripts) {
         // The same file may run twice.
-        let name = if scripts.contains_key(name) { format!("{name} ({place})") } else { name.clone() };
+        let name =
+            if scripts.contains_key(name) { format!("{name} ({place})") } else { name.clone() };
         scripts.insert(name, json!({"content": hash.short(), "place": place}));
     }
     let attribs: Map<String, Value> =
@@ -289,15 +328,20 @@ mod tests {
             let one = |name: &&str| format!("      - name: {name}\n        map: {name}\n");
             format!("    attribs:\n{}", names.iter().map(one).collect::<String>())
         };
-        let head = |version: u32| format!("barclamp:\n  name: b\n  version: \"{version}\"\nroles:\n");
+        let head =
+            |version: u32| format!("barclamp:\n  name: b\n  version: \"{version}\"\nroles:\n");
         let old = head(1)
             + &role("app", &(attribs(&["port", "host"]) + "    provides: [web]\n"))
             + &role("old", "")
             + &role("same", "");
-        let new = head(2) + &role("app", &attribs(&["port"])) + &role("fresh", "") + &role("same", "");
+        let new =
+            head(2) + &role("app", &attribs(&["port"])) + &role("fresh", "") + &role("same", "");
         let (old, new) = (version(&mut catalog, &old), version(&mut catalog, &new));
         let found = compare(&old, &new, &catalog).unwrap();
-        assert_eq!(found.disappeared(), ["role old", "attribute host of role app", "web, which role app provided"]);
+        assert_eq!(
+            found.disappeared(),
+            ["role old", "attribute host of role app", "web, which role app provided"]
+        );
         assert_eq!((found.roles_new.len(), found.roles_changed.len()), (1, 1));
         assert_eq!(compare(&old, &old, &catalog).unwrap(), VersionDifference::default());
     }
@@ -306,22 +350,31 @@ mod tests {
     fn contents_differ_by_value_and_by_script() {
         let mut catalog = Catalog::default();
         let text = |more: &str| {
-            format!("barclamp:\n  name: b\n  version: \"1\"\nroles:\n  - name: app\n    jig: noop\n{more}")
+            format!(
+                "barclamp:\n  name: b\n  version: \"1\"\nroles:\n  - name: app\n    jig: noop\n{more}"
+            )
         };
         let role = |catalog: &mut Catalog, more: &str| {
             let barclamp = version(catalog, &text(more));
             (**catalog.role(barclamp.roles[&RoleName::parse("app").unwrap()]).unwrap()).clone()
         };
-        let script = |name: &str, body: &[u8]| Script { name: name.into(), hash: Hash::of_bytes(body) };
+        let script =
+            |name: &str, body: &[u8]| Script { name: name.into(), hash: Hash::of_bytes(body) };
         let mut old = role(&mut catalog, "    provides: [web]\n");
         let mut new = role(&mut catalog, "    provides: [web, front]\n");
         old.scripts = vec![script("10-a.sh", b"a"), script("20-b.sh", b"b")];
-        new.scripts = vec![script("05-new.sh", b"n"), script("10-a.sh", b"a"), script("20-b.sh", b"other")];
+        new.scripts =
+            vec![script("05-new.sh", b"n"), script("10-a.sh", b"a"), script("20-b.sh", b"other")];
         let told = |old: &Role, new: &Role| {
             contents(old, new).unwrap().into_iter().map(|change| change.path).collect::<Vec<_>>()
         };
         let paths = told(&old, &new);
-        for path in ["/provides", "/scripts/05-new.sh", "/scripts/10-a.sh/place", "/scripts/20-b.sh/content"] {
+        for path in [
+            "/provides",
+            "/scripts/05-new.sh",
+            "/scripts/10-a.sh/place",
+            "/scripts/20-b.sh/content",
+        ] {
             assert!(paths.iter().any(|found| found == path), "{path} in {paths:?}");
         }
         assert!(!paths.contains(&"/scripts/10-a.sh/content".to_owned()), "{paths:?}");
@@ -390,15 +443,23 @@ mod tests {
             assert!(error.to_string().starts_with("invalid version \""), "{error}");
         }
         assert!(check(&"9".repeat(LONGEST + 1)).is_err());
-        for (one, other, same) in
-            [("1", "01", true), ("v1", "1", true), ("1.0", "1-0", true), ("1", "1.0", false), ("1", "10", false)]
-        {
+        for (one, other, same) in [
+            ("1", "01", true),
+            ("v1", "1", true),
+            ("1.0", "1-0", true),
+            ("1", "1.0", false),
+            ("1", "10", false),
+        ] {
             assert_eq!(is_same(one, other), same, "{one} {other}");
         }
     }
 
     fn any_version() -> impl Strategy<Value = String> {
-        prop_oneof!["[v]?[0-9]{1,3}([.+_-]([0-9]{1,2}|[A-Ea-e]|rc[0-9])){0,3}", "[ -~]{0,6}", "[2][.]([0-9]|[A-E])"]
+        prop_oneof![
+            "[v]?[0-9]{1,3}([.+_-]([0-9]{1,2}|[A-Ea-e]|rc[0-9])){0,3}",
+            "[ -~]{0,6}",
+            "[2][.]([0-9]|[A-E])"
+        ]
     }
 
     proptest! {
@@ -431,11 +492,16 @@ mod tests {
         let name = BarclampName::parse("b").unwrap();
         assert!(newest(&catalog).is_empty() && before(&catalog, &name, "9").is_none());
         for number in ["2.0", "1.9", "1.10"] {
-            let text = format!("barclamp:\n  name: b\n  version: \"{number}\"\nroles:\n  - name: app\n    jig: noop\n");
+            let text = format!(
+                "barclamp:\n  name: b\n  version: \"{number}\"\nroles:\n  - name: app\n    jig: noop\n"
+            );
             version(&mut catalog, &text);
         }
         assert_eq!(newest(&catalog)[&name].1.version, "2.0");
         let number = |of: &str| before(&catalog, &name, of).map(|found| found.version.as_str());
-        assert_eq!(["3", "2.0", "1.10", "1.9"].map(number), [Some("2.0"), Some("1.10"), Some("1.9"), None]);
+        assert_eq!(
+            ["3", "2.0", "1.10", "1.9"].map(number),
+            [Some("2.0"), Some("1.10"), Some("1.9"), None]
+        );
     }
 }

@@ -20,7 +20,8 @@ pub const ADDRESSES: usize = 8;
 /// The port of SSH.
 pub const SSH_PORT: u16 = 22;
 /// Host key types that workers accept. RSA is not supported.
-const KEY_TYPES: [&str; 4] = ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"];
+const KEY_TYPES: [&str; 4] =
+    ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"];
 /// Longest root, name of a key and host key, in bytes.
 const LONGEST: [usize; 3] = [4_096, 200, 2_000];
 
@@ -181,7 +182,8 @@ impl Connection {
             fields.push(plain("addresses", ssh.addresses.join(", ")));
             fields.push(plain("port", ssh.port.to_string()));
             fields.push(plain("user", ssh.user.clone()));
-            fields.push(plain("key", format!("secret {} version {}", ssh.key.name, ssh.key.version)));
+            fields
+                .push(plain("key", format!("secret {} version {}", ssh.key.name, ssh.key.version)));
             let key_type = ssh.host_key.split_whitespace().next().unwrap_or_default();
             let shown = match fingerprint(&ssh.host_key) {
                 Some(fingerprint) => format!("{key_type} {fingerprint}"),
@@ -216,11 +218,16 @@ impl Connection {
     /// The connection in one line: `ssh root@10.0.0.1:22, key secret deploy/ssh version 1, host key ssh-ed25519 SHA256:..., root /`.
     pub fn line(&self) -> String {
         let Self::Ssh(ssh) = self else { return format!("local, root {}", self.root()) };
-        let addresses: Vec<String> =
-            ssh.addresses.iter().map(|address| format!("{}@{}:{}", ssh.user, bracketed(address), ssh.port)).collect();
+        let addresses: Vec<String> = ssh
+            .addresses
+            .iter()
+            .map(|address| format!("{}@{}:{}", ssh.user, bracketed(address), ssh.port))
+            .collect();
         let fields = self.fields();
-        let behind = fields.iter().filter(|field| matches!(field.name, "key" | "host key" | "root"));
-        let behind: String = behind.map(|field| format!(", {} {}", field.name, field.shown)).collect();
+        let behind =
+            fields.iter().filter(|field| matches!(field.name, "key" | "host key" | "root"));
+        let behind: String =
+            behind.map(|field| format!(", {} {}", field.name, field.shown)).collect();
         format!("ssh {}{behind}", addresses.join(" or "))
     }
 }
@@ -283,7 +290,9 @@ impl ConnectionChange {
                 .map(|key| key.name),
             key_version: self
                 .key_version
-                .map(|version| checked_key(&SecretRef { name: "any".into(), version }).map(|key| key.version))
+                .map(|version| {
+                    checked_key(&SecretRef { name: "any".into(), version }).map(|key| key.version)
+                })
                 .transpose()?,
             host_key: self.host_key.as_deref().map(checked_host_key).transpose()?,
             root: self.root.as_deref().map(checked_root).transpose()?,
@@ -304,7 +313,10 @@ impl ConnectionChange {
             || self.host_key.is_some();
         let ssh = match base {
             Some(Connection::Local { root }) if !of_ssh => {
-                return Connection::Local { root: self.root.clone().unwrap_or_else(|| root.clone()) }.checked();
+                return Connection::Local {
+                    root: self.root.clone().unwrap_or_else(|| root.clone()),
+                }
+                .checked();
             }
             Some(Connection::Local { .. }) => {
                 return wrong(
@@ -320,10 +332,16 @@ impl ConnectionChange {
             Some(Connection::Ssh(ssh)) => Some(ssh),
             None => None,
         };
-        fn given<T: Clone>(field: &'static str, new: Option<&T>, old: Option<&T>) -> Result<T, ConnectionError> {
+        fn given<T: Clone>(
+            field: &'static str,
+            new: Option<&T>,
+            old: Option<&T>,
+        ) -> Result<T, ConnectionError> {
             match new.or(old) {
                 Some(value) => Ok(value.clone()),
-                None => wrong(field, "The node's document has no connection yet: name every field."),
+                None => {
+                    wrong(field, "The node's document has no connection yet: name every field.")
+                }
             }
         }
         Connection::Ssh(Ssh {
@@ -335,7 +353,11 @@ impl ConnectionChange {
                 version: self.key_version.or(ssh.map(|ssh| ssh.key.version)).unwrap_or(1),
             },
             host_key: given("host_key", self.host_key.as_ref(), ssh.map(|ssh| &ssh.host_key))?,
-            root: self.root.clone().or_else(|| ssh.map(|ssh| ssh.root.clone())).unwrap_or_else(whole_machine),
+            root: self
+                .root
+                .clone()
+                .or_else(|| ssh.map(|ssh| ssh.root.clone()))
+                .unwrap_or_else(whole_machine),
         })
         .checked()
     }
@@ -357,19 +379,26 @@ pub fn fingerprint(key: &str) -> Option<String> {
 /// An address in canonical spelling: an IP address in its shortest form, a name in lower case. A zone after `%` stays as it is.
 pub fn canonical_address(address: &str) -> String {
     let (host, zone) = address.split_at(address.find('%').unwrap_or(address.len()));
-    let host = host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_canonical().to_string());
+    let host = host
+        .parse::<IpAddr>()
+        .map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_canonical().to_string());
     host + zone
 }
 
 fn checked_addresses(addresses: &[String]) -> Result<Vec<String>, ConnectionError> {
     if addresses.is_empty() || addresses.len() > ADDRESSES {
-        return wrong("addresses", format!("Name 1 to {ADDRESSES} host names or IP addresses, in the order to try."));
+        return wrong(
+            "addresses",
+            format!("Name 1 to {ADDRESSES} host names or IP addresses, in the order to try."),
+        );
     }
     if let Some(other) = addresses.iter().find(|address| !is_address(address)) {
         return wrong("addresses", format!("{other:?} is neither a host name nor an IP address."));
     }
-    let canonical: Vec<String> = addresses.iter().map(|address| canonical_address(address)).collect();
-    let twice = canonical.iter().enumerate().find(|(at, address)| canonical[..*at].contains(address));
+    let canonical: Vec<String> =
+        addresses.iter().map(|address| canonical_address(address)).collect();
+    let twice =
+        canonical.iter().enumerate().find(|(at, address)| canonical[..*at].contains(address));
     match twice {
         Some((_, twice)) => wrong("addresses", format!("{twice} is listed twice. Name it once.")),
         None => Ok(canonical),
@@ -400,7 +429,10 @@ fn checked_port(port: u16) -> Result<u16, ConnectionError> {
 fn checked_user(user: &str) -> Result<String, ConnectionError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '@' | '\\');
     if user.is_empty() || user.len() > 64 || user.starts_with('-') || !user.chars().all(plain) {
-        return wrong("user", format!("{:?} is not the name of an account.", crate::text::shown(user)));
+        return wrong(
+            "user",
+            format!("{:?} is not the name of an account.", crate::text::shown(user)),
+        );
     }
     Ok(user.to_owned())
 }
@@ -418,8 +450,10 @@ fn checked_key(key: &SecretRef) -> Result<SecretRef, ConnectionError> {
 fn checked_host_key(text: &str) -> Result<String, ConnectionError> {
     let mut words = text.split_whitespace();
     let key_type = words.next().filter(|word| KEY_TYPES.contains(word));
-    let base64 =
-        |key: &&str| key.len() >= 60 && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='));
+    let base64 = |key: &&str| {
+        key.len() >= 60
+            && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='))
+    };
     match (key_type, words.next().filter(base64)) {
         // A comment after the key is left out.
         (Some(key_type), Some(key)) if text.len() <= LONGEST[2] => Ok(format!("{key_type} {key}")),
@@ -441,7 +475,10 @@ fn checked_root(root: &str) -> Result<String, ConnectionError> {
     };
     let leads_up = root.split('/').any(|part| part == "..");
     if !root.starts_with('/') || root.len() > LONGEST[0] || leads_up || deceiving(root).is_some() {
-        return wrong("root", "Give an absolute path without '..', or leave it out for the whole machine.");
+        return wrong(
+            "root",
+            "Give an absolute path without '..', or leave it out for the whole machine.",
+        );
     }
     Ok(root.to_owned())
 }
@@ -451,7 +488,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const HOST_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+    const HOST_KEY: &str =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 
     fn ssh() -> Ssh {
         Ssh {
@@ -467,7 +505,11 @@ mod tests {
     #[test]
     fn connection_is_spelled_canonically() {
         let written = Ssh {
-            addresses: vec!["N1.Example.com".into(), "::ffff:10.0.0.1".into(), "fe80::1%eth0".into()],
+            addresses: vec![
+                "N1.Example.com".into(),
+                "::ffff:10.0.0.1".into(),
+                "fe80::1%eth0".into(),
+            ],
             host_key: format!("{HOST_KEY} root@n1"),
             root: String::new(),
             ..ssh()
@@ -483,7 +525,10 @@ mod tests {
         let bad: [(&str, Ssh); 9] = [
             ("addresses", Ssh { addresses: vec![], ..ssh() }),
             ("addresses", Ssh { addresses: vec!["-oProxyCommand=x".into()], ..ssh() }),
-            ("addresses", Ssh { addresses: vec!["10.0.0.1".into(), "::ffff:10.0.0.1".into()], ..ssh() }),
+            (
+                "addresses",
+                Ssh { addresses: vec!["10.0.0.1".into(), "::ffff:10.0.0.1".into()], ..ssh() },
+            ),
             ("port", Ssh { port: 0, ..ssh() }),
             ("user", Ssh { user: "root; true".into(), ..ssh() }),
             ("key", Ssh { key: SecretRef { name: "../x".into(), version: 1 }, ..ssh() }),
@@ -499,7 +544,10 @@ mod tests {
     #[test]
     fn fingerprint_matches_ssh_keygen() {
         // Printed by `ssh-keygen -lf`.
-        assert_eq!(fingerprint(HOST_KEY).unwrap(), "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU");
+        assert_eq!(
+            fingerprint(HOST_KEY).unwrap(),
+            "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU"
+        );
         assert_eq!(fingerprint("ssh-ed25519 no!base64"), None);
         assert_eq!(fingerprint(""), None);
     }
@@ -527,7 +575,8 @@ mod tests {
     #[test]
     fn host_keys_that_differ_in_spacing_are_told_apart() {
         let with = |host_key: &str| Connection::Ssh(Ssh { host_key: host_key.into(), ..ssh() });
-        let changes = Connection::changes(Some(&with("ssh-ed25519 !")), Some(&with("ssh-ed25519  !")));
+        let changes =
+            Connection::changes(Some(&with("ssh-ed25519 !")), Some(&with("ssh-ed25519  !")));
         assert_eq!(changes.len(), 1);
     }
 

@@ -17,7 +17,9 @@ use serde_json::Value;
 
 use super::connection::Connection;
 use crate::canonical::{Hash, Object, ObjectKind};
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use crate::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+};
 
 /// The root of a blueprint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +39,8 @@ impl RootDoc {
     /// None that these documents could give rise to.
     pub fn object(&self) -> Result<Object, BlueprintError> {
         let written = serde_json::to_vec(self);
-        let body = written.map_err(|e| BlueprintError::NotCanonical { kind: "root", reason: e.to_string() })?;
+        let body = written
+            .map_err(|e| BlueprintError::NotCanonical { kind: "root", reason: e.to_string() })?;
         Ok(Object::of_bytes(ObjectKind::Root, body))
     }
 }
@@ -132,7 +135,9 @@ impl FromStr for NoderoleKey {
     fn from_str(text: &str) -> Result<Self, String> {
         let (role, instance) = match text.split_once('/') {
             None => (text, 0),
-            Some((role, n)) => (role, n.parse().map_err(|_| format!("{n:?} is not an instance number"))?),
+            Some((role, n)) => {
+                (role, n.parse().map_err(|_| format!("{n:?} is not an instance number"))?)
+            }
         };
         let role = RoleName::parse(role).map_err(|e| e.to_string())?;
         Ok(Self { role, instance })
@@ -253,7 +258,10 @@ pub enum BlueprintError {
 
 impl Blueprint {
     /// What a deployment and those above it pin, nearest first.
-    pub fn pins_from(&self, deployment: DeploymentId) -> impl Iterator<Item = &BTreeMap<BarclampName, Hash>> {
+    pub fn pins_from(
+        &self,
+        deployment: DeploymentId,
+    ) -> impl Iterator<Item = &BTreeMap<BarclampName, Hash>> {
         let mut next = Some(deployment);
         let chain = std::iter::from_fn(move || {
             let stored = self.deployments.get(&next?)?;
@@ -265,7 +273,11 @@ impl Blueprint {
     }
 
     /// The version of a barclamp that a deployment has, of its own or from above.
-    pub fn version_in_sight(&self, deployment: DeploymentId, barclamp: &BarclampName) -> Option<Hash> {
+    pub fn version_in_sight(
+        &self,
+        deployment: DeploymentId,
+        barclamp: &BarclampName,
+    ) -> Option<Hash> {
         self.pins_from(deployment).find_map(|pins| pins.get(barclamp).copied())
     }
 
@@ -318,12 +330,21 @@ impl Blueprint {
 }
 
 fn object<T: Serialize>(kind: ObjectKind, doc: &T) -> Result<Object, BlueprintError> {
-    Object::of(kind, doc).map_err(|e| BlueprintError::NotCanonical { kind: kind.as_str(), reason: e.to_string() })
+    Object::of(kind, doc)
+        .map_err(|e| BlueprintError::NotCanonical { kind: kind.as_str(), reason: e.to_string() })
 }
 
 /// Reads a stored document.
-pub fn parse<T: for<'de> Deserialize<'de>>(kind: &'static str, hash: Hash, body: &[u8]) -> Result<T, BlueprintError> {
-    serde_json::from_slice(body).map_err(|e| BlueprintError::Unreadable { kind, hash, reason: e.to_string() })
+pub fn parse<T: for<'de> Deserialize<'de>>(
+    kind: &'static str,
+    hash: Hash,
+    body: &[u8],
+) -> Result<T, BlueprintError> {
+    serde_json::from_slice(body).map_err(|e| BlueprintError::Unreadable {
+        kind,
+        hash,
+        reason: e.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -339,8 +360,10 @@ mod tests {
     }
 
     fn root() -> impl Strategy<Value = RootDoc> {
-        let deployments = btree_map(any::<u128>().prop_map(|id| DeploymentId(Uuid::from_u128(id))), hash(), 0..8);
-        let nodes = btree_map(any::<u128>().prop_map(|id| NodeId(Uuid::from_u128(id))), hash(), 0..40);
+        let deployments =
+            btree_map(any::<u128>().prop_map(|id| DeploymentId(Uuid::from_u128(id))), hash(), 0..8);
+        let nodes =
+            btree_map(any::<u128>().prop_map(|id| NodeId(Uuid::from_u128(id))), hash(), 0..40);
         (deployments, nodes).prop_map(|(deployments, nodes)| RootDoc { deployments, nodes })
     }
 

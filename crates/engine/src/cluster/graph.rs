@@ -60,7 +60,9 @@ pub struct Unfold {
 
 impl Unfold {
     fn wants(&self, item: &Item) -> bool {
-        self.roles.contains(&item.noderole.role) || self.nodes.contains(&item.node) || self.noderoles.contains(&item.id)
+        self.roles.contains(&item.noderole.role)
+            || self.nodes.contains(&item.node)
+            || self.noderoles.contains(&item.id)
     }
 }
 
@@ -121,7 +123,8 @@ pub fn fold(items: &[Item], unfold: &Unfold, trail: &Trail) -> Folded {
             vertex_of[*member] = vertex;
         }
     }
-    let place: BTreeMap<NoderoleId, usize> = items.iter().enumerate().map(|(at, item)| (item.id, at)).collect();
+    let place: BTreeMap<NoderoleId, usize> =
+        items.iter().enumerate().map(|(at, item)| (item.id, at)).collect();
     let mut edges: BTreeMap<(usize, usize), (usize, EdgeKind, usize)> = BTreeMap::new();
     let mut within = 0;
     for (at, item) in items.iter().enumerate() {
@@ -174,7 +177,12 @@ pub enum Way {
 }
 
 /// The noderoles that a walk of at most `steps` from some of them reaches, those included.
-pub fn reach(items: &[Item], from: &BTreeSet<NoderoleId>, way: Way, steps: usize) -> BTreeSet<NoderoleId> {
+pub fn reach(
+    items: &[Item],
+    from: &BTreeSet<NoderoleId>,
+    way: Way,
+    steps: usize,
+) -> BTreeSet<NoderoleId> {
     let mut parents: BTreeMap<NoderoleId, Vec<NoderoleId>> = BTreeMap::new();
     let mut children: BTreeMap<NoderoleId, Vec<NoderoleId>> = BTreeMap::new();
     for item in items {
@@ -206,7 +214,11 @@ fn walk(
     let mut edge: Vec<NoderoleId> = from.iter().copied().collect();
     for _ in 0..steps {
         let further = edge.iter().flat_map(|id| next.get(id).into_iter().flatten());
-        edge = further.filter(|id| known.contains(*id)).copied().filter(|id| seen.insert(*id)).collect();
+        edge = further
+            .filter(|id| known.contains(*id))
+            .copied()
+            .filter(|id| seen.insert(*id))
+            .collect();
         if edge.is_empty() {
             return;
         }
@@ -260,7 +272,8 @@ mod tests {
     use uuid::Uuid;
 
     fn item(node: u128, role: &str, parents: &[(u128, &str)]) -> Item {
-        let id = |node: u128, role: &str| NoderoleId::of(NodeId(Uuid::from_u128(node)), &name(role), 0);
+        let id =
+            |node: u128, role: &str| NoderoleId::of(NodeId(Uuid::from_u128(node)), &name(role), 0);
         Item {
             id: id(node, role),
             noderole: NoderoleKey::first(name(role)),
@@ -289,10 +302,15 @@ mod tests {
     fn said(folded: &Folded) -> Vec<String> {
         let name = |at: usize| {
             let key = &folded.vertices[at].key;
-            let one = key.one.as_ref().map(|(fqdn, _)| format!("@{}", fqdn.short())).unwrap_or_default();
+            let one =
+                key.one.as_ref().map(|(fqdn, _)| format!("@{}", fqdn.short())).unwrap_or_default();
             format!("{}{one}", key.role)
         };
-        folded.edges.iter().map(|e| format!("{} -{}-> {}", name(e.from), e.count, name(e.to))).collect()
+        folded
+            .edges
+            .iter()
+            .map(|e| format!("{} -{}-> {}", name(e.from), e.count, name(e.to)))
+            .collect()
     }
 
     #[test]
@@ -325,7 +343,8 @@ mod tests {
             Unfold { noderoles: [items[3].id].into(), ..Unfold::default() },
         ] {
             let folded = fold(&items, &unfold, &Trail::default());
-            let mut members: Vec<usize> = folded.vertices.iter().flat_map(|v| v.members.clone()).collect();
+            let mut members: Vec<usize> =
+                folded.vertices.iter().flat_map(|v| v.members.clone()).collect();
             members.sort_unstable();
             assert_eq!(members, [0, 1, 2, 3, 4]);
             assert_eq!(folded.edges.iter().map(|e| e.count).sum::<usize>() + folded.within, 4);
@@ -345,11 +364,21 @@ mod tests {
         let from = |at: usize| BTreeSet::from([items[at].id]);
         let names = |reached: BTreeSet<NoderoleId>| {
             let of = |i: &&Item| reached.contains(&i.id);
-            items.iter().filter(of).map(|i| format!("{}@{}", i.noderole.role, i.fqdn.short())).collect::<Vec<_>>()
+            items
+                .iter()
+                .filter(of)
+                .map(|i| format!("{}@{}", i.noderole.role, i.fqdn.short()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(reach(&items, &from(4), Way::Up, 1)), ["run@n1", "run@n2", "app@n2"]);
-        assert_eq!(names(reach(&items, &from(0), Way::Down, usize::MAX)), ["dns@n1", "run@n1", "app@n2"]);
+        assert_eq!(
+            names(reach(&items, &from(0), Way::Down, usize::MAX)),
+            ["dns@n1", "run@n1", "app@n2"]
+        );
         // Not the other `run`: it is neither before nor behind this one.
-        assert_eq!(names(reach(&items, &from(2), Way::Both, usize::MAX)), ["dns@n1", "run@n1", "app@n2"]);
+        assert_eq!(
+            names(reach(&items, &from(2), Way::Both, usize::MAX)),
+            ["dns@n1", "run@n1", "app@n2"]
+        );
     }
 }

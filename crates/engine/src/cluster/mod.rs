@@ -21,8 +21,8 @@ pub mod trail;
 
 pub use connection::{Connection, ConnectionChange, ConnectionError, Ssh};
 pub use document::{
-    Blueprint, BlueprintError, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
-    RootDoc,
+    Blueprint, BlueprintError, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc,
+    NoderoleDoc, NoderoleKey, RootDoc,
 };
 pub use naming::{Hardware, NamingError, derived_name, mac_address};
 pub use skeleton::{Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole};

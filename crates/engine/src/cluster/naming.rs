@@ -22,7 +22,9 @@ pub struct Hardware<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NamingError {
     /// Nothing to derive it from.
-    #[error("the node has neither a name nor a usable MAC address or serial number: give it one of them")]
+    #[error(
+        "the node has neither a name nor a usable MAC address or serial number: give it one of them"
+    )]
     Nothing,
     /// The domain does not fit.
     #[error(transparent)]
@@ -88,11 +90,19 @@ fn is_local(mac: &[u8; 6]) -> bool {
 fn serial(text: &str) -> Option<String> {
     let plain: String = text.chars().filter(char::is_ascii_alphanumeric).take(MAX_SERIAL).collect();
     let plain = plain.to_ascii_lowercase();
-    const PLACEHOLDERS: [&str; 7] =
-        ["tobefilledbyoem", "defaultstring", "systemserialnumber", "notspecified", "none", "na", "unknown"];
+    const PLACEHOLDERS: [&str; 7] = [
+        "tobefilledbyoem",
+        "defaultstring",
+        "systemserialnumber",
+        "notspecified",
+        "none",
+        "na",
+        "unknown",
+    ];
     let one_letter = plain.chars().all(|c| plain.starts_with(c));
     let counted = "0123456789".starts_with(&plain) || "123456789".starts_with(&plain);
-    (plain.len() >= 4 && !one_letter && !counted && !PLACEHOLDERS.contains(&plain.as_str())).then_some(plain)
+    (plain.len() >= 4 && !one_letter && !counted && !PLACEHOLDERS.contains(&plain.as_str()))
+        .then_some(plain)
 }
 
 #[cfg(test)]
@@ -107,14 +117,22 @@ mod tests {
     #[test]
     fn an_address_makes_a_name_in_whatever_notation() {
         for text in ["52:54:00:AB:cd:01", "52-54-00-ab-cd-01", "5254.00ab.cd01", " 525400ABCD01 "] {
-            assert_eq!(name(&[text], Some("XY12345")).as_deref(), Ok("d52-54-00-ab-cd-01.lab.example.com"));
+            assert_eq!(
+                name(&[text], Some("XY12345")).as_deref(),
+                Ok("d52-54-00-ab-cd-01.lab.example.com")
+            );
         }
     }
 
     #[test]
     fn a_cards_own_address_comes_before_one_that_was_made_up() {
-        let macs =
-            ["02:00:00:00:00:01", "00:25:90:aa:00:02", "00:25:90:aa:00:01", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"];
+        let macs = [
+            "02:00:00:00:00:01",
+            "00:25:90:aa:00:02",
+            "00:25:90:aa:00:01",
+            "ff:ff:ff:ff:ff:ff",
+            "00:00:00:00:00:00",
+        ];
         assert_eq!(name(&macs, None).as_deref(), Ok("d00-25-90-aa-00-01.lab.example.com"));
         assert_eq!(name(&macs[..1], None).as_deref(), Ok("d02-00-00-00-00-01.lab.example.com"));
     }
@@ -131,8 +149,13 @@ mod tests {
 
     #[test]
     fn a_serial_number_serves_when_it_is_one() {
-        assert_eq!(name(&["nonsense"], Some("CN-0F8S7 42")).as_deref(), Ok("scn0f8s742.lab.example.com"));
-        for text in ["To be filled by O.E.M.", "0000000", "123456789", "none", "", "x1", "Default string"] {
+        assert_eq!(
+            name(&["nonsense"], Some("CN-0F8S7 42")).as_deref(),
+            Ok("scn0f8s742.lab.example.com")
+        );
+        for text in
+            ["To be filled by O.E.M.", "0000000", "123456789", "none", "", "x1", "Default string"]
+        {
             assert_eq!(name(&[], Some(text)), Err(NamingError::Nothing), "{text}");
         }
     }

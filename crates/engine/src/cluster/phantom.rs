@@ -57,12 +57,17 @@ mod tests {
         assert_eq!(stands_for(&phantom), Some(web));
         assert_eq!(called(&phantom, names), "web as a whole");
         assert_eq!(in_full(&phantom, |_| None), "the deployment as a whole");
-        assert_eq!((called(&machine, names), in_full(&machine, names)), ("n1".into(), "n1.example.com".into()));
+        assert_eq!(
+            (called(&machine, names), in_full(&machine, names)),
+            ("n1".into(), "n1.example.com".into())
+        );
     }
 
     #[test]
     fn what_only_looks_like_one_is_none() {
-        for name in ["d-1.phantom.gantry.internal", "phantom.gantry.internal", "d-00.phantom.example.com"] {
+        for name in
+            ["d-1.phantom.gantry.internal", "phantom.gantry.internal", "d-00.phantom.example.com"]
+        {
             assert_eq!(stands_for(&Fqdn::parse(name).unwrap()), None, "{name}");
         }
         assert!(is_reserved(&Fqdn::parse("x.phantom.gantry.internal").unwrap()));

@@ -15,7 +15,9 @@ use uuid::Uuid;
 use super::document::{Blueprint, EdgeDoc, NodeDoc, NoderoleKey};
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, CatalogError};
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use crate::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+};
 
 /// What planning sees of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -108,7 +110,11 @@ impl Skeleton {
         catalog: &Catalog,
     ) -> Result<Self, CatalogError> {
         let nodes = blueprint.nodes.iter().map(|(id, stored)| (*id, SkeletonNode::of(&stored.doc)));
-        let mut skeleton = Self { deployments: deployments_of(blueprint), nodes: nodes.collect(), ..Self::default() };
+        let mut skeleton = Self {
+            deployments: deployments_of(blueprint),
+            nodes: nodes.collect(),
+            ..Self::default()
+        };
         for (id, fqdn, deployment) in bare {
             skeleton.nodes.entry(id).or_insert(SkeletonNode::bare(fqdn, deployment));
         }
@@ -130,7 +136,8 @@ impl Skeleton {
     ) -> Result<(), CatalogError> {
         self.deployments = deployments_of(after);
         let same = |one: &Blueprint, other: &Blueprint, id| {
-            one.nodes.get(id).map(|stored| stored.hash) == other.nodes.get(id).map(|stored| stored.hash)
+            one.nodes.get(id).map(|stored| stored.hash)
+                == other.nodes.get(id).map(|stored| stored.hash)
         };
         let mut wanted: BTreeMap<NodeId, Option<SkeletonNode>> = BTreeMap::new();
         for id in before.nodes.keys().filter(|id| !after.nodes.contains_key(id)) {
@@ -139,10 +146,16 @@ impl Skeleton {
         for (id, stored) in after.nodes.iter().filter(|(id, _)| !same(before, after, id)) {
             wanted.insert(*id, Some(SkeletonNode::of(&stored.doc)));
         }
-        let bare: BTreeMap<NodeId, SkeletonNode> =
-            bare.into_iter().map(|(id, fqdn, place)| (id, SkeletonNode::bare(fqdn, place))).collect();
+        let bare: BTreeMap<NodeId, SkeletonNode> = bare
+            .into_iter()
+            .map(|(id, fqdn, place)| (id, SkeletonNode::bare(fqdn, place)))
+            .collect();
         let documented = |id: &NodeId| after.nodes.contains_key(id);
-        for (id, _) in self.nodes.iter().filter(|(id, node)| node.bare && !bare.contains_key(id) && !documented(id)) {
+        for (id, _) in self
+            .nodes
+            .iter()
+            .filter(|(id, node)| node.bare && !bare.contains_key(id) && !documented(id))
+        {
             wanted.insert(*id, None);
         }
         for (id, node) in bare {
@@ -156,7 +169,12 @@ impl Skeleton {
         Ok(())
     }
 
-    fn replace(&mut self, id: NodeId, node: Option<SkeletonNode>, catalog: &Catalog) -> Result<(), CatalogError> {
+    fn replace(
+        &mut self,
+        id: NodeId,
+        node: Option<SkeletonNode>,
+        catalog: &Catalog,
+    ) -> Result<(), CatalogError> {
         if let Some(old) = self.nodes.remove(&id) {
             self.forget(id, &old, catalog)?;
         }
@@ -182,7 +200,12 @@ impl Skeleton {
     }
 
     /// Enters a node into the index.
-    fn note(&mut self, id: NodeId, node: &SkeletonNode, catalog: &Catalog) -> Result<(), CatalogError> {
+    fn note(
+        &mut self,
+        id: NodeId,
+        node: &SkeletonNode,
+        catalog: &Catalog,
+    ) -> Result<(), CatalogError> {
         for (key, noderole) in &node.noderoles {
             let child = key.id(id);
             self.places.insert(child, (id, key.clone()));
@@ -191,14 +214,22 @@ impl Skeleton {
             }
             for name in catalog.role(noderole.role)?.names() {
                 let answer = Answer { fqdn: node.fqdn.clone(), node: id, key: key.clone() };
-                self.answering.entry((noderole.deployment, name.clone())).or_default().insert(answer);
+                self.answering
+                    .entry((noderole.deployment, name.clone()))
+                    .or_default()
+                    .insert(answer);
             }
         }
         Ok(())
     }
 
     /// The reverse of [`Skeleton::note`].
-    fn forget(&mut self, id: NodeId, node: &SkeletonNode, catalog: &Catalog) -> Result<(), CatalogError> {
+    fn forget(
+        &mut self,
+        id: NodeId,
+        node: &SkeletonNode,
+        catalog: &Catalog,
+    ) -> Result<(), CatalogError> {
         for (key, noderole) in &node.noderoles {
             let child = key.id(id);
             self.places.remove(&child);
@@ -219,7 +250,11 @@ impl Skeleton {
     }
 
     /// Who in this deployment answers to the name, the preferred one first.
-    pub fn answering(&self, deployment: DeploymentId, name: &RoleName) -> impl Iterator<Item = &Answer> {
+    pub fn answering(
+        &self,
+        deployment: DeploymentId,
+        name: &RoleName,
+    ) -> impl Iterator<Item = &Answer> {
         // The key is owned by the map; a lookup clones two words and a reference count.
         self.answering.get(&(deployment, name.clone())).into_iter().flatten()
     }

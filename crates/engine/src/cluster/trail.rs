@@ -54,13 +54,15 @@ pub fn longest(items: &[Item], weight: impl Fn(NoderoleId) -> u64) -> Vec<Nodero
         let item = &items[at];
         (item.deployment, &item.noderole, &item.fqdn, item.id)
     };
-    let better = |a: (u64, usize), b: (u64, usize)| a.0.cmp(&b.0).then_with(|| name(b.1).cmp(&name(a.1)));
+    let better =
+        |a: (u64, usize), b: (u64, usize)| a.0.cmp(&b.0).then_with(|| name(b.1).cmp(&name(a.1)));
     let mut heaviest: Vec<(u64, Option<usize>)> = vec![(0, None); items.len()];
     for at in &order.sorted {
         let ways = order.parents[*at].iter().map(|parent| (heaviest[*parent].0, *parent));
         let best = ways.max_by(|a, b| better(*a, *b));
         let before = best.map_or(0, |(weight, _)| weight);
-        heaviest[*at] = (before.saturating_add(weight(items[*at].id)), best.map(|(_, parent)| parent));
+        heaviest[*at] =
+            (before.saturating_add(weight(items[*at].id)), best.map(|(_, parent)| parent));
     }
     let last = order.sorted.iter().map(|at| (heaviest[*at].0, *at)).max_by(|a, b| better(*a, *b));
     let mut at = last.map(|(_, at)| at);
@@ -75,7 +77,10 @@ pub fn longest(items: &[Item], weight: impl Fn(NoderoleId) -> u64) -> Vec<Nodero
 
 /// A way as a trail.
 pub fn along(way: &[NoderoleId]) -> Trail {
-    Trail { noderoles: way.iter().copied().collect(), edges: way.windows(2).map(|pair| (pair[0], pair[1])).collect() }
+    Trail {
+        noderoles: way.iter().copied().collect(),
+        edges: way.windows(2).map(|pair| (pair[0], pair[1])).collect(),
+    }
 }
 
 /// The wave of each noderole, from 1: one more than the last of those that it waits for. None: it stands in, or behind, a cycle.
@@ -97,8 +102,11 @@ struct Order {
 
 impl Order {
     fn of(items: &[Item]) -> Self {
-        let place: BTreeMap<NoderoleId, usize> = items.iter().enumerate().map(|(at, item)| (item.id, at)).collect();
-        let known = |item: &Item| item.parents.iter().filter_map(|(parent, _)| place.get(parent).copied()).collect();
+        let place: BTreeMap<NoderoleId, usize> =
+            items.iter().enumerate().map(|(at, item)| (item.id, at)).collect();
+        let known = |item: &Item| {
+            item.parents.iter().filter_map(|(parent, _)| place.get(parent).copied()).collect()
+        };
         let parents: Vec<Vec<usize>> = items.iter().map(known).collect();
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
         for (at, parents) in parents.iter().enumerate() {

@@ -48,8 +48,12 @@ impl std::fmt::Display for Change {
         };
         match (&self.old, &self.new) {
             (None, None) => write!(f, "{path}: {word}"),
-            (None, Some(new)) if self.kind == ChangeKind::Changed => write!(f, "{path}: a plain value -> {new}"),
-            (Some(old), None) if self.kind == ChangeKind::Changed => write!(f, "{path}: {old} -> a plain value"),
+            (None, Some(new)) if self.kind == ChangeKind::Changed => {
+                write!(f, "{path}: a plain value -> {new}")
+            }
+            (Some(old), None) if self.kind == ChangeKind::Changed => {
+                write!(f, "{path}: {old} -> a plain value")
+            }
             (None, Some(new)) => write!(f, "{path}: {word} {new}"),
             (Some(old), None) => write!(f, "{path}: {word} {old}"),
             (Some(old), Some(new)) => write!(f, "{path}: {old} -> {new}"),
@@ -102,7 +106,8 @@ fn change(path: String, old: Option<&Value>, new: Option<&Value>) -> Change {
     };
     let sides = || old.into_iter().chain(new);
     let hides_plain = sides().any(is_reference);
-    let shown = |side: Option<&Value>| side.filter(|value| !hides_plain || is_reference(value)).map(named);
+    let shown =
+        |side: Option<&Value>| side.filter(|value| !hides_plain || is_reference(value)).map(named);
     Change { path, kind, old: shown(old), new: shown(new), secret: sides().any(holds_reference) }
 }
 
@@ -119,7 +124,13 @@ mod tests {
         let told: Vec<String> = changes.iter().map(ToString::to_string).collect();
         assert_eq!(
             told,
-            ["/a/b~1c~0d: added {}", "/a/gone: removed true", "/a/x: 1 -> 2", "/l: [1,2] -> [2]", "/z: added null"]
+            [
+                "/a/b~1c~0d: added {}",
+                "/a/gone: removed true",
+                "/a/x: 1 -> 2",
+                "/l: [1,2] -> [2]",
+                "/z: added null"
+            ]
         );
         for change in &changes {
             assert_eq!(old.pointer(&change.path), change.old.as_ref());

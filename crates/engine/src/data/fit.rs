@@ -42,7 +42,10 @@ pub fn unfit<'a>(
             }
             continue;
         }
-        let Some(value) = whole.pointer(attrib.path).filter(|_| own.pointer(attrib.path).is_some()) else { continue };
+        let Some(value) = whole.pointer(attrib.path).filter(|_| own.pointer(attrib.path).is_some())
+        else {
+            continue;
+        };
         for misfit in misfits(value, attrib.schema) {
             let path = format!("{}{}", attrib.path, misfit.path);
             let is_missing = whole.pointer(&path).is_none();
@@ -67,7 +70,11 @@ fn in_the_way(own: &Value, attrib: &Expected<'_>) -> Option<Misfit> {
         let value = own.pointer(at)?;
         let holds = value.is_object() && !secret::is_reference(value);
         if !holds {
-            let what = format!("is {}, and should be an object: {} is in it", super::kind_of(value), attrib.name);
+            let what = format!(
+                "is {}, and should be an object: {} is in it",
+                super::kind_of(value),
+                attrib.name
+            );
             return Some(Misfit { path: at.to_owned(), what });
         }
         let next = rest.find('/').map_or(attrib.path.len(), |end| at.len() + 1 + end);
@@ -85,7 +92,11 @@ mod tests {
 
     fn told(own: Value, below: Value, path: &str, schema: Value, is_last: bool) -> Vec<String> {
         let expected = [Expected { name: "it", path, schema: &schema }];
-        unfit(&own, &below, expected, is_last).unwrap().into_iter().map(|m| format!("{} {}", m.path, m.what)).collect()
+        unfit(&own, &below, expected, is_last)
+            .unwrap()
+            .into_iter()
+            .map(|m| format!("{} {}", m.path, m.what))
+            .collect()
     }
 
     fn map() -> Value {
@@ -94,11 +105,22 @@ mod tests {
 
     #[test]
     fn half_an_object_is_fine_whose_other_half_is_below() {
-        assert_eq!(told(json!({"a": {"name": "x"}}), json!({"a": {"port": 1}}), "/a", map(), true), [""; 0]);
+        assert_eq!(
+            told(json!({"a": {"name": "x"}}), json!({"a": {"port": 1}}), "/a", map(), true),
+            [""; 0]
+        );
         let missing = ["/a/port is required, and missing"];
         assert_eq!(told(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), true), missing);
-        assert_eq!(told(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), false), [""; 0], "it may come above");
-        assert_eq!(told(json!({}), Value::Null, "/a", map(), true), [""; 0], "who says nothing says nothing wrong");
+        assert_eq!(
+            told(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), false),
+            [""; 0],
+            "it may come above"
+        );
+        assert_eq!(
+            told(json!({}), Value::Null, "/a", map(), true),
+            [""; 0],
+            "who says nothing says nothing wrong"
+        );
     }
 
     #[test]
@@ -119,11 +141,29 @@ mod tests {
         let wrong = ["/a is a number, and should be an object: it is in it"];
         assert_eq!(told(json!({"a": 5}), json!({}), "/a/b~1c/d", schema.clone(), false), wrong);
         let list = ["/a/b~1c is a list, and should be an object: it is in it"];
-        assert_eq!(told(json!({"a": {"b/c": []}}), json!({}), "/a/b~1c/d", schema.clone(), true), list);
-        assert_eq!(told(json!({"a": {"b/c": {"d": 1}}}), json!({}), "/a/b~1c/d", schema.clone(), true), [""; 0]);
-        assert_eq!(told(json!({"d": {"$secret": "s", "version": 1}}), json!({}), "/d", schema.clone(), true), [""; 0]);
+        assert_eq!(
+            told(json!({"a": {"b/c": []}}), json!({}), "/a/b~1c/d", schema.clone(), true),
+            list
+        );
+        assert_eq!(
+            told(json!({"a": {"b/c": {"d": 1}}}), json!({}), "/a/b~1c/d", schema.clone(), true),
+            [""; 0]
+        );
+        assert_eq!(
+            told(
+                json!({"d": {"$secret": "s", "version": 1}}),
+                json!({}),
+                "/d",
+                schema.clone(),
+                true
+            ),
+            [""; 0]
+        );
         let secret = ["/a is a reference to a secret, and should be an object: it is in it"];
-        assert_eq!(told(json!({"a": {"$secret": "s", "version": 1}}), json!({}), "/a/d", schema, true), secret);
+        assert_eq!(
+            told(json!({"a": {"$secret": "s", "version": 1}}), json!({}), "/a/d", schema, true),
+            secret
+        );
     }
 
     proptest::proptest! {

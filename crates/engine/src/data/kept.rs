@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn of_each_step_the_newest_stay() {
-        let many: Vec<Result> = (1..=12).map(|run| result(run, 1, 5)).chain([result(13, 2, 5)]).collect();
+        let many: Vec<Result> =
+            (1..=12).map(|run| result(run, 1, 5)).chain([result(13, 2, 5)]).collect();
         assert_eq!(outworn(&many), [RunId(1), RunId(2)]);
         assert_eq!(outworn(&many[2..]), []);
     }

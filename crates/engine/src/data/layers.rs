@@ -173,7 +173,11 @@ pub fn distances(step: StepId, edges: &[(StepId, StepId)]) -> BTreeMap<StepId, u
 ///
 /// # Errors
 /// [`DataError::NotAnObject`] naming the layer, [`DataError::TooDeep`].
-pub fn layers(step: StepId, own: OwnData<'_>, wall: Option<Wall<'_>>) -> Result<Layered, DataError> {
+pub fn layers(
+    step: StepId,
+    own: OwnData<'_>,
+    wall: Option<Wall<'_>>,
+) -> Result<Layered, DataError> {
     let mut layered = Layered::empty();
     layered.add(step, own, wall)?;
     Ok(layered)
@@ -214,16 +218,26 @@ impl Layered {
     pub fn references(&self) -> Vec<(secret::SecretRef, &Source)> {
         let sources = self.sources.iter();
         let held = sources.filter_map(|(at, source)| Some((self.value.pointer(at)?, source)));
-        held.flat_map(|(value, source)| secret::references(value).into_iter().map(move |found| (found, source)))
-            .collect()
+        held.flat_map(|(value, source)| {
+            secret::references(value).into_iter().map(move |found| (found, source))
+        })
+        .collect()
     }
 
-    fn add(&mut self, step: StepId, own: OwnData<'_>, wall: Option<Wall<'_>>) -> Result<(), DataError> {
+    fn add(
+        &mut self,
+        step: StepId,
+        own: OwnData<'_>,
+        wall: Option<Wall<'_>>,
+    ) -> Result<(), DataError> {
         let masked = |value: &Value| secret::holds_reference(value).then(|| secret::mask(value));
-        let (masked_wall, masked_system) = (wall.and_then(|wall| masked(wall.value)), masked(own.system));
-        let wall = wall.map(|wall| Wall { value: masked_wall.as_ref().unwrap_or(wall.value), ..wall });
+        let (masked_wall, masked_system) =
+            (wall.and_then(|wall| masked(wall.value)), masked(own.system));
+        let wall =
+            wall.map(|wall| Wall { value: masked_wall.as_ref().unwrap_or(wall.value), ..wall });
         let system = masked_system.as_ref().unwrap_or(own.system);
-        let profiles = own.profiles.iter().map(|(name, value)| (Layer::Profile(name.clone()), value));
+        let profiles =
+            own.profiles.iter().map(|(name, value)| (Layer::Profile(name.clone()), value));
         let low_to_high = std::iter::once((Layer::Template, own.template))
             .chain(profiles)
             .chain([(Layer::DeploymentRole, own.deployment_role), (Layer::System, system)])
@@ -240,14 +254,24 @@ impl Layered {
                 value,
                 &mut self.sources,
                 "",
-                &Source { step, run: wall.filter(|_| layer == Layer::Wall).and_then(|wall| wall.run), layer },
+                &Source {
+                    step,
+                    run: wall.filter(|_| layer == Layer::Wall).and_then(|wall| wall.run),
+                    layer,
+                },
             );
         }
         Ok(())
     }
 }
 
-fn lay(base: &mut Value, over: &Value, sources: &mut BTreeMap<String, Source>, at: &str, source: &Source) {
+fn lay(
+    base: &mut Value,
+    over: &Value,
+    sources: &mut BTreeMap<String, Source>,
+    at: &str,
+    source: &Source,
+) {
     if !merge::joins(base, over) {
         forget(sources, at);
         note(over, sources, at, source);
@@ -276,8 +300,10 @@ fn lay(base: &mut Value, over: &Value, sources: &mut BTreeMap<String, Source>, a
 fn forget(sources: &mut BTreeMap<String, Source>, at: &str) {
     sources.remove(at);
     // '0' follows '/', so this is exactly the range of pointers that lead through `at`.
-    let inside: Vec<String> =
-        sources.range(format!("{at}/")..format!("{at}0")).map(|(pointer, _)| pointer.clone()).collect();
+    let inside: Vec<String> = sources
+        .range(format!("{at}/")..format!("{at}0"))
+        .map(|(pointer, _)| pointer.clone())
+        .collect();
     for pointer in inside {
         sources.remove(&pointer);
     }
@@ -316,18 +342,29 @@ mod tests {
             ("low".to_owned(), value("low", &["p", "q", "d", "s", "w", "u"])),
             ("high".to_owned(), value("high", &["q", "d", "s", "w", "u"])),
         ];
-        let (role, system) = (value("role", &["d", "s", "w", "u"]), value("system", &["s", "w", "u"]));
+        let (role, system) =
+            (value("role", &["d", "s", "w", "u"]), value("system", &["s", "w", "u"]));
         let (wall, user) = (value("wall", &["w", "u"]), value("user", &["u"]));
-        let own =
-            OwnData { template: &template, profiles: &profiles, deployment_role: &role, system: &system, user: &user };
-        let layered = layers(step(1), own, Some(Wall { value: &wall, run: Some(RunId(9)) })).unwrap();
+        let own = OwnData {
+            template: &template,
+            profiles: &profiles,
+            deployment_role: &role,
+            system: &system,
+            user: &user,
+        };
+        let layered =
+            layers(step(1), own, Some(Wall { value: &wall, run: Some(RunId(9)) })).unwrap();
         assert_eq!(
             layered.value,
             json!({"t": "template", "p": "low", "q": "high", "d": "role", "s": "system", "w": "wall", "u": "user"})
         );
         assert_eq!(layered.source("/q").unwrap().layer, Layer::Profile("high".into()));
         assert_eq!(layered.source("/w").unwrap().layer, Layer::Wall);
-        assert_eq!(layered.source("/w").unwrap().run, Some(RunId(9)), "and it is known which run found it out");
+        assert_eq!(
+            layered.source("/w").unwrap().run,
+            Some(RunId(9)),
+            "and it is known which run found it out"
+        );
         assert_eq!(layered.source("/u").unwrap().run, None);
         assert_eq!(layers(step(1), own, None).unwrap().value["w"], json!("system"));
     }
@@ -340,10 +377,16 @@ mod tests {
         let own = OwnData { user: &user, system: &system, ..OwnData::NONE };
         let layered = layers(step(1), own, Some(Wall { value: &wall, run: None })).unwrap();
         let only = secret::SecretRef { name: "app/key".into(), version: 1 };
-        assert_eq!(secret::references(&layered.value).into_iter().collect::<Vec<_>>(), std::slice::from_ref(&only));
+        assert_eq!(
+            secret::references(&layered.value).into_iter().collect::<Vec<_>>(),
+            std::slice::from_ref(&only)
+        );
         let source = Source { step: step(1), layer: Layer::User, run: None };
         assert_eq!(layered.references(), [(only, &source)]);
-        assert_eq!((&layered.value["a"], &layered.value["s"]), (&json!(secret::MASK), &json!(secret::MASK)));
+        assert_eq!(
+            (&layered.value["a"], &layered.value["s"]),
+            (&json!(secret::MASK), &json!(secret::MASK))
+        );
         assert_eq!(layered.value["c"], json!(1));
     }
 
@@ -352,9 +395,11 @@ mod tests {
         let template = json!({"a": {"b": {"c": 1, "d": 2}, "e": {}}, "ab": 1, "a0": 1, "x": 1, "s": {"$secret": "k", "version": 1}});
         let role = json!({"a": {"b": 5, "e": {"f": 1}}, "x": {"y": {}}});
         let user = json!({"a": {"e": {"f": 1}}, "s": {"plain": 1}});
-        let own = OwnData { template: &template, deployment_role: &role, user: &user, ..OwnData::NONE };
+        let own =
+            OwnData { template: &template, deployment_role: &role, user: &user, ..OwnData::NONE };
         let layered = layers(step(1), own, None).unwrap();
-        let told: Vec<(String, Layer)> = layered.sources.into_iter().map(|(at, source)| (at, source.layer)).collect();
+        let told: Vec<(String, Layer)> =
+            layered.sources.into_iter().map(|(at, source)| (at, source.layer)).collect();
         let expected = [
             ("/a/b", Layer::DeploymentRole),
             ("/a/e/f", Layer::User),
@@ -384,20 +429,33 @@ mod tests {
             own,
         };
         let run = visible(&sight).unwrap();
-        assert_eq!(run.value["last"], json!(3), "the nearest ancestor has the last word, whatever its rank");
+        assert_eq!(
+            run.value["last"],
+            json!(3),
+            "the nearest ancestor has the last word, whatever its rank"
+        );
         assert_eq!(run.value["mine"], json!(1));
         assert_eq!(run.value.get("only5"), None, "its own last wall is left out");
         sight.ancestors.clear();
-        assert_eq!(visible(&sight).unwrap().value["last"], json!(1), "on the node: the highest rank");
+        assert_eq!(
+            visible(&sight).unwrap().value["last"],
+            json!(1),
+            "on the node: the highest rank"
+        );
         sight.on_node.reverse();
-        assert_eq!(visible(&sight).unwrap().value["last"], json!(1), "in whatever order they are given");
+        assert_eq!(
+            visible(&sight).unwrap().value["last"],
+            json!(1),
+            "in whatever order they are given"
+        );
     }
 
     #[test]
     fn an_ancestor_is_as_far_as_the_shortest_way_to_it() {
         // 1 waits for 2 and 3; 2 for 3; 3 for 4; 5 for 1, and is no ancestor.
-        let edges: Vec<_> =
-            [(1, 2), (1, 3), (2, 3), (3, 4), (5, 1)].map(|(child, parent)| (step(child), step(parent))).into();
+        let edges: Vec<_> = [(1, 2), (1, 3), (2, 3), (3, 4), (5, 1)]
+            .map(|(child, parent)| (step(child), step(parent)))
+            .into();
         let expected = BTreeMap::from([(step(2), 1), (step(3), 1), (step(4), 2)]);
         assert_eq!(distances(step(1), &edges), expected);
         assert!(distances(step(4), &edges).is_empty());

@@ -79,9 +79,9 @@ pub fn contains(outer: &Value, inner: &Value) -> bool {
         return outer == inner;
     }
     match (outer, inner) {
-        (Value::Object(outer), Value::Object(inner)) => {
-            inner.iter().all(|(key, value)| outer.get(key).is_some_and(|found| contains(found, value)))
-        }
+        (Value::Object(outer), Value::Object(inner)) => inner
+            .iter()
+            .all(|(key, value)| outer.get(key).is_some_and(|found| contains(found, value))),
         _ => false,
     }
 }
@@ -187,7 +187,9 @@ pub(super) mod tests {
         let error = wall(&given, &json!({"a/b": ["x\0y"]})).unwrap_err();
         assert_eq!(error, DataError::Unstorable { path: "/a~1b/0".into() });
         assert!(wall(&given, &json!({"a": {"k\0": 1}})).is_err());
-        for no_object in [json!(null), json!([1]), json!("x"), json!({"$secret": "s", "version": 1})] {
+        for no_object in
+            [json!(null), json!([1]), json!("x"), json!({"$secret": "s", "version": 1})]
+        {
             assert!(matches!(wall(&given, &no_object), Err(DataError::NotAnObject { .. })));
         }
     }

@@ -38,7 +38,9 @@ pub mod surroundings;
 pub mod written;
 
 pub use diff::{Change, ChangeKind, diff};
-pub use layers::{Contribution, Layer, Layered, OwnData, Sight, Source, Wall, distances, layers, visible};
+pub use layers::{
+    Contribution, Layer, Layered, OwnData, Sight, Source, Wall, distances, layers, visible,
+};
 pub use merge::{contains, difference, merge, wall};
 pub use secret::mask;
 
@@ -162,7 +164,8 @@ pub fn check(value: &Value) -> Result<(), DataError> {
 }
 
 fn at_most(value: &Value, limit: usize) -> Result<(), DataError> {
-    let bytes = canonical::bytes(value).map_err(|e| DataError::NotCanonical { reason: e.to_string() })?;
+    let bytes =
+        canonical::bytes(value).map_err(|e| DataError::NotCanonical { reason: e.to_string() })?;
     match bytes.len() {
         size if size > limit => Err(DataError::TooLarge { size, limit }),
         _ => Ok(()),
@@ -181,7 +184,8 @@ pub fn check_seen(value: &Value) -> Result<(), DataError> {
 /// and its numbers without exponents.
 pub fn stored_bytes(value: &Value) -> usize {
     let text = |text: &str| serde_json::to_string(text).map_or(0, |written| written.len());
-    let list = |inside: usize, count: usize| "[]".len() + inside + ", ".len() * count.saturating_sub(1);
+    let list =
+        |inside: usize, count: usize| "[]".len() + inside + ", ".len() * count.saturating_sub(1);
     match value {
         Value::Null | Value::Bool(true) => "null".len(),
         Value::Bool(false) => "false".len(),
@@ -189,7 +193,8 @@ pub fn stored_bytes(value: &Value) -> usize {
         Value::String(string) => text(string),
         Value::Array(values) => list(values.iter().map(stored_bytes).sum(), values.len()),
         Value::Object(map) => {
-            let entry = |(key, value): (&String, &Value)| text(key) + ": ".len() + stored_bytes(value);
+            let entry =
+                |(key, value): (&String, &Value)| text(key) + ": ".len() + stored_bytes(value);
             list(map.iter().map(entry).sum(), map.len())
         }
     }
@@ -221,7 +226,9 @@ pub fn check_returned(value: &Value) -> Result<(), DataError> {
 fn check_storable(value: &Value, path: &mut String) -> Result<(), DataError> {
     let plain = |text: &str, path: &str| match text.contains('\0') {
         false => Ok(()),
-        true => Err(DataError::Unstorable { path: if path.is_empty() { "/".into() } else { path.into() } }),
+        true => Err(DataError::Unstorable {
+            path: if path.is_empty() { "/".into() } else { path.into() },
+        }),
     };
     let mut inside = |key: &str, value: &Value| {
         plain(key, path)?;
@@ -233,8 +240,12 @@ fn check_storable(value: &Value, path: &mut String) -> Result<(), DataError> {
         Ok(())
     };
     match value {
-        Value::Object(map) => ordered(map).into_iter().try_for_each(|(key, value)| inside(key, value)),
-        Value::Array(list) => list.iter().enumerate().try_for_each(|(n, value)| inside(&n.to_string(), value)),
+        Value::Object(map) => {
+            ordered(map).into_iter().try_for_each(|(key, value)| inside(key, value))
+        }
+        Value::Array(list) => {
+            list.iter().enumerate().try_for_each(|(n, value)| inside(&n.to_string(), value))
+        }
         Value::String(text) => plain(text, path),
         _ => Ok(()),
     }
@@ -276,8 +287,12 @@ fn check_values(value: &Value, path: &mut String) -> Result<(), DataError> {
             Err(DataError::Inexact { path: path.clone(), number: number.to_string() })
         }
         value if secret::is_reference(value) => check_reference(value, path),
-        Value::Object(map) => ordered(map).into_iter().try_for_each(|(key, value)| inside(key, value)),
-        Value::Array(list) => list.iter().enumerate().try_for_each(|(n, value)| inside(&n.to_string(), value)),
+        Value::Object(map) => {
+            ordered(map).into_iter().try_for_each(|(key, value)| inside(key, value))
+        }
+        Value::Array(list) => {
+            list.iter().enumerate().try_for_each(|(n, value)| inside(&n.to_string(), value))
+        }
         Value::String(text) => plain(text, path),
         _ => Ok(()),
     }
@@ -285,13 +300,17 @@ fn check_values(value: &Value, path: &mut String) -> Result<(), DataError> {
 
 fn check_reference(value: &Value, path: &str) -> Result<(), DataError> {
     let path = || if path.is_empty() { "/".into() } else { path.into() };
-    let secret = secret::reference(value).ok_or_else(|| DataError::NotAReference { path: path() })?;
+    let secret =
+        secret::reference(value).ok_or_else(|| DataError::NotAReference { path: path() })?;
     if let Some(c) = text::deceiving(&secret.name) {
         return Err(DataError::Deceptive { path: path(), number: text::number(c) });
     }
     match secret.parts() {
         Some(_) => Ok(()),
-        None => Err(DataError::NoSecretsName { path: path(), name: secret.name.chars().take(64).collect() }),
+        None => Err(DataError::NoSecretsName {
+            path: path(),
+            name: secret.name.chars().take(64).collect(),
+        }),
     }
 }
 
@@ -313,7 +332,10 @@ pub(crate) fn check_depth(value: &Value) -> Result<(), DataError> {
         let depth = around + usize::from(value.is_object() || value.is_array());
         if depth > MAX_DEPTH {
             let path = at.iter().take(4).map(|key| format!("/{}", escaped(key)));
-            return Err(DataError::TooDeep { limit: MAX_DEPTH, path: path.chain(["/...".to_owned()]).collect() });
+            return Err(DataError::TooDeep {
+                limit: MAX_DEPTH,
+                path: path.chain(["/...".to_owned()]).collect(),
+            });
         }
         let mut inside = |key: String, value: &Value| {
             at.push(key);
@@ -323,7 +345,9 @@ pub(crate) fn check_depth(value: &Value) -> Result<(), DataError> {
         };
         match value {
             Value::Object(map) => map.iter().try_for_each(|(k, v)| inside(k.clone(), v)),
-            Value::Array(list) => list.iter().enumerate().try_for_each(|(i, v)| inside(i.to_string(), v)),
+            Value::Array(list) => {
+                list.iter().enumerate().try_for_each(|(i, v)| inside(i.to_string(), v))
+            }
             _ => Ok(()),
         }
     }
@@ -369,7 +393,8 @@ mod tests {
     use serde_json::json;
 
     fn nested(levels: usize) -> Value {
-        (0..levels).fold(json!(1), |inner, _| Value::Object(Map::from_iter([("k".to_owned(), inner)])))
+        (0..levels)
+            .fold(json!(1), |inner, _| Value::Object(Map::from_iter([("k".to_owned(), inner)])))
     }
 
     #[test]
@@ -392,7 +417,9 @@ mod tests {
         let value = json!({ "n": vec![1e-300; 4_000] });
         assert!(serde_json::to_vec(&value).unwrap().len() < 30_000);
         for refused in [check(&value), check_written(&value), check_returned(&value)] {
-            let Err(error @ DataError::Swollen { size, .. }) = refused else { panic!("{refused:?}") };
+            let Err(error @ DataError::Swollen { size, .. }) = refused else {
+                panic!("{refused:?}")
+            };
             assert!(size > 1_200_000 && error.to_string().contains("1e-300"), "{error}");
         }
         check(&json!({ "n": vec![1e-300; 3_000] })).unwrap();
@@ -404,20 +431,35 @@ mod tests {
             let value: Value = serde_json::from_str(&format!("{{\"n\": {good}}}")).unwrap();
             assert_eq!(check_written(&value), Ok(()), "{good}");
         }
-        for bad in
-            ["9007199254740992", "-9007199254740992", "18446744073709551615", "123456789012345678901234", "1e300"]
-        {
-            let value: Value = serde_json::from_str(&format!("{{\"a/b\": [1, {{\"n\": {bad}}}]}}")).unwrap();
+        for bad in [
+            "9007199254740992",
+            "-9007199254740992",
+            "18446744073709551615",
+            "123456789012345678901234",
+            "1e300",
+        ] {
+            let value: Value =
+                serde_json::from_str(&format!("{{\"a/b\": [1, {{\"n\": {bad}}}]}}")).unwrap();
             let error = check_written(&value).unwrap_err();
-            assert!(matches!(&error, DataError::Inexact { path, .. } if path == "/a~1b/1/n"), "{bad}: {error}");
+            assert!(
+                matches!(&error, DataError::Inexact { path, .. } if path == "/a~1b/1/n"),
+                "{bad}: {error}"
+            );
         }
     }
 
     #[test]
     fn what_nobody_sees_is_refused_with_its_place() {
-        for bad in [json!({"a/b": ["x", "\u{202e}x"]}), json!({"a": {"\u{200b}": 1}}), json!({"a": "\u{feff}"})] {
+        for bad in [
+            json!({"a/b": ["x", "\u{202e}x"]}),
+            json!({"a": {"\u{200b}": 1}}),
+            json!({"a": "\u{feff}"}),
+        ] {
             let error = check_written(&bad).unwrap_err();
-            assert!(matches!(&error, DataError::Deceptive { path, .. } if path.starts_with("/a")), "{bad}: {error}");
+            assert!(
+                matches!(&error, DataError::Deceptive { path, .. } if path.starts_with("/a")),
+                "{bad}: {error}"
+            );
         }
         assert_eq!(check_written(&json!({"two": "lines\nand a\ttab, é 漢 😀"})), Ok(()));
     }
@@ -443,10 +485,12 @@ mod tests {
     #[test]
     fn a_secret_that_there_can_not_be_is_refused_with_its_place() {
         for name in ["../x", "/etc/passwd", "a//b", "a/../../b", ".hidden", "a\\b"] {
-            let error = check_written(&json!({"x": [{"$secret": name, "version": 1}]})).unwrap_err();
+            let error =
+                check_written(&json!({"x": [{"$secret": name, "version": 1}]})).unwrap_err();
             assert_eq!(error, DataError::NoSecretsName { path: "/x/0".into(), name: name.into() });
         }
-        let hidden = check_written(&json!({"x": {"$secret": "d\u{200b}b", "version": 1}})).unwrap_err();
+        let hidden =
+            check_written(&json!({"x": {"$secret": "d\u{200b}b", "version": 1}})).unwrap_err();
         assert!(matches!(hidden, DataError::Deceptive { .. }), "{hidden}");
         assert_eq!(check_written(&json!({"x": {"$secret": "db/admin", "version": 1}})), Ok(()));
     }

@@ -20,7 +20,8 @@ pub enum Fidelity {
 pub fn fidelity(written: &str) -> Option<Fidelity> {
     let number = Decimal::of(written)?;
     let read: f64 = written.parse().ok()?;
-    let lost = !read.is_finite() || read.is_subnormal() || (read == 0.0) != number.digits.is_empty();
+    let lost =
+        !read.is_finite() || read.is_subnormal() || (read == 0.0) != number.digits.is_empty();
     Some(match Decimal::of(&stored(read)) {
         Some(read) if read == number => Fidelity::Exact,
         _ if lost || number.exponent >= 0 => Fidelity::Lost,
@@ -48,7 +49,8 @@ impl Decimal {
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let all = format!("{whole}{fraction}");
         let magnitude = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-        let numeric = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let numeric =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if !numeric(&all) || !numeric(magnitude) {
             return None;
         }
@@ -67,7 +69,9 @@ impl Decimal {
 
 /// A number of a JSON text that would be stored as another one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the number {number} at {path} can't be stored exactly: {advice} at line {line} column {column}")]
+#[error(
+    "the number {number} at {path} can't be stored exactly: {advice} at line {line} column {column}"
+)]
 pub struct Unfaithful {
     /// As it is written, shortened.
     pub number: String,
@@ -83,7 +87,9 @@ pub struct Unfaithful {
 /// What to do about a number that can't be stored exactly, as it follows "can't be stored exactly: ".
 pub(crate) fn advice(written: &str) -> String {
     match (written.parse::<f64>(), fidelity(written)) {
-        (Ok(read), Some(Fidelity::Rounded)) => format!("write {}, or write it as text, in quotes", stored(read)),
+        (Ok(read), Some(Fidelity::Rounded)) => {
+            format!("write {}, or write it as text, in quotes", stored(read))
+        }
         _ => "write it as text, in quotes".to_owned(),
     }
 }
@@ -112,7 +118,8 @@ pub fn check_numbers(text: &str, least: Fidelity) -> Result<(), Unfaithful> {
                 if rest.is_before_colon()
                     && let Some(Step::Key(key)) = path.last_mut()
                 {
-                    *key = serde_json::from_str(text.get(from..rest.at).unwrap_or_default()).unwrap_or_default();
+                    *key = serde_json::from_str(text.get(from..rest.at).unwrap_or_default())
+                        .unwrap_or_default();
                 }
                 continue;
             }
@@ -186,7 +193,9 @@ impl Cursor<'_> {
     }
 
     fn skip_number(&mut self) {
-        self.skip_while(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E'));
+        self.skip_while(|byte| {
+            byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E')
+        });
     }
 
     fn is_before_colon(&self) -> bool {
@@ -225,9 +234,12 @@ mod tests {
         }
         // The float between them is 629249297997094.25.
         assert_eq!(fidelity("629249297997094.2"), Some(Fidelity::Exact));
-        for rounded in
-            ["0.10000000000000001", "1.0000000000000000000001", "3.14159265358979323846", "629249297997094.3"]
-        {
+        for rounded in [
+            "0.10000000000000001",
+            "1.0000000000000000000001",
+            "3.14159265358979323846",
+            "629249297997094.3",
+        ] {
             assert_eq!(fidelity(rounded), Some(Fidelity::Rounded), "{rounded}");
         }
         for lost in [
@@ -254,7 +266,11 @@ mod tests {
         let text = "{\"a\": [1, {\"x/y\": \"1e-400 \\\" [\",\n  \"b\" : 1e-400}]}";
         let error = check_numbers(text, Fidelity::Exact).unwrap_err();
         assert_eq!((error.path.as_str(), error.line, error.column), ("/a/1/b", 2, 9), "{error}");
-        assert!(error.to_string().starts_with("the number 1e-400 at /a/1/b can't be stored exactly: write it as text"));
+        assert!(
+            error.to_string().starts_with(
+                "the number 1e-400 at /a/1/b can't be stored exactly: write it as text"
+            )
+        );
         let error = check_numbers("[[], [0.10000000000000001]]", Fidelity::Exact).unwrap_err();
         assert_eq!(error.path, "/1/0");
         assert!(error.to_string().contains("write 0.1, or"), "{error}");

@@ -61,9 +61,16 @@ fn walk(value: &Value, schema: &Value, path: String, found: &mut Vec<Misfit>) {
     }
 }
 
-fn fields(map: &Map<String, Value>, schema: &Map<String, Value>, path: &str, found: &mut Vec<Misfit>) {
-    let known = schema.get("mapping").or_else(|| schema.get("properties")).and_then(Value::as_object);
-    let other = known.and_then(|known| known.get("=")).or_else(|| schema.get("additionalProperties"));
+fn fields(
+    map: &Map<String, Value>,
+    schema: &Map<String, Value>,
+    path: &str,
+    found: &mut Vec<Misfit>,
+) {
+    let known =
+        schema.get("mapping").or_else(|| schema.get("properties")).and_then(Value::as_object);
+    let other =
+        known.and_then(|known| known.get("=")).or_else(|| schema.get("additionalProperties"));
     for (key, value) in super::ordered(map) {
         let at = format!("{path}/{}", escaped(key));
         match (known.and_then(|known| known.get(key)), other) {
@@ -75,17 +82,26 @@ fn fields(map: &Map<String, Value>, schema: &Map<String, Value>, path: &str, fou
             (None, None) => {}
         }
     }
-    let named = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let marked = known
+    let named = schema
+        .get("required")
+        .and_then(Value::as_array)
         .into_iter()
         .flatten()
-        .filter(|(key, field)| *key != "=" && field.get("required").and_then(Value::as_bool) == Some(true));
-    let mut missing: Vec<&str> =
-        named.chain(marked.map(|(key, _)| key.as_str())).filter(|key| !map.contains_key(*key)).collect();
+        .filter_map(Value::as_str);
+    let marked = known.into_iter().flatten().filter(|(key, field)| {
+        *key != "=" && field.get("required").and_then(Value::as_bool) == Some(true)
+    });
+    let mut missing: Vec<&str> = named
+        .chain(marked.map(|(key, _)| key.as_str()))
+        .filter(|key| !map.contains_key(*key))
+        .collect();
     missing.sort_unstable();
     missing.dedup();
     for key in missing {
-        found.push(Misfit { path: format!("{path}/{}", escaped(key)), what: "is required, and missing".into() });
+        found.push(Misfit {
+            path: format!("{path}/{}", escaped(key)),
+            what: "is required, and missing".into(),
+        });
     }
 }
 
@@ -133,11 +149,16 @@ fn look_for_flaws(schema: &Value, path: String, found: &mut Vec<Misfit>) {
     if map.get("enum").and_then(Value::as_array).is_some_and(Vec::is_empty) {
         wrong("has an empty enum: no value passes".into());
     }
-    for (both, [least, most]) in [("range", ["minimum", "maximum"]), ("length", ["minLength", "maxLength"])] {
+    for (both, [least, most]) in
+        [("range", ["minimum", "maximum"]), ("length", ["minLength", "maxLength"])]
+    {
         let both = map.get(both);
-        let limit =
-            |short: &str, long: &str| both.and_then(|b| b.get(short)).or_else(|| map.get(long)).and_then(Value::as_f64);
-        if let Some((least, most)) = limit("min", least).zip(limit("max", most)).filter(|(least, most)| least > most) {
+        let limit = |short: &str, long: &str| {
+            both.and_then(|b| b.get(short)).or_else(|| map.get(long)).and_then(Value::as_f64)
+        };
+        if let Some((least, most)) =
+            limit("min", least).zip(limit("max", most)).filter(|(least, most)| least > most)
+        {
             wrong(format!("asks for at least {least} and at most {most}: no value passes"));
         }
     }
@@ -150,7 +171,9 @@ fn look_for_flaws(schema: &Value, path: String, found: &mut Vec<Misfit>) {
                 }
             }
             ("sequence" | "items", Value::Array(one)) => {
-                one.iter().enumerate().for_each(|(n, schema)| look_for_flaws(schema, format!("{at}/{n}"), found));
+                one.iter()
+                    .enumerate()
+                    .for_each(|(n, schema)| look_for_flaws(schema, format!("{at}/{n}"), found));
             }
             ("items" | "additionalProperties", schema) => look_for_flaws(schema, at, found),
             _ => {}
@@ -178,7 +201,9 @@ fn is_word(value: &Value, word: &str) -> bool {
     match word {
         "str" | "string" => value.is_string(),
         "text" => value.is_string() || value.is_number(),
-        "int" | "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0),
+        "int" | "integer" => {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0)
+        }
         "float" | "number" => value.is_number(),
         "bool" | "boolean" => value.is_boolean(),
         "seq" | "array" => value.is_array(),
@@ -201,7 +226,9 @@ fn listed(expected: &Value) -> String {
     };
     match expected {
         Value::String(word) => plain(word),
-        Value::Array(words) => words.iter().filter_map(Value::as_str).map(plain).collect::<Vec<_>>().join(" or "),
+        Value::Array(words) => {
+            words.iter().filter_map(Value::as_str).map(plain).collect::<Vec<_>>().join(" or ")
+        }
         other => other.to_string(),
     }
 }
@@ -210,16 +237,21 @@ fn out_of_range(value: &Value, schema: &Map<String, Value>) -> Option<String> {
     #[expect(clippy::cast_precision_loss, reason = "no text is so long")]
     let (found, both, single, unit) = match value {
         Value::Number(number) => (number.as_f64()?, "range", ["minimum", "maximum"], ""),
-        Value::String(text) => (text.chars().count() as f64, "length", ["minLength", "maxLength"], " characters"),
+        Value::String(text) => {
+            (text.chars().count() as f64, "length", ["minLength", "maxLength"], " characters")
+        }
         _ => return None,
     };
     let both = schema.get(both);
-    let limit =
-        |short: &str, long: &str| both.and_then(|b| b.get(short)).or_else(|| schema.get(long)).and_then(Value::as_f64);
+    let limit = |short: &str, long: &str| {
+        both.and_then(|b| b.get(short)).or_else(|| schema.get(long)).and_then(Value::as_f64)
+    };
     if let Some(least) = limit("min", single[0]).filter(|least| found < *least) {
         return Some(format!("should be at least {least}{unit}"));
     }
-    limit("max", single[1]).filter(|most| found > *most).map(|most| format!("should be at most {most}{unit}"))
+    limit("max", single[1])
+        .filter(|most| found > *most)
+        .map(|most| format!("should be at most {most}{unit}"))
 }
 
 #[cfg(test)]
@@ -243,7 +275,10 @@ mod tests {
             "hosts": {"type": "array", "items": {"type": "string"}},
         }});
         for schema in [crowbar, json_schema] {
-            assert_eq!(told(json!({"port": 80, "hosts": ["a"], "on": true}), schema.clone()), [""; 0]);
+            assert_eq!(
+                told(json!({"port": 80, "hosts": ["a"], "on": true}), schema.clone()),
+                [""; 0]
+            );
             assert_eq!(told(json!([]), schema.clone()), [" is a list, and should be an object"]);
             let wrong = told(json!({"port": 0, "hosts": ["a", 1], "on": "yes"}), schema.clone());
             assert_eq!(
@@ -260,22 +295,38 @@ mod tests {
             assert_eq!(told(json!("äöü"), schema.clone()), [" should be at most 2 characters"]);
             assert_eq!(told(json!("äö"), schema), [""; 0]);
         }
-        assert_eq!(told(json!("x"), json!({"enum": ["a", "b"]})), [" should be one of \"a\", \"b\""]);
-        assert_eq!(told(json!({"a": 1}), json!({"additionalProperties": false})), ["/a is no key that is known here"]);
+        assert_eq!(
+            told(json!("x"), json!({"enum": ["a", "b"]})),
+            [" should be one of \"a\", \"b\""]
+        );
+        assert_eq!(
+            told(json!({"a": 1}), json!({"additionalProperties": false})),
+            ["/a is no key that is known here"]
+        );
     }
 
     #[test]
     fn a_schema_that_nothing_or_everything_fits_is_known() {
-        let told =
-            |schema: Value| flaws(&schema).into_iter().map(|m| format!("{} {}", m.path, m.what)).collect::<Vec<_>>();
-        assert_eq!(told(json!({"type": "zz"})), [" asks for the type \"zz\", which is none: every value passes"]);
+        let told = |schema: Value| {
+            flaws(&schema).into_iter().map(|m| format!("{} {}", m.path, m.what)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told(json!({"type": "zz"})),
+            [" asks for the type \"zz\", which is none: every value passes"]
+        );
         assert_eq!(told(json!({"enum": []})), [" has an empty enum: no value passes"]);
         let crossed = [" asks for at least 5 and at most 1: no value passes"];
         assert_eq!(told(json!({"type": "int", "range": {"min": 5, "max": 1}})), crossed);
         assert_eq!(told(json!({"minimum": 5, "maximum": 1})), crossed);
         let deep = json!({"type": "seq", "sequence": [{"type": "map", "mapping": {"a": {"type": ["str", "nil"]}}}]});
-        assert_eq!(told(deep), ["/sequence/0/mapping/a asks for the type \"nil\", which is none: every value passes"]);
-        assert_eq!(told(json!({"type": "str", "pattern": "/x/", "required": true, "length": {"min": 1}})), [""; 0]);
+        assert_eq!(
+            told(deep),
+            ["/sequence/0/mapping/a asks for the type \"nil\", which is none: every value passes"]
+        );
+        assert_eq!(
+            told(json!({"type": "str", "pattern": "/x/", "required": true, "length": {"min": 1}})),
+            [""; 0]
+        );
     }
 
     #[test]

@@ -46,7 +46,9 @@ impl SecretRef {
     /// The parts of its name, which is a path; None: there can't be a secret of that name. Workers have secrets as files, so no part
     /// may lead elsewhere.
     pub fn parts(&self) -> Option<Vec<&str>> {
-        let plain = |part: &&str| !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0']);
+        let plain = |part: &&str| {
+            !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0'])
+        };
         let parts: Vec<&str> = self.name.split('/').collect();
         parts.iter().all(plain).then_some(parts)
     }
@@ -72,7 +74,9 @@ impl Descriptor {
     /// Whether runs in this deployment may receive the secret.
     pub fn allows(&self, deployment: &str) -> bool {
         match self {
-            Self::Data { deployments } => deployments.contains(Self::EVERY) || deployments.contains(deployment),
+            Self::Data { deployments } => {
+                deployments.contains(Self::EVERY) || deployments.contains(deployment)
+            }
             Self::NodeKey {} => false,
         }
     }
@@ -99,7 +103,8 @@ pub fn reference(value: &Value) -> Option<SecretRef> {
     let map = value.as_object()?;
     let name = map.get(KEY)?.as_str()?;
     let version = map.get("version")?.as_i64()?;
-    (map.len() == 2 && !name.is_empty() && version > 0).then(|| SecretRef { name: name.to_owned(), version })
+    (map.len() == 2 && !name.is_empty() && version > 0)
+        .then(|| SecretRef { name: name.to_owned(), version })
 }
 
 /// Every well-formed reference in a document, each once, in order. What has to be resolved before a run.
@@ -123,9 +128,13 @@ fn locate(value: &Value, at: String, found: &mut Vec<(String, SecretRef)>) {
     }
     match value {
         Value::Object(map) => {
-            ordered(map).into_iter().for_each(|(key, v)| locate(v, format!("{at}/{}", escaped(key)), found));
+            ordered(map)
+                .into_iter()
+                .for_each(|(key, v)| locate(v, format!("{at}/{}", escaped(key)), found));
         }
-        Value::Array(list) => list.iter().enumerate().for_each(|(n, v)| locate(v, format!("{at}/{n}"), found)),
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(n, v)| locate(v, format!("{at}/{n}"), found))
+        }
         _ => {}
     }
 }
@@ -150,7 +159,9 @@ pub fn mask(value: &Value) -> Value {
 /// The document with a text in the place of every reference that names the secret, for those who review a change:
 /// `(secret db/admin version 3)`.
 pub fn named(value: &Value) -> Value {
-    replaced(value, &|at| reference(at).map_or_else(|| MASK.to_owned(), |secret| format!("(secret {secret})")))
+    replaced(value, &|at| {
+        reference(at).map_or_else(|| MASK.to_owned(), |secret| format!("(secret {secret})"))
+    })
 }
 
 fn replaced(value: &Value, text: &dyn Fn(&Value) -> String) -> Value {
@@ -158,7 +169,9 @@ fn replaced(value: &Value, text: &dyn Fn(&Value) -> String) -> Value {
         return Value::String(text(value));
     }
     match value {
-        Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (k.clone(), replaced(v, text))).collect()),
+        Value::Object(map) => {
+            Value::Object(map.iter().map(|(k, v)| (k.clone(), replaced(v, text))).collect())
+        }
         Value::Array(list) => Value::Array(list.iter().map(|v| replaced(v, text)).collect()),
         plain => plain.clone(),
     }
@@ -179,7 +192,8 @@ pub fn holds_reference(value: &Value) -> bool {
 /// Longer texts go first, so that a secret that contains another leaves no remainder. Texts under [`SHORTEST_CONCEALED`] bytes
 /// are passed over.
 pub fn conceal(value: &Value, plain: &[&str]) -> Value {
-    let mut plain: Vec<&str> = plain.iter().copied().filter(|text| text.len() >= SHORTEST_CONCEALED).collect();
+    let mut plain: Vec<&str> =
+        plain.iter().copied().filter(|text| text.len() >= SHORTEST_CONCEALED).collect();
     plain.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
     concealed(value, &plain)
 }
@@ -224,7 +238,8 @@ mod tests {
             assert_eq!(reference(&value), None);
             assert!(is_reference(&value));
         }
-        let good = json!({"x": [{"$secret": "db", "version": 2}], "y": {"$secret": "db", "version": 2}});
+        let good =
+            json!({"x": [{"$secret": "db", "version": 2}], "y": {"$secret": "db", "version": 2}});
         let only = SecretRef { name: "db".into(), version: 2 };
         assert_eq!(references(&good).into_iter().collect::<Vec<_>>(), [only]);
         assert!(holds_reference(&good) && !holds_reference(&mask(&good)));
@@ -235,7 +250,10 @@ mod tests {
         let wall = json!({"url": "https://u:hunter2-long@h", "hunter2": ["x hunter2 y", 12345, 1], "pin": "123"});
         let hidden = conceal(&wall, &["hunter2", "hunter2-long", "12345", "123", "1"]);
         let text = hidden.to_string();
-        assert!(!text.contains("hunter2") && !text.contains("-long") && !text.contains("12345"), "{text}");
+        assert!(
+            !text.contains("hunter2") && !text.contains("-long") && !text.contains("12345"),
+            "{text}"
+        );
         assert_eq!(hidden["pin"], json!("123"));
         assert_eq!(hidden[MASK], json!(["x (secret) y", MASK, 1]));
     }

@@ -226,10 +226,12 @@ fn bounded(mut results: Vec<Returned>, left_out: &mut usize) -> Vec<Returned> {
 
 fn peers(carried: &[Carried<'_>], left_out: &mut LeftOut) -> Result<Vec<Peer>, DataError> {
     let mut nearest_first: Vec<&Carried<'_>> = carried.iter().collect();
-    nearest_first
-        .sort_by(|a, b| (a.distance, &a.name, &a.role, a.instance).cmp(&(b.distance, &b.name, &b.role, b.instance)));
+    nearest_first.sort_by(|a, b| {
+        (a.distance, &a.name, &a.role, a.instance).cmp(&(b.distance, &b.name, &b.role, b.instance))
+    });
     let all: BTreeSet<NodeId> = carried.iter().map(|one| one.node).collect();
-    let (mut peers, mut places): (Vec<Peer>, BTreeMap<NodeId, usize>) = (Vec::new(), BTreeMap::new());
+    let (mut peers, mut places): (Vec<Peer>, BTreeMap<NodeId, usize>) =
+        (Vec::new(), BTreeMap::new());
     let mut bytes = 0;
     for one in nearest_first {
         let at = match places.get(&one.node) {
@@ -237,7 +239,13 @@ fn peers(carried: &[Carried<'_>], left_out: &mut LeftOut) -> Result<Vec<Peer>, D
             None if peers.len() >= NODES => continue,
             None => {
                 let (name, addresses) = (one.name.clone(), one.addresses.clone());
-                peers.push(Peer { id: one.node, name, phantom: one.phantom, addresses, roles: Vec::new() });
+                peers.push(Peer {
+                    id: one.node,
+                    name,
+                    phantom: one.phantom,
+                    addresses,
+                    roles: Vec::new(),
+                });
                 places.insert(one.node, peers.len() - 1);
                 peers.len() - 1
             }
@@ -294,7 +302,13 @@ mod tests {
         }
     }
 
-    fn carried<'a>(node: u128, role: &str, distance: u32, data: &'a Value, wall: &'a Value) -> Carried<'a> {
+    fn carried<'a>(
+        node: u128,
+        role: &str,
+        distance: u32,
+        data: &'a Value,
+        wall: &'a Value,
+    ) -> Carried<'a> {
         let own = OwnData { user: data, ..OwnData::NONE };
         let step = StepId(Uuid::from_u128(node * 100 + u128::from(distance)));
         Carried {
@@ -312,20 +326,30 @@ mod tests {
 
     #[test]
     fn nodes_come_nearest_first_each_with_what_it_says() {
-        let (one, two) = (json!({"port": 1}), json!({"port": 2, "p": {"$secret": "s", "version": 1}}));
+        let (one, two) =
+            (json!({"port": 1}), json!({"port": 2, "p": {"$secret": "s", "version": 1}}));
         let wall = json!({"pid": 7, "port": 9});
         let none = Value::Null;
-        let all =
-            [carried(3, "store", 2, &one, &none), carried(2, "app", 1, &two, &wall), carried(3, "app", 1, &one, &wall)];
+        let all = [
+            carried(3, "store", 2, &one, &none),
+            carried(2, "app", 1, &two, &wall),
+            carried(3, "app", 1, &one, &wall),
+        ];
         let made = surroundings(own(), vec![], 0, &all).unwrap();
-        let told: Vec<_> =
-            made.nodes.iter().map(|n| (n.name.as_str(), n.roles.len(), n.addresses[0].as_str())).collect();
+        let told: Vec<_> = made
+            .nodes
+            .iter()
+            .map(|n| (n.name.as_str(), n.roles.len(), n.addresses[0].as_str()))
+            .collect();
         assert_eq!(told, [("n2.rack.example", 1, "10.0.0.2"), ("n3.rack.example", 2, "10.0.0.3")]);
         // A wall adds, and does not beat what a person said; a secret stays a reference.
         let data = made.nodes[0].roles[0].data.clone().unwrap();
         assert_eq!(data, json!({"port": 2, "pid": 7, "p": {"$secret": "s", "version": 1}}));
         assert_eq!(made.left_out, LeftOut::default());
-        assert_eq!(made.nodes[1].roles.iter().map(|r| r.role.as_str()).collect::<Vec<_>>(), ["app", "store"]);
+        assert_eq!(
+            made.nodes[1].roles.iter().map(|r| r.role.as_str()).collect::<Vec<_>>(),
+            ["app", "store"]
+        );
     }
 
     #[test]
@@ -338,13 +362,17 @@ mod tests {
         assert_eq!(made.nodes.iter().filter(|n| n.roles[0].data.is_some()).count(), 1);
         assert_eq!(made.left_out, LeftOut { data: 3, results: 3, ..LeftOut::default() });
 
-        let many: Vec<Carried<'_>> = (0..NODES as u128 + 5).map(|n| carried(n + 2, "app", 1, &none, &none)).collect();
+        let many: Vec<Carried<'_>> =
+            (0..NODES as u128 + 5).map(|n| carried(n + 2, "app", 1, &none, &none)).collect();
         let made = surroundings(own(), vec![], 0, &many).unwrap();
         assert_eq!((made.nodes.len(), made.left_out.nodes), (NODES, 5));
 
         let facts = json!("x".repeat(BYTES_OF_FACTS));
         let made = surroundings(OwnNode { facts, ..own() }, vec![], 0, &[]).unwrap();
-        assert_eq!((made.node.facts, made.left_out.facts, made.left_out.hints), (Value::Null, true, false));
+        assert_eq!(
+            (made.node.facts, made.left_out.facts, made.left_out.hints),
+            (Value::Null, true, false)
+        );
     }
 
     #[test]
@@ -354,7 +382,11 @@ mod tests {
         let made = surroundings(own(), noisy.chain([quiet.clone()]).collect(), 0, &[]).unwrap();
         assert_eq!(made.results.len(), RESULTS);
         assert_eq!(made.left_out.results, RESULTS + 1);
-        assert_eq!(made.results.last(), Some(&quiet), "newest first, and the quiet one is the oldest");
+        assert_eq!(
+            made.results.last(),
+            Some(&quiet),
+            "newest first, and the quiet one is the oldest"
+        );
         assert!(made.results.is_sorted_by_key(|result| std::cmp::Reverse(result.run)));
         let large = json!("x".repeat(BYTES_OF_RESULTS));
         let made = surroundings(own(), vec![returned(1, 1, large)], 0, &[]).unwrap();

@@ -53,7 +53,9 @@ impl<'de> Visitor<'de> for Once {
         let mut seen = HashSet::new();
         while let Some(key) = entries.next_key::<String>()? {
             if seen.contains(&key) {
-                return Err(A::Error::custom(format!("the key {key:?} stands twice in one object: keep one of them")));
+                return Err(A::Error::custom(format!(
+                    "the key {key:?} stands twice in one object: keep one of them"
+                )));
             }
             seen.insert(key);
             entries.next_value_seed(Self)?;
@@ -95,17 +97,26 @@ mod tests {
         check(r#"{"a": [0.5, 1e22, -3]}"#).unwrap();
         let error = check("{\"a\":\n [0.5, 1e-400]}").unwrap_err();
         assert_eq!((error.line(), error.column()), (2, 8), "{error}");
-        assert!(error.to_string().starts_with("the number 1e-400 at /a/1 can't be stored exactly"), "{error}");
+        assert!(
+            error.to_string().starts_with("the number 1e-400 at /a/1 can't be stored exactly"),
+            "{error}"
+        );
         assert!(check("[1e400]").is_err() && check("[0.10000000000000001]").is_err());
     }
 
     #[test]
     fn a_key_that_stands_twice_is_refused_where_it_stands_again() {
-        for good in ["{}", r#"{"a": {"a": [{"a": 1}, {"a": null}]}, "b": 1.5, "c": -1}"#, "[true, \"x\"]"] {
+        for good in
+            ["{}", r#"{"a": {"a": [{"a": 1}, {"a": null}]}, "b": 1.5, "c": -1}"#, "[true, \"x\"]"]
+        {
             check_keys(good).unwrap();
         }
         let error = check_keys("{\n  \"x\": [{\"a\": 1,\n  \"b\": 2, \"a\": 1}]\n}").unwrap_err();
-        assert_eq!((error.line(), error.to_string().contains("the key \"a\" stands twice")), (3, true), "{error}");
+        assert_eq!(
+            (error.line(), error.to_string().contains("the key \"a\" stands twice")),
+            (3, true),
+            "{error}"
+        );
         assert!((11..=14).contains(&error.column()), "{error}");
         // The same letters, written in another way.
         assert!(check_keys(r#"{"a": 1, "\u0061": 2}"#).is_err());

@@ -100,14 +100,15 @@ pub(super) struct Bar<'a> {
 
 impl Access {
     fn active(&self, person: PersonId, at: i64) -> impl Iterator<Item = &AccessChange> {
-        self.changes
-            .iter()
-            .filter(move |c| c.person == person && c.at <= at && self.until(c).is_none_or(|end| at < end))
+        self.changes.iter().filter(move |c| {
+            c.person == person && c.at <= at && self.until(c).is_none_or(|end| at < end)
+        })
     }
 
     /// When a change stops to matter; None: never.
     fn until(&self, change: &AccessChange) -> Option<i64> {
-        let made_later = matches!(change.kind, AccessKind::Created | AccessKind::Granted) && change.at > self.submitted;
+        let made_later = matches!(change.kind, AccessKind::Created | AccessKind::Granted)
+            && change.at > self.submitted;
         match (made_later, change.confirmed) {
             (true, _) => None,
             (false, true) => Some(change.at),
@@ -116,7 +117,12 @@ impl Access {
     }
 
     /// The change that keeps a person's approval at a moment from counting; of several, the one that does so the longest.
-    pub(super) fn bar(&self, person: PersonId, at: i64, authors: &BTreeSet<PersonId>) -> Option<Bar<'_>> {
+    pub(super) fn bar(
+        &self,
+        person: PersonId,
+        at: i64,
+        authors: &BTreeSet<PersonId>,
+    ) -> Option<Bar<'_>> {
         let from_author = self.active(person, at).filter(|change| self.leads_to(change, authors));
         let bars = from_author.map(|change| Bar { change, until: self.until(change) });
         bars.max_by_key(|bar| bar.until.unwrap_or(i64::MAX))
@@ -157,8 +163,13 @@ pub(super) fn noted(facts: &Facts, approving: &[&Reviewer]) -> Vec<String> {
     let of = |reviewer: &&Reviewer| {
         let given = facts.last_word(reviewer.id)?.at;
         let since = given.saturating_sub(i64::from(MAX_COOLING_HOURS) * HOUR);
-        let by_author = |c: &&AccessChange| c.person == reviewer.id && facts.authors.contains(&c.by);
-        let change = facts.access.changes.iter().rfind(|c| by_author(c) && (since..=given).contains(&c.at))?;
+        let by_author =
+            |c: &&AccessChange| c.person == reviewer.id && facts.authors.contains(&c.by);
+        let change = facts
+            .access
+            .changes
+            .iter()
+            .rfind(|c| by_author(c) && (since..=given).contains(&c.at))?;
         Some(format!("{} at {}", change.kind.did(&change.by_name, &reviewer.name), utc(change.at)))
     };
     approving.iter().filter_map(of).collect()
@@ -166,13 +177,21 @@ pub(super) fn noted(facts: &Facts, approving: &[&Reviewer]) -> Vec<String> {
 
 fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
     let (name, access) = (&reviewer.name, &facts.access);
-    let approval = facts.last_word(reviewer.id).filter(|verdict| verdict.kind == VerdictKind::Approve);
+    let approval =
+        facts.last_word(reviewer.id).filter(|verdict| verdict.kind == VerdictKind::Approve);
     let at = approval.map_or(access.now, |verdict| verdict.at);
     let Some(Bar { change, until }) = access.bar(reviewer.id, at, &facts.authors) else {
-        let voided = facts.verdicts.iter().rev().find(|verdict| verdict.person == reviewer.id && verdict.void);
-        let lost = voided.is_some_and(|verdict| verdict.kind == VerdictKind::Approve) && approval.is_none();
+        let voided = facts
+            .verdicts
+            .iter()
+            .rev()
+            .find(|verdict| verdict.person == reviewer.id && verdict.void);
+        let lost = voided.is_some_and(|verdict| verdict.kind == VerdictKind::Approve)
+            && approval.is_none();
         if lost {
-            return Some(format!("{name} approved it before the account was disabled, so {name} has to approve again"));
+            return Some(format!(
+                "{name} approved it before the account was disabled, so {name} has to approve again"
+            ));
         }
         return unsigned(facts, reviewer, approval.is_some());
     };
@@ -199,8 +218,12 @@ fn unsigned(facts: &Facts, reviewer: &Reviewer, approved: bool) -> Option<String
     let signing = facts.signing.as_ref()?;
     let name = &reviewer.name;
     match (approved, signing.able.contains(&reviewer.id)) {
-        (true, true) => Some(format!("{name} approved it without a passkey and has to approve again with one")),
-        (true, false) => Some(format!("{name} approved it without a passkey and has no confirmed passkey")),
+        (true, true) => {
+            Some(format!("{name} approved it without a passkey and has to approve again with one"))
+        }
+        (true, false) => {
+            Some(format!("{name} approved it without a passkey and has no confirmed passkey"))
+        }
         (false, false) => Some(format!("{name} has no confirmed passkey")),
         (false, true) => None,
     }
@@ -241,15 +264,28 @@ mod tests {
     /// By 1 (ada), submitted at hour 100, approved by 2 (bo) at an hour.
     fn approved(hour: i64, changes: Vec<AccessChange>) -> Facts {
         let mut facts = facts();
-        facts.verdicts = vec![Verdict { person: person(2), kind: VerdictKind::Approve, at: hour * HOUR, void: false }];
-        facts.access =
-            Access { cooling_hours: 24, submitted: 100 * HOUR, now: hour * HOUR, changes: Arc::new(changes) };
+        facts.verdicts = vec![Verdict {
+            person: person(2),
+            kind: VerdictKind::Approve,
+            at: hour * HOUR,
+            void: false,
+        }];
+        facts.access = Access {
+            cooling_hours: 24,
+            submitted: 100 * HOUR,
+            now: hour * HOUR,
+            changes: Arc::new(changes),
+        };
         facts
     }
 
     fn text(facts: &Facts) -> String {
         let gate = evaluate(facts);
-        gate.rules.into_iter().find(|rule| rule.rule == Rule::Approvals).map(|rule| rule.text).unwrap_or_default()
+        gate.rules
+            .into_iter()
+            .find(|rule| rule.rule == Rule::Approvals)
+            .map(|rule| rule.text)
+            .unwrap_or_default()
     }
 
     #[test]
@@ -262,12 +298,21 @@ mod tests {
             let mut confirmed = fresh.clone();
             Arc::make_mut(&mut confirmed.access.changes)[0].confirmed = true;
             assert!(evaluate(&confirmed).is_open(), "{kind:?}");
-            assert!(evaluate(&approved(101, vec![change(2, 3, kind, 99)])).is_open(), "of no author: {kind:?}");
-            assert!(evaluate(&approved(101, vec![change(2, 1, kind, 102)])).is_open(), "later: {kind:?}");
+            assert!(
+                evaluate(&approved(101, vec![change(2, 3, kind, 99)])).is_open(),
+                "of no author: {kind:?}"
+            );
+            assert!(
+                evaluate(&approved(101, vec![change(2, 1, kind, 102)])).is_open(),
+                "later: {kind:?}"
+            );
         }
         let mut late = approved(101, vec![change(2, 1, AccessKind::Link, 99)]);
         late.access.now = 200 * HOUR;
-        assert!(!evaluate(&late).is_open(), "what did not count when it was given counts at no time");
+        assert!(
+            !evaluate(&late).is_open(),
+            "what did not count when it was given counts at no time"
+        );
         assert!(text(&late).ends_with("bo has to approve again"), "{}", text(&late));
         late.access.cooling_hours = 0;
         assert!(evaluate(&late).is_open());
@@ -275,7 +320,9 @@ mod tests {
 
     #[test]
     fn access_made_after_submission_never_counts() {
-        for (kind, never) in [(AccessKind::Created, true), (AccessKind::Granted, true), (AccessKind::Link, false)] {
+        for (kind, never) in
+            [(AccessKind::Created, true), (AccessKind::Granted, true), (AccessKind::Link, false)]
+        {
             let mut facts = approved(500, vec![change(2, 1, kind, 101)]);
             Arc::make_mut(&mut facts.access.changes)[0].confirmed = true;
             assert_eq!(!evaluate(&facts).is_open(), never, "{kind:?}");
@@ -307,9 +354,18 @@ mod tests {
     fn void_verdict_counts_neither_way() {
         let mut facts = approved(101, Vec::new());
         facts.verdicts[0].void = true;
-        assert!(text(&facts).contains("bo approved it before the account was disabled"), "{}", text(&facts));
+        assert!(
+            text(&facts).contains("bo approved it before the account was disabled"),
+            "{}",
+            text(&facts)
+        );
         facts.verdicts[0].kind = VerdictKind::Reject;
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Approve, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::Approve,
+            at: 0,
+            void: false,
+        });
         assert!(evaluate(&facts).is_open());
     }
 
@@ -322,16 +378,23 @@ mod tests {
              admin confirms the access of bo: ada created the account of bo at 1970-01-05 03:00 UTC"
         );
         let facts = approved(103, vec![change(2, 1, AccessKind::Granted, 102)]);
-        assert!(text(&facts).ends_with("never count here: ada gave bo a permission after this was submitted"));
+        assert!(
+            text(&facts)
+                .ends_with("never count here: ada gave bo a permission after this was submitted")
+        );
         assert_eq!(evaluate(&facts).can_approve, ["cy"]);
     }
 
     #[test]
     fn reset_by_an_author_shows_beside_an_approval_that_counts() {
         let facts = approved(200, vec![change(2, 1, AccessKind::Reset, 99)]);
-        let noted = "1 of 1 approval. bo set a password with a sign-in link of ada at 1970-01-05 03:00 UTC";
+        let noted =
+            "1 of 1 approval. bo set a password with a sign-in link of ada at 1970-01-05 03:00 UTC";
         assert_eq!((evaluate(&facts).is_open(), text(&facts).as_str()), (true, noted));
-        assert_eq!(text(&approved(900, vec![change(2, 1, AccessKind::Reset, 99)])), "1 of 1 approval");
+        assert_eq!(
+            text(&approved(900, vec![change(2, 1, AccessKind::Reset, 99)])),
+            "1 of 1 approval"
+        );
     }
 
     #[test]

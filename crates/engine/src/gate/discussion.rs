@@ -31,7 +31,9 @@ pub enum NoVoice {
     #[error("the proposal is closed, and so is its discussion: open another proposal")]
     Closed,
     /// They neither opened the thread nor could approve the change.
-    #[error("whoever opened this thread resolves it, or somebody who may review and wrote no part of the change")]
+    #[error(
+        "whoever opened this thread resolves it, or somebody who may review and wrote no part of the change"
+    )]
     NotYours,
 }
 

@@ -70,8 +70,15 @@ pub enum Risk {
 
 impl Risk {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Destructive, Self::Rerun, Self::Removal, Self::Move, Self::Halt, Self::Secret, Self::Connection];
+    pub const ALL: [Self; 7] = [
+        Self::Destructive,
+        Self::Rerun,
+        Self::Removal,
+        Self::Move,
+        Self::Halt,
+        Self::Secret,
+        Self::Connection,
+    ];
 
     /// The word in the database.
     pub fn as_str(self) -> &'static str {
@@ -123,7 +130,9 @@ pub struct Policy {
 }
 
 /// Changes whose approvals must be signed: all of a deployment and those nested in it, all with a risk, or those with both.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SignedRule {
@@ -142,7 +151,9 @@ impl SignedRule {
             (None, None) => "every change".to_owned(),
             (None, Some(risk)) => risk.as_str().to_owned(),
             (Some(deployment), None) => format!("every change of deployment {}", name(deployment)),
-            (Some(deployment), Some(risk)) => format!("{} of deployment {}", risk.as_str(), name(deployment)),
+            (Some(deployment), Some(risk)) => {
+                format!("{} of deployment {}", risk.as_str(), name(deployment))
+            }
         }
     }
 }
@@ -178,7 +189,9 @@ impl Default for Policy {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// Too few approvals, or too many.
-    #[error("a policy asks for 1 to {MAX_APPROVALS} approvals, and this one asks for {found}: review is mandatory")]
+    #[error(
+        "a policy asks for 1 to {MAX_APPROVALS} approvals, and this one asks for {found}: review is mandatory"
+    )]
     Approvals {
         /// What it asks for.
         found: u32,
@@ -190,7 +203,9 @@ pub enum PolicyError {
         found: u32,
     },
     /// Too many rules.
-    #[error("a policy has at most {MAX_SIGNED_RULES} rules on signatures, and this one has {found}")]
+    #[error(
+        "a policy has at most {MAX_SIGNED_RULES} rules on signatures, and this one has {found}"
+    )]
     SignedRules {
         /// Its rules.
         found: usize,
@@ -206,8 +221,12 @@ impl Policy {
         let asked = std::iter::once(self.approvals).chain(self.by_risk.values().copied());
         match asked.into_iter().find(|n| !(1..=MAX_APPROVALS).contains(n)) {
             Some(found) => Err(PolicyError::Approvals { found }),
-            None if self.cooling_hours > MAX_COOLING_HOURS => Err(PolicyError::Cooling { found: self.cooling_hours }),
-            None if self.signed.len() > MAX_SIGNED_RULES => Err(PolicyError::SignedRules { found: self.signed.len() }),
+            None if self.cooling_hours > MAX_COOLING_HOURS => {
+                Err(PolicyError::Cooling { found: self.cooling_hours })
+            }
+            None if self.signed.len() > MAX_SIGNED_RULES => {
+                Err(PolicyError::SignedRules { found: self.signed.len() })
+            }
             None => Ok(()),
         }
     }
@@ -215,13 +234,17 @@ impl Policy {
     /// In what another policy differs from this one: first what it asks of every change, then each risk, the cooling period, each rule on
     /// signatures, the second factor.
     pub fn changes(&self, other: &Self) -> Vec<PolicyChange> {
-        let every = |policy: &Self| Asks { own: Some(policy.approvals), approvals: policy.approvals };
+        let every =
+            |policy: &Self| Asks { own: Some(policy.approvals), approvals: policy.approvals };
         let of = |policy: &Self, risk: Risk| Asks {
             own: policy.by_risk.get(&risk).copied(),
             approvals: policy.approvals_for(&[risk].into()),
         };
-        let every =
-            PolicyChange { part: PolicyPart::Every, old: Demand::Asks(every(self)), new: Demand::Asks(every(other)) };
+        let every = PolicyChange {
+            part: PolicyPart::Every,
+            old: Demand::Asks(every(self)),
+            new: Demand::Asks(every(other)),
+        };
         let cooling = PolicyChange {
             part: PolicyPart::Cooling,
             old: Demand::Hours(self.cooling_hours),
@@ -243,14 +266,19 @@ impl Policy {
             old: Demand::Needed(self.second_factor),
             new: Demand::Needed(other.second_factor),
         };
-        let all = std::iter::once(every).chain(risks).chain([cooling]).chain(signed).chain([second_factor]);
+        let all = std::iter::once(every)
+            .chain(risks)
+            .chain([cooling])
+            .chain(signed)
+            .chain([second_factor]);
         all.filter(|change| change.old != change.new).collect()
     }
 
     /// Where another policy asks for less than this one: for what, and how much. None: nowhere.
     pub fn weaker_in(&self, other: &Self) -> Option<String> {
         let changes = self.changes(other);
-        let weaker: Vec<String> = changes.iter().filter(|c| c.is_weaker()).map(ToString::to_string).collect();
+        let weaker: Vec<String> =
+            changes.iter().filter(|c| c.is_weaker()).map(ToString::to_string).collect();
         (!weaker.is_empty()).then(|| weaker.join(", "))
     }
 
@@ -394,7 +422,11 @@ fn words(risks: &BTreeSet<Risk>) -> String {
 ///
 /// # Errors
 /// [`NameNotTyped`].
-pub fn check_name(risks: &BTreeSet<Risk>, name: &str, typed: Option<&str>) -> Result<(), NameNotTyped> {
+pub fn check_name(
+    risks: &BTreeSet<Risk>,
+    name: &str,
+    typed: Option<&str>,
+) -> Result<(), NameNotTyped> {
     if !asks_for_name(risks) || typed.is_some_and(|typed| typed.trim() == name) {
         return Ok(());
     }
@@ -604,7 +636,9 @@ pub enum NoVerdict {
     #[error("You wrote part of this change, so somebody else has to review it")]
     Author,
     /// They are no reviewer here.
-    #[error("Your account may not review this deployment: ask an administrator for the reviewer permission")]
+    #[error(
+        "Your account may not review this deployment: ask an administrator for the reviewer permission"
+    )]
     NotAReviewer,
     /// It is not the newest any more.
     #[error("This version of the change was replaced or is closed: look at the newest one")]
@@ -656,12 +690,14 @@ fn state(rule: Rule, broken: Option<String>, holds: &str) -> RuleState {
 }
 
 fn newest(facts: &Facts) -> RuleState {
-    let broken = (!facts.newest).then(|| "A newer version of the proposal is there, or it is closed".to_owned());
+    let broken = (!facts.newest)
+        .then(|| "A newer version of the proposal is there, or it is closed".to_owned());
     state(Rule::Newest, broken, "Newest version of an open proposal")
 }
 
 fn resolved(facts: &Facts) -> RuleState {
-    let broken = facts.unresolved.as_ref().map(|why| format!("{why}. {}", facts.helpers.to_submit()));
+    let broken =
+        facts.unresolved.as_ref().map(|why| format!("{why}. {}", facts.helpers.to_submit()));
     state(Rule::Resolved, broken, "Every edit takes effect")
 }
 
@@ -691,12 +727,18 @@ pub fn moved(base: &[(String, i64)], documents: &[String], records: &[String]) -
     let deployments = base.iter().map(|(name, target)| format!("{name} (target {target})"));
     let others = documents.iter().filter(|name| !base.iter().any(|(known, _)| known == *name));
     let others = others.map(|name| format!("{name} (taken by another change)"));
-    deployments.chain(others).chain(records.iter().map(|name| format!("the record of node {name}"))).collect()
+    deployments
+        .chain(others)
+        .chain(records.iter().map(|name| format!("the record of node {name}")))
+        .collect()
 }
 
 fn epoch(facts: &Facts) -> RuleState {
     let broken = (!facts.same_epoch).then(|| {
-        format!("Made before the database was restored from a backup: submit it again. {}", facts.helpers.to_submit())
+        format!(
+            "Made before the database was restored from a backup: submit it again. {}",
+            facts.helpers.to_submit()
+        )
     });
     state(Rule::Epoch, broken, "Made in this life of the database")
 }
@@ -742,7 +784,8 @@ fn enough(
 }
 
 fn objections(facts: &Facts) -> RuleState {
-    let objects = |id| facts.last_word(id).is_some_and(|verdict| verdict.kind != VerdictKind::Approve);
+    let objects =
+        |id| facts.last_word(id).is_some_and(|verdict| verdict.kind != VerdictKind::Approve);
     let objecting = facts.reviewers().filter(|p| objects(p.id));
     let names: Vec<&str> = objecting.map(|p| p.name.as_str()).collect();
     let broken = (!names.is_empty()).then(|| {
@@ -772,7 +815,10 @@ fn threads(facts: &Facts) -> RuleState {
             1 => ("One thread is open".to_owned(), "it"),
             n => (format!("{n} threads are open"), "them"),
         };
-        format!("{open}, by {}: who opened {them}, or another reviewer, resolves {them}", named(&by))
+        format!(
+            "{open}, by {}: who opened {them}, or another reviewer, resolves {them}",
+            named(&by)
+        )
     });
     state(Rule::Threads, broken, "No open threads")
 }
@@ -796,7 +842,8 @@ mod tests {
             ..facts()
         };
         let text = base(&both).text;
-        let named = "web (target 4), n1 (taken by another change) and the record of node n2 changed since.";
+        let named =
+            "web (target 4), n1 (taken by another change) and the record of node n2 changed since.";
         assert!(text.contains(named), "{text}");
     }
 
@@ -814,7 +861,8 @@ mod tests {
     }
 
     pub(in crate::gate) fn facts() -> Facts {
-        let reviewer = |n: u128, name: &str| Reviewer { id: person(n), name: name.into(), eligible: true };
+        let reviewer =
+            |n: u128, name: &str| Reviewer { id: person(n), name: name.into(), eligible: true };
         Facts {
             submission: SubmissionId(41),
             newest: true,
@@ -827,7 +875,12 @@ mod tests {
             policy: (PolicyNo(3), PolicyNo(3)),
             approvals_needed: 1,
             authors: [person(1)].into(),
-            verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve, at: 0, void: false }],
+            verdicts: vec![Verdict {
+                person: person(2),
+                kind: VerdictKind::Approve,
+                at: 0,
+                void: false,
+            }],
             people: vec![reviewer(1, "ada"), reviewer(2, "bo"), reviewer(3, "cy")],
             access: Access::default(),
             signing: None,
@@ -844,7 +897,9 @@ mod tests {
     fn too_few_who_could_approve_is_said() {
         let mut facts = facts();
         facts.approvals_needed = 5;
-        let text = |facts: &Facts| evaluate(facts).closed_by().map(|rule| rule.text.clone()).unwrap_or_default();
+        let text = |facts: &Facts| {
+            evaluate(facts).closed_by().map(|rule| rule.text.clone()).unwrap_or_default()
+        };
         assert_eq!(
             text(&facts),
             "1 of 5 approvals. 4 more are needed and only cy can give one. No administrator is left who could give the reviewer \
@@ -878,7 +933,12 @@ mod tests {
         assert_eq!(changed(&|f| f.people[1].eligible = false), Some(Rule::Approvals));
         assert_eq!(changed(&|f| f.people.clear()), Some(Rule::Approvals));
         assert_eq!(
-            changed(&|f| f.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject, at: 0, void: false })),
+            changed(&|f| f.verdicts.push(Verdict {
+                person: person(3),
+                kind: VerdictKind::Reject,
+                at: 0,
+                void: false
+            })),
             Some(Rule::Objections)
         );
         assert_eq!(changed(&|f| f.open_threads.push("bo".into())), Some(Rule::Threads));
@@ -891,15 +951,24 @@ mod tests {
             by_risk: by_risk.iter().copied().collect(),
             ..Policy::default()
         };
-        let told = |old: &Policy, new: &Policy| old.changes(new).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let told = |old: &Policy, new: &Policy| {
+            old.changes(new).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
         let old = policy(1, &[(Risk::Destructive, 3), (Risk::Move, 2)]);
         assert!(old.changes(&old).is_empty());
         let new = policy(2, &[(Risk::Destructive, 1)]);
         assert_eq!(
             told(&old, &new),
-            ["every change: 1 -> 2", "destructive: 3 -> 1 (2, as every change)", "move: 2 -> 2 (as every change)"]
+            [
+                "every change: 1 -> 2",
+                "destructive: 3 -> 1 (2, as every change)",
+                "move: 2 -> 2 (as every change)"
+            ]
         );
-        assert_eq!(old.weaker_in(&new).as_deref(), Some("destructive: 3 -> 1 (2, as every change)"));
+        assert_eq!(
+            old.weaker_in(&new).as_deref(),
+            Some("destructive: 3 -> 1 (2, as every change)")
+        );
         assert_eq!(new.weaker_in(&old).as_deref(), Some("every change: 2 -> 1"));
         let two = policy(1, &[(Risk::Destructive, 2), (Risk::Move, 1)]);
         assert_eq!(old.weaker_in(&two).as_deref(), Some("destructive: 3 -> 2, move: 2 -> 1"));
@@ -910,13 +979,19 @@ mod tests {
     #[test]
     fn shorter_cooling_period_is_weaker() {
         let policy = |cooling_hours| Policy { cooling_hours, ..Policy::default() };
-        assert_eq!(policy(24).weaker_in(&policy(1)).as_deref(), Some("cooling period: 24 hours -> 1 hour"));
+        assert_eq!(
+            policy(24).weaker_in(&policy(1)).as_deref(),
+            Some("cooling period: 24 hours -> 1 hour")
+        );
         assert_eq!(policy(1).weaker_in(&policy(24)), None);
         assert_eq!(policy(1).changes(&policy(24)).len(), 1);
         assert_eq!(policy(721).check(), Err(PolicyError::Cooling { found: 721 }));
         assert_eq!((policy(0).check(), policy(720).check()), (Ok(()), Ok(())));
         let written = serde_json::to_string(&Policy::default()).unwrap();
-        assert_eq!(written, r#"{"approvals":1,"by_risk":{}}"#, "as policies were before they had the field");
+        assert_eq!(
+            written, r#"{"approvals":1,"by_risk":{}}"#,
+            "as policies were before they had the field"
+        );
         assert_eq!(serde_json::from_str::<Policy>(&written).unwrap(), Policy::default());
     }
 
@@ -924,7 +999,9 @@ mod tests {
     fn unsigned_approval_does_not_count_where_signatures_are_demanded() {
         let mut facts = facts();
         facts.signing = Some(Signing { signed: BTreeSet::new(), able: [person(2)].into() });
-        let text = |facts: &Facts| evaluate(facts).closed_by().map(|rule| rule.text.clone()).unwrap_or_default();
+        let text = |facts: &Facts| {
+            evaluate(facts).closed_by().map(|rule| rule.text.clone()).unwrap_or_default()
+        };
         assert_eq!(
             text(&facts),
             "0 of 1 signed approval. 1 more needed. Can act: bo. bo approved it without a passkey and has to approve again with \
@@ -932,7 +1009,12 @@ mod tests {
         );
         facts.signing = Some(Signing { signed: [person(2)].into(), able: [person(2)].into() });
         assert_eq!(closed_by(&facts), None);
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::Reject,
+            at: 0,
+            void: false,
+        });
         assert_eq!(closed_by(&facts), Some(Rule::Objections), "objections need no signature");
     }
 
@@ -940,7 +1022,8 @@ mod tests {
     fn dropped_signature_rules_are_weaker() {
         let rule = SignedRule { deployment: None, risk: Some(Risk::Destructive) };
         let signed = Policy { signed: [rule].into(), second_factor: true, ..Policy::default() };
-        let told = Policy::default().changes(&signed).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let told =
+            Policy::default().changes(&signed).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(
             told,
             [
@@ -951,7 +1034,10 @@ mod tests {
         assert_eq!(Policy::default().weaker_in(&signed), None);
         assert!(signed.weaker_in(&Policy::default()).is_some());
         let written = serde_json::to_string(&signed).unwrap();
-        assert_eq!(written, r#"{"approvals":1,"by_risk":{},"signed":[{"risk":"destructive"}],"second_factor":true}"#);
+        assert_eq!(
+            written,
+            r#"{"approvals":1,"by_risk":{},"signed":[{"risk":"destructive"}],"second_factor":true}"#
+        );
         assert_eq!(serde_json::from_str::<Policy>(&written).unwrap(), signed);
         let many = (0..=MAX_SIGNED_RULES as u128)
             .map(|n| SignedRule { deployment: Some(DeploymentId(Uuid::from_u128(n))), risk: None });
@@ -963,7 +1049,12 @@ mod tests {
     fn an_objection_is_named_before_what_else_is_missing() {
         let mut facts = facts();
         facts.approvals_needed = 2;
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::RequestChanges, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::RequestChanges,
+            at: 0,
+            void: false,
+        });
         let gate = evaluate(&facts);
         let broken: Vec<Rule> = gate.broken().map(|rule| rule.rule).collect();
         assert_eq!(broken, [Rule::Objections, Rule::Approvals]);
@@ -976,26 +1067,41 @@ mod tests {
     #[test]
     fn an_objection_that_counts_no_longer_is_said() {
         let mut facts = facts();
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::Reject,
+            at: 0,
+            void: false,
+        });
         assert_eq!(closed_by(&facts), Some(Rule::Objections));
         facts.people[2].eligible = false;
         let gate = evaluate(&facts);
         assert!(gate.is_open(), "verdicts of those count who may review at this moment");
-        let said = gate.rules.iter().find(|rule| rule.rule == Rule::Objections).map(|rule| rule.text.as_str());
+        let said = gate
+            .rules
+            .iter()
+            .find(|rule| rule.rule == Rule::Objections)
+            .map(|rule| rule.text.as_str());
         assert_eq!(
             said,
             Some(
                 "Nobody who may review objects. Counts no longer, because they may not review any more: what cy said against it"
             )
         );
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Approve, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::Approve,
+            at: 0,
+            void: false,
+        });
         assert!(disregarded(&facts).is_empty(), "what was taken back before is no objection");
     }
 
     #[test]
     fn an_authors_approval_never_counts() {
         let mut facts = facts();
-        facts.verdicts = vec![Verdict { person: person(1), kind: VerdictKind::Approve, at: 0, void: false }];
+        facts.verdicts =
+            vec![Verdict { person: person(1), kind: VerdictKind::Approve, at: 0, void: false }];
         assert_eq!(closed_by(&facts), Some(Rule::Approvals));
         assert_eq!(may_judge(&facts, person(1)), Err(NoVerdict::Author));
     }
@@ -1004,12 +1110,30 @@ mod tests {
     fn the_last_word_counts_and_only_once() {
         let mut facts = facts();
         facts.approvals_needed = 2;
-        facts.verdicts.push(Verdict { person: person(2), kind: VerdictKind::Approve, at: 0, void: false });
-        assert_eq!(closed_by(&facts), Some(Rule::Approvals), "one person approving twice is one approval");
+        facts.verdicts.push(Verdict {
+            person: person(2),
+            kind: VerdictKind::Approve,
+            at: 0,
+            void: false,
+        });
+        assert_eq!(
+            closed_by(&facts),
+            Some(Rule::Approvals),
+            "one person approving twice is one approval"
+        );
         facts.approvals_needed = 1;
-        facts.verdicts.push(Verdict { person: person(2), kind: VerdictKind::RequestChanges, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(2),
+            kind: VerdictKind::RequestChanges,
+            at: 0,
+            void: false,
+        });
         let broken: Vec<Rule> = evaluate(&facts).broken().map(|rule| rule.rule).collect();
-        assert_eq!(broken, [Rule::Objections, Rule::Approvals], "who takes an approval back no longer approves");
+        assert_eq!(
+            broken,
+            [Rule::Objections, Rule::Approvals],
+            "who takes an approval back no longer approves"
+        );
     }
 
     #[test]

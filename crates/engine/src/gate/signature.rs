@@ -85,12 +85,16 @@ impl std::str::FromStr for Nonce {
     type Err = NonceError;
     fn from_str(text: &str) -> Result<Self, NonceError> {
         let pair = |pair: &[u8]| {
-            let digits =
-                std::str::from_utf8(pair).ok().filter(|digits| digits.bytes().all(|d| d.is_ascii_hexdigit()))?;
+            let digits = std::str::from_utf8(pair)
+                .ok()
+                .filter(|digits| digits.bytes().all(|d| d.is_ascii_hexdigit()))?;
             u8::from_str_radix(digits, 16).ok()
         };
         let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
-        bytes.filter(|_| text.len() == 32).and_then(|bytes| Self::from_bytes(&bytes)).ok_or(NonceError)
+        bytes
+            .filter(|_| text.len() == 32)
+            .and_then(|bytes| Self::from_bytes(&bytes))
+            .ok_or(NonceError)
     }
 }
 
@@ -210,7 +214,12 @@ impl Passkey {
 ///
 /// # Errors
 /// A number that JSON cannot represent.
-pub fn digest(person: PersonId, rp_id: &str, origin: &str, credential: &Value) -> Result<Hash, serde_json::Error> {
+pub fn digest(
+    person: PersonId,
+    rp_id: &str,
+    origin: &str,
+    credential: &Value,
+) -> Result<Hash, serde_json::Error> {
     let parts = serde_json::json!({ "person": person, "rp_id": rp_id, "origin": origin, "credential": credential });
     canonical::hash(&parts)
 }
@@ -218,7 +227,8 @@ pub fn digest(person: PersonId, rp_id: &str, origin: &str, credential: &Value) -
 /// The fingerprint that two people compare before one confirms the passkey of the other: 80 bits in five groups, `3f2a-91cc-...`.
 pub fn fingerprint(digest: Hash) -> String {
     let digits = digest.to_string();
-    let groups: Vec<&str> = (0..5).filter_map(|group| digits.get(4 * group..4 * group + 4)).collect();
+    let groups: Vec<&str> =
+        (0..5).filter_map(|group| digits.get(4 * group..4 * group + 4)).collect();
     groups.join("-")
 }
 
@@ -321,7 +331,8 @@ pub fn check_confirmed(
         };
         let signer = passkeys.get(by).ok_or(SignatureError::Unknown(*by))?;
         let digest = confirmed.digest().map_err(|e| invalid(confirmed.id, e))?;
-        let statement = Statement::Confirmation { passkey: confirmed.id, digest, person: signer.person, nonce };
+        let statement =
+            Statement::Confirmation { passkey: confirmed.id, digest, person: signer.person, nonce };
         check_signature(&statement, signer, assertion, verify)?;
         confirmed = signer;
     }
@@ -335,7 +346,8 @@ fn check_signature(
     verify: &Verify<'_>,
 ) -> Result<(), SignatureError> {
     let challenge = statement.challenge().map_err(|e| invalid(passkey.id, e))?;
-    verify(passkey, challenge, assertion).map_err(|why| SignatureError::Invalid { passkey: passkey.id, why })
+    verify(passkey, challenge, assertion)
+        .map_err(|why| SignatureError::Invalid { passkey: passkey.id, why })
 }
 
 fn invalid(passkey: PasskeyId, error: serde_json::Error) -> SignatureError {
@@ -366,14 +378,20 @@ mod tests {
     }
 
     fn verify(passkey: &Passkey, challenge: Hash, assertion: &Assertion) -> Result<(), String> {
-        (*assertion == sign(passkey, challenge)).then_some(()).ok_or_else(|| "wrong signature".to_owned())
+        (*assertion == sign(passkey, challenge))
+            .then_some(())
+            .ok_or_else(|| "wrong signature".to_owned())
     }
 
     fn confirmed(n: u128, person: u128, by: &Passkey) -> Passkey {
         let mut made = passkey(n, person, None);
         let nonce = Nonce([1; 16]);
-        let statement =
-            Statement::Confirmation { passkey: made.id, digest: made.digest().unwrap(), person: by.person, nonce };
+        let statement = Statement::Confirmation {
+            passkey: made.id,
+            digest: made.digest().unwrap(),
+            person: by.person,
+            nonce,
+        };
         let assertion = sign(by, statement.challenge().unwrap());
         made.confirmation = Some(Confirmation::Passkey { by: by.id, nonce, assertion });
         made
@@ -433,14 +451,22 @@ mod tests {
             nonce,
             assertion: &assertion,
         };
-        let checked =
-            check_verdicts(&reviewed, [signed(1, &root), signed(2, &second), signed(3, &root)], &all, &verify);
+        let checked = check_verdicts(
+            &reviewed,
+            [signed(1, &root), signed(2, &second), signed(3, &root)],
+            &all,
+            &verify,
+        );
         let of = |person: u128| checked.get(&PersonId(Uuid::from_u128(person))).unwrap();
         assert_eq!(*of(1), Ok(()));
         assert!(matches!(of(2), Err(SignatureError::Invalid { .. })), "{checked:?}");
         assert_eq!(*of(3), Err(SignatureError::OtherPerson(root.id)));
         let rejects = VerdictSignature { verdict: VerdictKind::Reject, ..signed(1, &root) };
-        assert!(check_verdicts(&reviewed, [rejects], &all, &verify).into_values().all(|checked| checked.is_err()));
+        assert!(
+            check_verdicts(&reviewed, [rejects], &all, &verify)
+                .into_values()
+                .all(|checked| checked.is_err())
+        );
     }
 
     #[test]
@@ -450,8 +476,10 @@ mod tests {
         let bare = passkey(2, 2, None);
         let rejected = check(&statement, bare.id, &sign(&bare, challenge), &of(&[&bare]), &verify);
         assert_eq!(rejected, Err(SignatureError::Unconfirmed(bare.id)));
-        let (left, right) = (confirmed(2, 2, &passkey(3, 2, None)), confirmed(3, 2, &passkey(2, 2, None)));
-        let rejected = check(&statement, left.id, &sign(&left, challenge), &of(&[&left, &right]), &verify);
+        let (left, right) =
+            (confirmed(2, 2, &passkey(3, 2, None)), confirmed(3, 2, &passkey(2, 2, None)));
+        let rejected =
+            check(&statement, left.id, &sign(&left, challenge), &of(&[&left, &right]), &verify);
         assert_eq!(rejected, Err(SignatureError::Circular(left.id)));
     }
 
@@ -463,13 +491,18 @@ mod tests {
         let statement = statement(2);
         let signed = sign(&second, statement.challenge().unwrap());
         let rejected = check(&statement, second.id, &signed, &of(&[&root, &second]), &verify);
-        assert!(matches!(rejected, Err(SignatureError::Invalid { passkey, .. }) if passkey == root.id), "{rejected:?}");
+        assert!(
+            matches!(rejected, Err(SignatureError::Invalid { passkey, .. }) if passkey == root.id),
+            "{rejected:?}"
+        );
     }
 
     #[test]
     fn challenge_depends_on_every_part() {
         let first = statement(2);
-        let Statement::Verdict { reviewed, verdict, person, nonce } = first.clone() else { panic!("a verdict") };
+        let Statement::Verdict { reviewed, verdict, person, nonce } = first.clone() else {
+            panic!("a verdict")
+        };
         let of = |reviewed: Reviewed| Statement::Verdict { reviewed, verdict, person, nonce };
         let other = Hash::of_bytes(b"other");
         let changed = [
@@ -482,12 +515,25 @@ mod tests {
             of(Reviewed { epoch: 2, ..reviewed.clone() }),
             of(Reviewed { risk: BTreeSet::new(), ..reviewed.clone() }),
             of(Reviewed { authors: BTreeSet::new(), ..reviewed.clone() }),
-            Statement::Verdict { reviewed: reviewed.clone(), verdict: VerdictKind::Reject, person, nonce },
-            Statement::Verdict { reviewed: reviewed.clone(), verdict, person: PersonId(Uuid::nil()), nonce },
+            Statement::Verdict {
+                reviewed: reviewed.clone(),
+                verdict: VerdictKind::Reject,
+                person,
+                nonce,
+            },
+            Statement::Verdict {
+                reviewed: reviewed.clone(),
+                verdict,
+                person: PersonId(Uuid::nil()),
+                nonce,
+            },
             Statement::Verdict { reviewed, verdict, person, nonce: Nonce([8; 16]) },
         ];
-        let challenges: BTreeSet<Hash> =
-            changed.iter().chain([&first]).map(|statement| statement.challenge().unwrap()).collect();
+        let challenges: BTreeSet<Hash> = changed
+            .iter()
+            .chain([&first])
+            .map(|statement| statement.challenge().unwrap())
+            .collect();
         assert_eq!(challenges.len(), changed.len() + 1);
     }
 

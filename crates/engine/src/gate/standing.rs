@@ -73,7 +73,9 @@ pub fn turn(facts: &Facts, gate: &GateState, person: PersonId, may_commit: bool)
         last.is_some_and(|verdict| verdict.kind != VerdictKind::Approve || approves(facts, person))
     };
     match Standing::of(gate) {
-        Standing::Unreviewed if may_judge(facts, person).is_ok() && facts.may_count(person) && !said() => {
+        Standing::Unreviewed
+            if may_judge(facts, person).is_ok() && facts.may_count(person) && !said() =>
+        {
             Some(Turn::Judge)
         }
         Standing::Open if may_commit => Some(Turn::Commit),
@@ -109,7 +111,12 @@ mod tests {
             policy: (PolicyNo(3), PolicyNo(3)),
             approvals_needed: 1,
             authors: [person(1)].into(),
-            verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve, at: 0, void: false }],
+            verdicts: vec![Verdict {
+                person: person(2),
+                kind: VerdictKind::Approve,
+                at: 0,
+                void: false,
+            }],
             people: (1..4).map(reviewer).collect(),
             access: Access::default(),
             signing: None,
@@ -132,7 +139,12 @@ mod tests {
         assert_eq!(standing(&facts), Standing::Unreviewed);
         facts.lint.push("the jig is off".into());
         assert_eq!(standing(&facts), Standing::Faulty, "no approval helps that");
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::RequestChanges, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::RequestChanges,
+            at: 0,
+            void: false,
+        });
         assert_eq!(standing(&facts), Standing::Objected);
         facts.moved_documents.push("n1".into());
         assert_eq!(standing(&facts), Standing::Stale);
@@ -142,7 +154,8 @@ mod tests {
 
     #[test]
     fn a_gate_without_rules_is_not_open() {
-        let none = GateState { rules: Vec::new(), approvals: 9, needed: 1, can_approve: Vec::new() };
+        let none =
+            GateState { rules: Vec::new(), approvals: 9, needed: 1, can_approve: Vec::new() };
         assert_eq!(Standing::of(&none), Standing::Unreviewed);
     }
 
@@ -154,7 +167,11 @@ mod tests {
         assert_eq!(turn(&facts, &evaluate(&facts), person(1), false), None);
         facts.approvals_needed = 2;
         let turns = [1, 2, 3, 4].map(|n| turn_of(&facts, n));
-        assert_eq!(turns, [None, None, Some(Turn::Judge), None], "its author, who has said it, who could, a stranger");
+        assert_eq!(
+            turns,
+            [None, None, Some(Turn::Judge), None],
+            "its author, who has said it, who could, a stranger"
+        );
         facts.lint.push("the jig is off".into());
         assert_eq!(turn_of(&facts, 3), None, "its authors first");
     }

@@ -44,7 +44,9 @@ impl Helpers {
     pub fn to_permit(&self, permission: &str) -> String {
         match self.administrators.as_slice() {
             [] => format!("No administrator is left who could give the {permission} permission"),
-            administrators => format!("Can give the {permission} permission: {}", named(administrators)),
+            administrators => {
+                format!("Can give the {permission} permission: {}", named(administrators))
+            }
         }
     }
 }
@@ -64,7 +66,9 @@ pub fn named<T: AsRef<str>>(names: &[T]) -> String {
 pub fn disregarded(facts: &Facts) -> Vec<&str> {
     let ignored = |reviewer: &&Reviewer| {
         let last = facts.verdicts.iter().rev().find(|verdict| verdict.person == reviewer.id);
-        last.is_some_and(|verdict| verdict.kind != VerdictKind::Approve && (verdict.void || !reviewer.eligible))
+        last.is_some_and(|verdict| {
+            verdict.kind != VerdictKind::Approve && (verdict.void || !reviewer.eligible)
+        })
     };
     let gone = facts.people.iter().filter(|p| !facts.authors.contains(&p.id)).filter(ignored);
     gone.map(|p| p.name.as_str()).collect()
@@ -83,7 +87,10 @@ pub fn may_judge_or_who(facts: &Facts, person: PersonId) -> Result<(), String> {
 }
 
 fn others(facts: &Facts, person: PersonId) -> String {
-    let able = facts.people.iter().filter(|p| p.eligible && p.id != person && !facts.authors.contains(&p.id));
+    let able = facts
+        .people
+        .iter()
+        .filter(|p| p.eligible && p.id != person && !facts.authors.contains(&p.id));
     let able: Vec<&str> = able.map(|p| p.name.as_str()).collect();
     match able.as_slice() {
         [] => format!("Nobody else may review. {}", facts.helpers.to_permit("reviewer")),

@@ -220,7 +220,11 @@ pub fn errors(subject: &Subject<'_>) -> Vec<Finding> {
     look(subject, None, |check| check.level() == Level::Error)
 }
 
-fn look(subject: &Subject<'_>, consequences: Option<&Consequences>, wanted: impl Fn(Check) -> bool) -> Vec<Finding> {
+fn look(
+    subject: &Subject<'_>,
+    consequences: Option<&Consequences>,
+    wanted: impl Fn(Check) -> bool,
+) -> Vec<Finding> {
     let look = Look { subject, consequences, members: OnceCell::new() };
     let mut findings = Vec::new();
     for check in Check::ALL.iter().copied().filter(|check| wanted(*check)) {
@@ -269,7 +273,10 @@ impl<'a> Look<'a> {
         let Planned { old, new, .. } = self.planned();
         let stored = new.nodes.get(&id).or_else(|| old.nodes.get(&id));
         let name = |deployment| Some(self.deployment(deployment));
-        stored.map_or_else(|| id.to_string(), |stored| phantom::in_full(&stored.doc.fqdn, name).into_owned())
+        stored.map_or_else(
+            || id.to_string(),
+            |stored| phantom::in_full(&stored.doc.fqdn, name).into_owned(),
+        )
     }
 
     fn place(&self, node: NodeId, key: &NoderoleKey) -> String {
@@ -280,7 +287,9 @@ impl<'a> Look<'a> {
     fn members(&self) -> &Members {
         self.members.get_or_init(|| {
             let mut members = Members::new();
-            for noderole in self.planned().new.nodes.values().flat_map(|node| node.doc.noderoles.values()) {
+            for noderole in
+                self.planned().new.nodes.values().flat_map(|node| node.doc.noderoles.values())
+            {
                 *members.entry((noderole.deployment, noderole.role)).or_default() += 1;
             }
             members
@@ -316,7 +325,14 @@ impl Found {
             self.more += 1;
             return;
         }
-        self.findings.push(Finding { check: self.check, level: self.check.level(), at, noderole, what, remedy });
+        self.findings.push(Finding {
+            check: self.check,
+            level: self.check.level(),
+            at,
+            noderole,
+            what,
+            remedy,
+        });
     }
 
     fn close(mut self, all: &mut Vec<Finding>) {

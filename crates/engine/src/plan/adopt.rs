@@ -38,8 +38,18 @@ struct New<'b> {
 impl Draft<'_> {
     /// Lets everything below a deployment take on the version that it has of a barclamp now, its own or from above; what has one of its
     /// own below it keeps that.
-    pub fn adopt(&mut self, at: DeploymentId, barclamp: &BarclampName, edit: u32) -> Result<(), EditError> {
-        let new = New { at, barclamp, version: self.version_in_sight(at, barclamp), seeing: self.seeing(at, barclamp) };
+    pub fn adopt(
+        &mut self,
+        at: DeploymentId,
+        barclamp: &BarclampName,
+        edit: u32,
+    ) -> Result<(), EditError> {
+        let new = New {
+            at,
+            barclamp,
+            version: self.version_in_sight(at, barclamp),
+            seeing: self.seeing(at, barclamp),
+        };
         for deployment in &new.seeing {
             for (role, content) in self.outdated_roles(*deployment, &new)? {
                 self.deployment_mut(*deployment)?.roles.insert(role, content);
@@ -62,10 +72,17 @@ impl Draft<'_> {
 
     /// What may have to wait for something else, by rank: all that is bound where the version is seen, and from elsewhere who waits for
     /// one that answers to other names now, or stands beside one that precedes it now.
-    fn touched_by(&self, seeing: &BTreeSet<DeploymentId>, anew: &BTreeSet<NoderoleId>) -> BTreeSet<(u32, NoderoleId)> {
+    fn touched_by(
+        &self,
+        seeing: &BTreeSet<DeploymentId>,
+        anew: &BTreeSet<NoderoleId>,
+    ) -> BTreeSet<(u32, NoderoleId)> {
         let mut touched = BTreeSet::new();
         for (node, carrier) in self.nodes() {
-            let seen = carrier.noderoles.iter().filter(|(_, noderole)| seeing.contains(&noderole.deployment));
+            let seen = carrier
+                .noderoles
+                .iter()
+                .filter(|(_, noderole)| seeing.contains(&noderole.deployment));
             touched.extend(seen.map(|(key, noderole)| (noderole.rank, key.id(node))));
         }
         let beside = |id: NoderoleId| {
@@ -82,14 +99,20 @@ impl Draft<'_> {
     /// A deployment and those below it that have no version of the barclamp of their own, nor one from between.
     fn seeing(&self, at: DeploymentId, barclamp: &BarclampName) -> BTreeSet<DeploymentId> {
         let stops = |id: &DeploymentId| {
-            *id == at || self.deployment(*id).is_ok_and(|found| found.barclamps.contains_key(barclamp))
+            *id == at
+                || self.deployment(*id).is_ok_and(|found| found.barclamps.contains_key(barclamp))
         };
         let nearest = |id: DeploymentId| self.chain(id).into_iter().find(stops);
         self.deployments().map(|(id, _)| id).filter(|id| nearest(*id) == Some(at)).collect()
     }
 
     /// The content that the new version has for a role's older one; none if it is no other, or another barclamp's.
-    fn newer(&self, deployment: DeploymentId, new: &New<'_>, content: Hash) -> Result<Option<Hash>, EditError> {
+    fn newer(
+        &self,
+        deployment: DeploymentId,
+        new: &New<'_>,
+        content: Hash,
+    ) -> Result<Option<Hash>, EditError> {
         let New { at, barclamp, version, .. } = new;
         let was = self.catalog.role(content)?;
         if was.barclamp != **barclamp || was.gathers.is_some() {
@@ -115,12 +138,18 @@ impl Draft<'_> {
             return Err(refused("changes whether its noderoles act as one:"));
         }
         if is.service != was.flags.service {
-            return Err(refused("changes whether it stands on a node or for the deployment as a whole:"));
+            return Err(refused(
+                "changes whether it stands on a node or for the deployment as a whole:",
+            ));
         }
         Ok((hash != content).then_some(hash))
     }
 
-    fn outdated_roles(&self, deployment: DeploymentId, new: &New<'_>) -> Result<Vec<(RoleName, Hash)>, EditError> {
+    fn outdated_roles(
+        &self,
+        deployment: DeploymentId,
+        new: &New<'_>,
+    ) -> Result<Vec<(RoleName, Hash)>, EditError> {
         let mut outdated = Vec::new();
         for (role, content) in &self.deployment(deployment)?.roles {
             let newer = self.newer(deployment, new, *content)?;
@@ -132,7 +161,9 @@ impl Draft<'_> {
     fn outdated_noderoles(&self, new: &New<'_>) -> Result<Vec<(u32, NoderoleId, Hash)>, EditError> {
         let mut outdated = Vec::new();
         for (node, carrier) in self.nodes() {
-            for (key, noderole) in carrier.noderoles.iter().filter(|(_, n)| new.seeing.contains(&n.deployment)) {
+            for (key, noderole) in
+                carrier.noderoles.iter().filter(|(_, n)| new.seeing.contains(&n.deployment))
+            {
                 let newer = self.newer(noderole.deployment, new, noderole.role)?;
                 outdated.extend(newer.map(|newer| (noderole.rank, key.id(node), newer)));
             }
@@ -171,14 +202,19 @@ impl Draft<'_> {
             };
             let known = old.iter().any(|edge| edge.parent == parent);
             if !known && self.waits_for(parent, id) {
-                return Err(EditError::Circle { child: self.in_words(id), parent: self.in_words(parent) });
+                return Err(EditError::Circle {
+                    child: self.in_words(id),
+                    parent: self.in_words(parent),
+                });
             }
             parents.retain(|edge| edge.parent != parent);
             parents.insert(EdgeDoc { parent, kind: EdgeKind::Hard });
         }
         // What came along meanwhile may precede it, and has linked itself.
         let new = self.noderole(id).map(|(_, _, n)| n.parents.clone()).unwrap_or_default();
-        let linked = new.iter().filter(|edge| !old.contains(edge) && parents.iter().all(|p| p.parent != edge.parent));
+        let linked = new
+            .iter()
+            .filter(|edge| !old.contains(edge) && parents.iter().all(|p| p.parent != edge.parent));
         parents.extend(linked.copied().collect::<Vec<_>>());
         if parents.iter().eq(&new) { Ok(()) } else { self.rewire(id, parents) }
     }
@@ -194,7 +230,8 @@ impl Draft<'_> {
         if self.is_implicit(deployment, wanted)? {
             return Ok(None);
         }
-        let mut hard = old.iter().filter(|edge| edge.kind == EdgeKind::Hard).map(|edge| edge.parent);
+        let mut hard =
+            old.iter().filter(|edge| edge.kind == EdgeKind::Hard).map(|edge| edge.parent);
         Ok(hard.find(|parent| self.serves(*parent, wanted)))
     }
 }

@@ -44,12 +44,18 @@ fn around(skeleton: &Skeleton, node: NodeId) -> Vec<DeploymentId> {
 }
 
 /// The deployments that a plan in this scope with these effects rests upon.
-pub fn base(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> BTreeSet<DeploymentId> {
+pub fn base(
+    skeleton: &Skeleton,
+    scope: impl Into<Scope>,
+    effects: &Effects,
+) -> BTreeSet<DeploymentId> {
     let mut base = BTreeSet::new();
     match scope.into() {
         Scope::Deployment(deployment) => {
             base.extend(skeleton.chain(deployment));
-            base.extend(skeleton.deployments.keys().filter(|id| skeleton.chain(**id).contains(&deployment)));
+            base.extend(
+                skeleton.deployments.keys().filter(|id| skeleton.chain(**id).contains(&deployment)),
+            );
         }
         Scope::Node(node) => base.extend(around(skeleton, node)),
     }
@@ -69,13 +75,18 @@ pub fn base(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> 
 }
 
 /// The deployments that a change writes.
-pub fn written(old: &Blueprint, new: &Blueprint, changes: &[DocumentChange]) -> BTreeSet<DeploymentId> {
+pub fn written(
+    old: &Blueprint,
+    new: &Blueprint,
+    changes: &[DocumentChange],
+) -> BTreeSet<DeploymentId> {
     let mut written = BTreeSet::new();
     for change in changes {
         match change {
             DocumentChange::Deployment { id, .. } => {
                 written.insert(*id);
-                let came_or_went = old.deployments.contains_key(id) != new.deployments.contains_key(id);
+                let came_or_went =
+                    old.deployments.contains_key(id) != new.deployments.contains_key(id);
                 if came_or_went {
                     let known = new.deployments.get(id).or_else(|| old.deployments.get(id));
                     written.extend(known.and_then(|d| d.doc.parent));
@@ -111,7 +122,8 @@ fn node_writes(old: &Blueprint, new: &Blueprint, id: NodeId, written: &mut BTree
     {
         written.insert(is.deployment);
     }
-    let keys: BTreeSet<_> = [before, after].into_iter().flatten().flat_map(|node| node.noderoles.keys()).collect();
+    let keys: BTreeSet<_> =
+        [before, after].into_iter().flatten().flat_map(|node| node.noderoles.keys()).collect();
     for key in keys {
         let was = before.and_then(|n| n.noderoles.get(key));
         let is = after.and_then(|n| n.noderoles.get(key));
@@ -122,7 +134,11 @@ fn node_writes(old: &Blueprint, new: &Blueprint, id: NodeId, written: &mut BTree
 }
 
 /// Whether a deployment is another one, or stands somewhere below it.
-pub(crate) fn is_below(blueprint: &Blueprint, deployment: DeploymentId, above: DeploymentId) -> bool {
+pub(crate) fn is_below(
+    blueprint: &Blueprint,
+    deployment: DeploymentId,
+    above: DeploymentId,
+) -> bool {
     let mut next = Some(deployment);
     let mut left = blueprint.deployments.len();
     while let Some(id) = next {
@@ -172,7 +188,9 @@ pub fn beyond(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -
 /// Whether a single edit may be part of a proposal on a node: it is about that node, and about what the node's deployments have there.
 fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
     match edit {
-        Edit::Bind { deployment, node, .. } => *node == only && around(skeleton, only).contains(deployment),
+        Edit::Bind { deployment, node, .. } => {
+            *node == only && around(skeleton, only).contains(deployment)
+        }
         Edit::Unbind { node, .. }
         | Edit::SetNoderoleData { node, .. }
         | Edit::Rerun { node, .. }
@@ -236,9 +254,9 @@ impl<'a> Within<'a> {
             // These concern all deployments. Every submission is void once the policy changes; who switches a jig writes the root,
             // which is in every base.
             Edit::SetPolicy { .. } | Edit::ActivateJig { .. } => Some(deployment),
-            Edit::ExpungeNode { node, .. } | Edit::SetConnection { node, .. } | Edit::SetHints { node, .. } => {
-                self.skeleton.nodes.get(node).map(|n| n.deployment)
-            }
+            Edit::ExpungeNode { node, .. }
+            | Edit::SetConnection { node, .. }
+            | Edit::SetHints { node, .. } => self.skeleton.nodes.get(node).map(|n| n.deployment),
             Edit::RemoveDeployment { deployment }
             | Edit::UseBarclamp { deployment, .. }
             | Edit::InheritBarclamp { deployment, .. }
@@ -254,7 +272,12 @@ impl<'a> Within<'a> {
             Edit::SetNoderoleData { node, noderole, .. }
             | Edit::Unbind { node, noderole, .. }
             | Edit::Rerun { node, noderole, .. } => {
-                let bound = self.skeleton.nodes.get(node).and_then(|n| n.noderoles.get(noderole)).map(|n| n.deployment);
+                let bound = self
+                    .skeleton
+                    .nodes
+                    .get(node)
+                    .and_then(|n| n.noderoles.get(noderole))
+                    .map(|n| n.deployment);
                 // A noderole that an earlier edit binds is bound in scope, or that edit would not be there.
                 bound.or(Some(deployment))
             }

@@ -45,7 +45,11 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { wants_attribs_make_parents: true, service_roles_to_phantom: true, preceeds_soft_edges: true }
+        Self {
+            wants_attribs_make_parents: true,
+            service_roles_to_phantom: true,
+            preceeds_soft_edges: true,
+        }
     }
 }
 
@@ -59,7 +63,11 @@ pub(super) struct Way {
 impl Draft<'_> {
     /// The role that a name means in a deployment: what the deployment itself has, then what the nearest pinned barclamp has. A role
     /// of a deployment above is hidden by another version of its barclamp that is pinned below.
-    fn role_content(&self, deployment: DeploymentId, name: &RoleName) -> Result<Option<Hash>, EditError> {
+    fn role_content(
+        &self,
+        deployment: DeploymentId,
+        name: &RoleName,
+    ) -> Result<Option<Hash>, EditError> {
         let sight = self.sight(deployment)?;
         let seen = sight.roles.get(name);
         for (up, id) in sight.chain.iter().enumerate() {
@@ -78,7 +86,11 @@ impl Draft<'_> {
     }
 
     /// The role that a *required* name means: as above, else the first role by name that provides it and can be bound.
-    fn required_content(&self, deployment: DeploymentId, name: &RoleName) -> Result<Option<Hash>, EditError> {
+    fn required_content(
+        &self,
+        deployment: DeploymentId,
+        name: &RoleName,
+    ) -> Result<Option<Hash>, EditError> {
         if let Some(hash) = self.role_content(deployment, name)?
             && !self.catalog.role(hash)?.flags.is_abstract
         {
@@ -89,7 +101,11 @@ impl Draft<'_> {
     }
 
     /// Whether a required name means a role that serves on its own node alone.
-    pub fn is_implicit(&self, deployment: DeploymentId, name: &RoleName) -> Result<bool, EditError> {
+    pub fn is_implicit(
+        &self,
+        deployment: DeploymentId,
+        name: &RoleName,
+    ) -> Result<bool, EditError> {
         match self.required_content(deployment, name)? {
             Some(hash) => Ok(self.catalog.role(hash)?.flags.implicit),
             None => Ok(false),
@@ -106,7 +122,12 @@ impl Draft<'_> {
     }
 
     /// Why nothing serves a role that requires this.
-    fn unresolved(&self, deployment: DeploymentId, child: &Role, requires: &RoleName) -> Result<EditError, EditError> {
+    fn unresolved(
+        &self,
+        deployment: DeploymentId,
+        child: &Role,
+        requires: &RoleName,
+    ) -> Result<EditError, EditError> {
         let (role, requires) = (child.name.clone(), requires.clone());
         let named = self.deployment_name(deployment);
         // What can be bound would have been found.
@@ -122,7 +143,8 @@ impl Draft<'_> {
         let sight = self.sight(deployment).ok()?;
         let mut names: BTreeSet<&RoleName> = sight.roles.keys().collect();
         for (up, id) in sight.chain.iter().enumerate() {
-            let hidden = |hash| self.catalog.role(hash).is_ok_and(|role| sight.hides(&role.barclamp, up));
+            let hidden =
+                |hash| self.catalog.role(hash).is_ok_and(|role| sight.hides(&role.barclamp, up));
             let roles = &self.deployment(*id).ok()?.roles;
             names.extend(roles.iter().filter(|(_, hash)| !hidden(**hash)).map(|(name, _)| name));
         }
@@ -131,7 +153,11 @@ impl Draft<'_> {
     }
 
     /// The names of the roles whose noderoles become parents, each once: required, the jig's client, owners of wanted attributes.
-    pub fn wanted(&self, deployment: DeploymentId, role: &Role) -> Result<Vec<RoleName>, EditError> {
+    pub fn wanted(
+        &self,
+        deployment: DeploymentId,
+        role: &Role,
+    ) -> Result<Vec<RoleName>, EditError> {
         let sight = self.sight(deployment)?;
         let mut wanted = role.requires.clone();
         wanted.extend(sight.clients.get(&role.jig).into_iter().flatten().cloned());
@@ -144,7 +170,13 @@ impl Draft<'_> {
     }
 
     /// Binds a role to a node, as an edit asks for it.
-    pub fn bind(&mut self, deployment: DeploymentId, node: NodeId, role: &RoleName, seq: u32) -> Result<(), EditError> {
+    pub fn bind(
+        &mut self,
+        deployment: DeploymentId,
+        node: NodeId,
+        role: &RoleName,
+        seq: u32,
+    ) -> Result<(), EditError> {
         self.look_at_one_more();
         self.deployment(deployment)?;
         let found = self.node(node)?;
@@ -161,7 +193,11 @@ impl Draft<'_> {
         // Asked for a service the node itself carries nothing, so it stays where it is.
         if moves && stands_on == node {
             self.along.moved.insert(node, deployment);
-            self.move_node(node, deployment, Why::Brought { edit: seq, by: role.clone(), implicit: false })?;
+            self.move_node(
+                node,
+                deployment,
+                Why::Brought { edit: seq, by: role.clone(), implicit: false },
+            )?;
         }
         let mut way = Way { deployment, edit: seq, path: Vec::new() };
         self.grow(&mut way, node, content, Why::Asked { edit: seq })?;
@@ -169,7 +205,11 @@ impl Draft<'_> {
     }
 
     /// Whether binding here takes the node along; refused where it belongs to somebody beside the deployment.
-    fn moves_along(&self, node: &SkeletonNode, deployment: DeploymentId) -> Result<bool, EditError> {
+    fn moves_along(
+        &self,
+        node: &SkeletonNode,
+        deployment: DeploymentId,
+    ) -> Result<bool, EditError> {
         if self.chain(node.deployment).contains(&deployment) {
             return Ok(false);
         }
@@ -184,13 +224,25 @@ impl Draft<'_> {
     }
 
     /// The node that carries a role when it is asked for on this one.
-    fn stands_on(&self, deployment: DeploymentId, node: NodeId, content: Hash) -> Result<NodeId, EditError> {
-        let service = self.rules.service_roles_to_phantom && self.catalog.role(content)?.flags.service;
+    fn stands_on(
+        &self,
+        deployment: DeploymentId,
+        node: NodeId,
+        content: Hash,
+    ) -> Result<NodeId, EditError> {
+        let service =
+            self.rules.service_roles_to_phantom && self.catalog.role(content)?.flags.service;
         if service { Ok(self.deployment(deployment)?.phantom) } else { Ok(node) }
     }
 
     /// Makes one noderole and whatever it brings along.
-    fn grow(&mut self, way: &mut Way, node: NodeId, content: Hash, why: Why) -> Result<NoderoleId, EditError> {
+    fn grow(
+        &mut self,
+        way: &mut Way,
+        node: NodeId,
+        content: Hash,
+        why: Why,
+    ) -> Result<NoderoleId, EditError> {
         self.look_at_one_more();
         let catalog = self.catalog;
         let role = &**catalog.role(content)?;
@@ -257,7 +309,9 @@ impl Draft<'_> {
         let found = self.grow(way, node, content, why)?;
         // A role is on a node once, and may be there for a deployment that uses another version.
         match self.noderole(found) {
-            Some((place, key, noderole)) if !self.catalog.role(noderole.role)?.answers_to(wanted) => {
+            Some((place, key, noderole))
+                if !self.catalog.role(noderole.role)?.answers_to(wanted) =>
+            {
                 Err(EditError::ServedByOtherVersion {
                     role: child.name.clone(),
                     requires: wanted.clone(),
@@ -303,7 +357,8 @@ impl Draft<'_> {
         parent: NoderoleId,
         fits: &dyn Fn(NoderoleId) -> bool,
     ) -> Result<Option<BTreeSet<NoderoleId>>, EditError> {
-        let (Some((node, _, noderole)), Some(role)) = (self.noderole(child), self.role_of(child)) else {
+        let (Some((node, _, noderole)), Some(role)) = (self.noderole(child), self.role_of(child))
+        else {
             return Ok(None);
         };
         let deployment = noderole.deployment;
@@ -312,7 +367,8 @@ impl Draft<'_> {
         let mut found = BTreeSet::new();
         for name in &wanted {
             let implicit = self.is_implicit(deployment, name)?;
-            let no_circle = |other: NoderoleId| fits(other) && !self.waits_for(self.as_parent(other), child);
+            let no_circle =
+                |other: NoderoleId| fits(other) && !self.waits_for(self.as_parent(other), child);
             match self.serving(deployment, node, name, implicit, &no_circle)? {
                 Some(other) => drop(found.insert(self.as_parent(other))),
                 None => return Ok(None),
@@ -328,9 +384,15 @@ impl Draft<'_> {
     }
 
     fn gathers_one_that_answers(&self, barrier: NoderoleId, wanted: &RoleName) -> bool {
-        let Some(gathered) = self.role_of(barrier).and_then(|role| role.gathers.as_ref()) else { return false };
-        let members = self.noderole(barrier).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
-        gathered == wanted || members.iter().any(|m| self.role_of(m.parent).is_some_and(|role| role.answers_to(wanted)))
+        let Some(gathered) = self.role_of(barrier).and_then(|role| role.gathers.as_ref()) else {
+            return false;
+        };
+        let members =
+            self.noderole(barrier).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+        gathered == wanted
+            || members
+                .iter()
+                .any(|m| self.role_of(m.parent).is_some_and(|role| role.answers_to(wanted)))
     }
 
     /// What a child waits for when this noderole serves it: the barrier of its cluster, or itself.
@@ -348,7 +410,13 @@ impl Draft<'_> {
     }
 
     /// Puts a new member of a cluster in front of the cluster's barrier, and the barrier there with the first member.
-    fn gather(&mut self, way: &Way, member: NoderoleId, content: Hash, role: &Role) -> Result<(), EditError> {
+    fn gather(
+        &mut self,
+        way: &Way,
+        member: NoderoleId,
+        content: Hash,
+        role: &Role,
+    ) -> Result<(), EditError> {
         if let Some(barrier) = self.barrier_of(member) {
             return self.link(member, barrier, EdgeKind::Hard);
         }
@@ -357,7 +425,14 @@ impl Draft<'_> {
         let barrier = self.catalog.barrier(content).ok_or(missing)?;
         let parents = BTreeSet::from([EdgeDoc { parent: member, kind: EdgeKind::Hard }]);
         let why = Why::Brought { edit: way.edit, by: role.name.clone(), implicit: true };
-        self.put(phantom, NoderoleKey::first(role.name.barrier()), way.deployment, barrier, parents, why)?;
+        self.put(
+            phantom,
+            NoderoleKey::first(role.name.barrier()),
+            way.deployment,
+            barrier,
+            parents,
+            why,
+        )?;
         Ok(())
     }
 
@@ -378,7 +453,8 @@ impl Draft<'_> {
 
     /// The roles in sight that precede a noderole's.
     fn preceding(&self, id: NoderoleId) -> Result<Vec<RoleName>, EditError> {
-        let (Some((_, key, noderole)), true) = (self.noderole(id), self.rules.preceeds_soft_edges) else {
+        let (Some((_, key, noderole)), true) = (self.noderole(id), self.rules.preceeds_soft_edges)
+        else {
             return Ok(Vec::new());
         };
         Ok(self.sight(noderole.deployment)?.before.get(&key.role).cloned().unwrap_or_default())
@@ -389,8 +465,13 @@ impl Draft<'_> {
         let Some((node, _, noderole)) = self.noderole(new) else { return Vec::new() };
         let own = NoderoleKey::first(later.clone()).id(node);
         let mut behind: Vec<NoderoleId> = self.noderole(own).map(|_| own).into_iter().collect();
-        let is_of = |id: NoderoleId, name: &RoleName| self.role_of(id).is_some_and(|found| found.name == *name);
-        if self.answering(noderole.deployment, &role.name).any(|other| other != new && is_of(other, &role.name)) {
+        let is_of = |id: NoderoleId, name: &RoleName| {
+            self.role_of(id).is_some_and(|found| found.name == *name)
+        };
+        if self
+            .answering(noderole.deployment, &role.name)
+            .any(|other| other != new && is_of(other, &role.name))
+        {
             return behind;
         }
         let elsewhere = self.answering(noderole.deployment, later).filter(|id| {
@@ -412,7 +493,9 @@ impl Draft<'_> {
         let (node, _, noderole) = self.noderole(later)?;
         let role = self.role_of(later)?;
         let precedes = |id: &NoderoleId| {
-            let found = self.role_of(*id).filter(|found| found.name == *earlier && found.preceeds.contains(&role.name));
+            let found = self
+                .role_of(*id)
+                .filter(|found| found.name == *earlier && found.preceeds.contains(&role.name));
             found.is_some() && fits(*id)
         };
         let own = NoderoleKey::first(earlier.clone()).id(node);
@@ -426,7 +509,8 @@ impl Draft<'_> {
     }
 
     fn waits_for_one_of(&self, child: NoderoleId, role: &RoleName) -> bool {
-        let parents = self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+        let parents =
+            self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
         let mut above = parents.iter().filter_map(|edge| self.role_of(edge.parent));
         above.any(|parent| parent.name == *role || parent.gathers.as_ref() == Some(role))
     }
@@ -449,9 +533,12 @@ impl Draft<'_> {
 
     /// Whether a soft edge says what the roles at both ends say.
     pub fn is_ordered(&self, earlier: NoderoleId, later: NoderoleId) -> bool {
-        let (Some(first), Some(second)) = (self.role_of(earlier), self.role_of(later)) else { return false };
+        let (Some(first), Some(second)) = (self.role_of(earlier), self.role_of(later)) else {
+            return false;
+        };
         let node = |id| self.noderole(id).map(|(node, _, _)| node);
-        first.preceeds.contains(&second.name) && (!second.flags.implicit || node(earlier) == node(later))
+        first.preceeds.contains(&second.name)
+            && (!second.flags.implicit || node(earlier) == node(later))
     }
 
     pub fn check_bindable(&self, deployment: DeploymentId, role: &Role) -> Result<(), EditError> {
@@ -459,8 +546,12 @@ impl Draft<'_> {
             return Err(EditError::BarrierByHand(role.name.clone()));
         }
         if role.flags.is_abstract {
-            let providers = self.sight(deployment)?.providers.get(&role.name).cloned().unwrap_or_default();
-            return Err(EditError::Abstract { role: role.name.clone(), providers: providers.into_keys().collect() });
+            let providers =
+                self.sight(deployment)?.providers.get(&role.name).cloned().unwrap_or_default();
+            return Err(EditError::Abstract {
+                role: role.name.clone(),
+                providers: providers.into_keys().collect(),
+            });
         }
         if let JigClass::Other(class) = &role.jig_class {
             let (jig, class) = (role.jig.to_string(), class.clone());
@@ -500,5 +591,6 @@ impl Draft<'_> {
 }
 
 fn excludes(role: &Role, other: &Role) -> bool {
-    other.name != role.name && other.names().any(|name| role.conflicts.contains(name) && !role.provides.contains(name))
+    other.name != role.name
+        && other.names().any(|name| role.conflicts.contains(name) && !role.provides.contains(name))
 }

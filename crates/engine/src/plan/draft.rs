@@ -21,9 +21,9 @@ use std::rc::Rc;
 use super::bind::Rules;
 use super::clash::Along;
 use super::effects::{
-    BarclampUse, Bound, ConnectionSet, Effects, Expunged, HintsSet, JigSwitch, Moved, NewDeployment, NewRole,
-    NoderoleData, PolicySet, Refusal, RemovedDeployment, RemovedRole, Repinned, Rerun, Rewired, RoleData, Unbound,
-    Unpinned, Why,
+    BarclampUse, Bound, ConnectionSet, Effects, Expunged, HintsSet, JigSwitch, Moved,
+    NewDeployment, NewRole, NoderoleData, PolicySet, Refusal, RemovedDeployment, RemovedRole,
+    Repinned, Rerun, Rewired, RoleData, Unbound, Unpinned, Why,
 };
 use super::refusal::EditError;
 use super::sight::Sight;
@@ -31,7 +31,9 @@ use crate::canonical::Hash;
 use crate::catalog::{Catalog, Role};
 use crate::cluster::phantom;
 use crate::cluster::skeleton::Answer;
-use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey, Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole};
+use crate::cluster::{
+    EdgeDoc, EdgeKind, NoderoleKey, Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole,
+};
 use crate::ids::{BarclampName, DeploymentId, JigName, NodeId, NoderoleId, RoleName};
 
 /// The skeleton with the edits so far laid over it.
@@ -175,7 +177,11 @@ impl<'a> Draft<'a> {
         self.within(what, |_| true)
     }
 
-    fn within<T>(&mut self, what: impl FnOnce(&mut Self) -> T, takes_back: impl FnOnce(&T) -> bool) -> T {
+    fn within<T>(
+        &mut self,
+        what: impl FnOnce(&mut Self) -> T,
+        takes_back: impl FnOnce(&T) -> bool,
+    ) -> T {
         let (mark, kept) = (self.journal.len(), std::mem::take(&mut self.kept));
         self.under_way += 1;
         let done = what(self);
@@ -266,7 +272,8 @@ impl<'a> Draft<'a> {
     }
 
     pub fn deployments(&self) -> impl Iterator<Item = (DeploymentId, &SkeletonDeployment)> {
-        let kept = self.skeleton.deployments.iter().filter(|(id, _)| !self.deployments.contains_key(id));
+        let kept =
+            self.skeleton.deployments.iter().filter(|(id, _)| !self.deployments.contains_key(id));
         let laid_over = self.deployments.iter().filter_map(|(id, d)| Some((id, d.as_ref()?)));
         kept.chain(laid_over).map(|(id, d)| (*id, d))
     }
@@ -290,10 +297,17 @@ impl<'a> Draft<'a> {
         kept.chain(laid_over).map(|(id, n)| (*id, n))
     }
 
-    pub fn noderole_on(&self, node: NodeId, noderole: &NoderoleKey) -> Result<&SkeletonNode, EditError> {
+    pub fn noderole_on(
+        &self,
+        node: NodeId,
+        noderole: &NoderoleKey,
+    ) -> Result<&SkeletonNode, EditError> {
         let found = self.node(node)?;
         if !found.noderoles.contains_key(noderole) {
-            return Err(EditError::UnknownNoderole { node: found.fqdn.clone(), noderole: noderole.clone() });
+            return Err(EditError::UnknownNoderole {
+                node: found.fqdn.clone(),
+                noderole: noderole.clone(),
+            });
         }
         Ok(found)
     }
@@ -307,12 +321,15 @@ impl<'a> Draft<'a> {
     /// `app on n1`.
     pub fn in_words(&self, id: NoderoleId) -> String {
         let Some((node, key, _)) = self.noderole(id) else { return id.to_string() };
-        self.node(node).map(|n| format!("{key} on {}", self.called(n))).unwrap_or_else(|_| key.to_string())
+        self.node(node)
+            .map(|n| format!("{key} on {}", self.called(n)))
+            .unwrap_or_else(|_| key.to_string())
     }
 
     /// What people call a node.
     pub fn called(&self, node: &SkeletonNode) -> String {
-        phantom::called(&node.fqdn, |id| self.deployment(id).ok().map(|d| d.name.to_string())).into_owned()
+        phantom::called(&node.fqdn, |id| self.deployment(id).ok().map(|d| d.name.to_string()))
+            .into_owned()
     }
 
     /// A deployment and its ancestors, nearest first.
@@ -337,8 +354,13 @@ impl<'a> Draft<'a> {
     }
 
     /// The noderoles of a deployment that answer to a name, the preferred ones first.
-    pub fn answering(&self, deployment: DeploymentId, name: &RoleName) -> impl Iterator<Item = NoderoleId> {
-        let mut new = self.answering.get(&(deployment, name.clone())).into_iter().flatten().peekable();
+    pub fn answering(
+        &self,
+        deployment: DeploymentId,
+        name: &RoleName,
+    ) -> impl Iterator<Item = NoderoleId> {
+        let mut new =
+            self.answering.get(&(deployment, name.clone())).into_iter().flatten().peekable();
         let mut old = self.skeleton.answering(deployment, name).peekable();
         let merged = std::iter::from_fn(move || match (new.peek(), old.peek()) {
             (Some(a), Some(b)) if a <= b => {
@@ -384,7 +406,10 @@ impl<'a> Draft<'a> {
         let Some(floor) = self.noderole(earlier).map(|(_, _, n)| n.rank) else { return false };
         let (mut open, mut seen) = (vec![later], BTreeSet::new());
         while let Some(id) = open.pop() {
-            let Some((_, _, noderole)) = self.noderole(id).filter(|(_, _, n)| n.rank > floor) else { continue };
+            let Some((_, _, noderole)) = self.noderole(id).filter(|(_, _, n)| n.rank > floor)
+            else {
+                continue;
+            };
             for edge in &noderole.parents {
                 if edge.parent == earlier {
                     return true;
@@ -399,14 +424,21 @@ impl<'a> Draft<'a> {
 
     // Changing things. Each goes through `deployment_mut` or `node_mut`, which keep what was.
 
-    pub fn deployment_mut(&mut self, id: DeploymentId) -> Result<&mut SkeletonDeployment, EditError> {
+    pub fn deployment_mut(
+        &mut self,
+        id: DeploymentId,
+    ) -> Result<&mut SkeletonDeployment, EditError> {
         let was = self.deployment(id)?.clone();
         self.keep_deployment(id, true);
         Ok(self.deployments.entry(id).or_default().insert(was))
     }
 
     fn keep_deployment(&mut self, id: DeploymentId, sights: bool) {
-        self.journal.push(Former::Deployment { id, was: self.deployments.get(&id).cloned(), sights });
+        self.journal.push(Former::Deployment {
+            id,
+            was: self.deployments.get(&id).cloned(),
+            sights,
+        });
         if sights {
             self.sights.get_mut().clear();
         }
@@ -482,7 +514,9 @@ impl<'a> Draft<'a> {
 
     /// The version that a deployment has, of its own or from above.
     pub fn version_in_sight(&self, id: DeploymentId, barclamp: &BarclampName) -> Option<Hash> {
-        self.chain(id).iter().find_map(|id| self.deployment(*id).ok()?.barclamps.get(barclamp).copied())
+        self.chain(id)
+            .iter()
+            .find_map(|id| self.deployment(*id).ok()?.barclamps.get(barclamp).copied())
     }
 
     /// The deployments whose own versions are others than before the edits.
@@ -496,10 +530,20 @@ impl<'a> Draft<'a> {
     /// What some deployments pin of their own before the edits; nothing for those that the edits make.
     pub fn pinned_before(&self, chain: &[DeploymentId]) -> Vec<&'a BTreeMap<BarclampName, Hash>> {
         let skeleton = self.skeleton;
-        chain.iter().filter_map(|id| skeleton.deployments.get(id)).map(|was| &was.barclamps).collect()
+        chain
+            .iter()
+            .filter_map(|id| skeleton.deployments.get(id))
+            .map(|was| &was.barclamps)
+            .collect()
     }
 
-    pub fn add_role(&mut self, id: DeploymentId, role: &RoleName, content: Hash, why: Why) -> Result<(), EditError> {
+    pub fn add_role(
+        &mut self,
+        id: DeploymentId,
+        role: &RoleName,
+        content: Hash,
+        why: Why,
+    ) -> Result<(), EditError> {
         // What a role is called decides nothing that a sight holds, so sights stay.
         let was = self.deployment(id)?.clone();
         self.keep_deployment(id, false);
@@ -510,7 +554,12 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    pub fn remove_role(&mut self, id: DeploymentId, role: &RoleName, why: Why) -> Result<(), EditError> {
+    pub fn remove_role(
+        &mut self,
+        id: DeploymentId,
+        role: &RoleName,
+        why: Why,
+    ) -> Result<(), EditError> {
         self.deployment_mut(id)?.roles.remove(role);
         let at = self.reasons.next();
         self.reasons.gone_roles.insert((id, role.clone()), (at, why));
@@ -550,7 +599,12 @@ impl<'a> Draft<'a> {
         let rank = self.rank_above(parents.iter());
         let found = self.node_mut(node)?;
         let fqdn = found.fqdn.clone();
-        let noderole = SkeletonNoderole { deployment, role: content, rank, parents: parents.into_iter().collect() };
+        let noderole = SkeletonNoderole {
+            deployment,
+            role: content,
+            rank,
+            parents: parents.into_iter().collect(),
+        };
         found.noderoles.insert(key.clone(), noderole);
         for name in role.names() {
             let answer = Answer { fqdn: fqdn.clone(), node, key: key.clone() };
@@ -573,14 +627,23 @@ impl<'a> Draft<'a> {
     }
 
     /// Lets a noderole that is there wait for another; an edge that is there already stays as it is.
-    pub fn link(&mut self, parent: NoderoleId, child: NoderoleId, kind: EdgeKind) -> Result<(), EditError> {
+    pub fn link(
+        &mut self,
+        parent: NoderoleId,
+        child: NoderoleId,
+        kind: EdgeKind,
+    ) -> Result<(), EditError> {
         let Some((_, _, noderole)) = self.noderole(child) else { return Ok(()) };
-        let weaker = noderole.parents.iter().find(|edge| edge.parent == parent).map(|edge| edge.kind);
+        let weaker =
+            noderole.parents.iter().find(|edge| edge.parent == parent).map(|edge| edge.kind);
         if weaker.is_some_and(|known| known <= kind) {
             return Ok(());
         }
         if self.waits_for(parent, child) {
-            return Err(EditError::Circle { child: self.in_words(child), parent: self.in_words(parent) });
+            return Err(EditError::Circle {
+                child: self.in_words(child),
+                parent: self.in_words(parent),
+            });
         }
         // A barrier may have thousands of parents: none of them is asked for its rank, as a new edge can only raise the child's.
         let raises = self.noderole(parent).is_some_and(|(_, _, above)| above.rank >= noderole.rank);
@@ -607,7 +670,8 @@ impl<'a> Draft<'a> {
     pub fn repin(&mut self, id: NoderoleId, content: Hash) -> Result<(), EditError> {
         let role = self.catalog.role(content)?;
         let Some((node, key, noderole)) = self.noderole(id) else { return Ok(()) };
-        let (key, deployment, fqdn) = (key.clone(), noderole.deployment, self.node(node)?.fqdn.clone());
+        let (key, deployment, fqdn) =
+            (key.clone(), noderole.deployment, self.node(node)?.fqdn.clone());
         for name in role.names() {
             let answer = Answer { fqdn: fqdn.clone(), node, key: key.clone() };
             self.answering.entry((deployment, name.clone())).or_default().insert(answer);
@@ -615,7 +679,11 @@ impl<'a> Draft<'a> {
         self.change(id, |noderole| noderole.role = content)
     }
 
-    fn change(&mut self, id: NoderoleId, how: impl FnOnce(&mut SkeletonNoderole)) -> Result<(), EditError> {
+    fn change(
+        &mut self,
+        id: NoderoleId,
+        how: impl FnOnce(&mut SkeletonNoderole),
+    ) -> Result<(), EditError> {
         let Some((node, key, _)) = self.noderole(id) else { return Ok(()) };
         let key = key.clone();
         if let Some(noderole) = self.node_mut(node)?.noderoles.get_mut(&key) {
@@ -625,7 +693,8 @@ impl<'a> Draft<'a> {
     }
 
     fn rank_above<'e>(&self, parents: impl Iterator<Item = &'e EdgeDoc>) -> u32 {
-        let ranks = parents.filter_map(|edge| self.noderole(edge.parent)).map(|(_, _, n)| n.rank + 1);
+        let ranks =
+            parents.filter_map(|edge| self.noderole(edge.parent)).map(|(_, _, n)| n.rank + 1);
         ranks.max().unwrap_or(0)
     }
 
@@ -667,11 +736,21 @@ impl<'a> Draft<'a> {
             let Some(is) = laid_over else {
                 if let (Some(was), Some((at, why))) = (was, self.reasons.gone_deployments.get(id)) {
                     let why = why.clone();
-                    gone.push((*at, RemovedDeployment { id: *id, phantom: was.phantom, name: was.name.clone(), why }));
+                    gone.push((
+                        *at,
+                        RemovedDeployment {
+                            id: *id,
+                            phantom: was.phantom,
+                            name: was.name.clone(),
+                            why,
+                        },
+                    ));
                 }
                 continue;
             };
-            if let (None, Some(parent), Some((at, why))) = (was, is.parent, self.reasons.deployments.get(id)) {
+            if let (None, Some(parent), Some((at, why))) =
+                (was, is.parent, self.reasons.deployments.get(id))
+            {
                 let fqdn = self.node(is.phantom).map(|n| n.fqdn.clone());
                 let deployment = NewDeployment {
                     id: *id,
@@ -689,24 +768,37 @@ impl<'a> Draft<'a> {
                     && known != Some(version)
                 {
                     let (barclamp, why) = (barclamp.clone(), why.clone());
-                    pins.push((*at, BarclampUse { deployment: *id, barclamp, version: *version, why }));
+                    pins.push((
+                        *at,
+                        BarclampUse { deployment: *id, barclamp, version: *version, why },
+                    ));
                 }
             }
             for (barclamp, from) in was.into_iter().flat_map(|was| &was.barclamps) {
                 let dropped = self.reasons.barclamps.get(&(*id, barclamp.clone()));
-                let Some((at, why)) = dropped.filter(|_| !is.barclamps.contains_key(barclamp)) else { continue };
+                let Some((at, why)) = dropped.filter(|_| !is.barclamps.contains_key(barclamp))
+                else {
+                    continue;
+                };
                 let (to, why) = (self.version_in_sight(*id, barclamp), why.clone());
-                unpinned.push((*at, Unpinned { deployment: *id, barclamp: barclamp.clone(), from: *from, to, why }));
+                unpinned.push((
+                    *at,
+                    Unpinned { deployment: *id, barclamp: barclamp.clone(), from: *from, to, why },
+                ));
             }
             for (role, content) in &is.roles {
                 let (known, key) = (was.and_then(|was| was.roles.get(role)), (*id, role.clone()));
                 let dropped = self.reasons.gone_roles.get(&key).map(|(at, _)| *at);
-                let added =
-                    self.reasons.roles.get(&key).filter(|(at, _)| known.is_none() || dropped.is_some_and(|d| d < *at));
+                let added = self
+                    .reasons
+                    .roles
+                    .get(&key)
+                    .filter(|(at, _)| known.is_none() || dropped.is_some_and(|d| d < *at));
                 match (known, added) {
                     (_, Some((at, why))) => {
                         let (role, why) = (role.clone(), why.clone());
-                        roles.push((*at, NewRole { deployment: *id, role, content: *content, why }));
+                        roles
+                            .push((*at, NewRole { deployment: *id, role, content: *content, why }));
                     }
                     (Some(known), None) if known != content => effects.repinned.push(Repinned {
                         deployment: *id,
@@ -722,7 +814,10 @@ impl<'a> Draft<'a> {
                 let key = (*id, role.clone());
                 let Some((at, why)) = self.reasons.gone_roles.get(&key) else { continue };
                 // One that went and came back has lost its data on the way, so it is told as both.
-                gone_roles.push((*at, RemovedRole { deployment: *id, role: role.clone(), why: why.clone() }));
+                gone_roles.push((
+                    *at,
+                    RemovedRole { deployment: *id, role: role.clone(), why: why.clone() },
+                ));
             }
         }
         effects.deployments = in_order(new);
@@ -739,7 +834,8 @@ impl<'a> Draft<'a> {
         for (id, laid_over) in &self.nodes {
             let was = self.skeleton.nodes.get(id);
             let Some(is) = laid_over else {
-                if let (Some(was), Some((at, (reason, why)))) = (was, self.reasons.expunged.get(id)) {
+                if let (Some(was), Some((at, (reason, why)))) = (was, self.reasons.expunged.get(id))
+                {
                     let (fqdn, reason, why) = (was.fqdn.clone(), reason.clone(), why.clone());
                     expunged.push((*at, Expunged { node: *id, fqdn, reason, why }));
                 }
@@ -748,10 +844,20 @@ impl<'a> Draft<'a> {
             if let (Some(was), Some((at, why))) = (was, self.reasons.moved.get(id))
                 && was.deployment != is.deployment
             {
-                moved.push((*at, Moved { node: *id, from: was.deployment, to: is.deployment, why: why.clone() }));
+                moved.push((
+                    *at,
+                    Moved { node: *id, from: was.deployment, to: is.deployment, why: why.clone() },
+                ));
             }
             for (key, noderole) in &is.noderoles {
-                self.tell_noderole(*id, was.and_then(|was| was.noderoles.get(key)), key, noderole, effects, &mut bound);
+                self.tell_noderole(
+                    *id,
+                    was.and_then(|was| was.noderoles.get(key)),
+                    key,
+                    noderole,
+                    effects,
+                    &mut bound,
+                );
             }
             for (key, noderole) in was.into_iter().flat_map(|was| &was.noderoles) {
                 let noderole_id = key.id(*id);
@@ -792,7 +898,9 @@ impl<'a> Draft<'a> {
         bound: &mut Vec<(u64, Bound)>,
     ) {
         let id = key.id(node);
-        if let Some((at, why)) = self.reasons.bound.get(&id).filter(|_| was.is_none() || self.came_back(id)) {
+        if let Some((at, why)) =
+            self.reasons.bound.get(&id).filter(|_| was.is_none() || self.came_back(id))
+        {
             let (deployment, role, rank) = (is.deployment, is.role, is.rank);
             let (noderole, parents, why) = (key.clone(), is.parents.clone(), why.clone());
             bound.push((*at, Bound { id, node, noderole, deployment, role, rank, parents, why }));
@@ -801,11 +909,23 @@ impl<'a> Draft<'a> {
         let Some(was) = was else { return };
         if was.role != is.role {
             let (noderole, from, to) = (key.clone(), was.role, is.role);
-            effects.repinned.push(Repinned { deployment: is.deployment, node: Some(node), noderole, from, to });
+            effects.repinned.push(Repinned {
+                deployment: is.deployment,
+                node: Some(node),
+                noderole,
+                from,
+                to,
+            });
         }
         if (was.rank, &was.parents) != (is.rank, &is.parents) {
             let (noderole, parents) = (key.clone(), is.parents.clone());
-            effects.rewired.push(Rewired { node, noderole, deployment: is.deployment, rank: is.rank, parents });
+            effects.rewired.push(Rewired {
+                node,
+                noderole,
+                deployment: is.deployment,
+                rank: is.rank,
+                parents,
+            });
         }
     }
 
@@ -815,23 +935,32 @@ impl<'a> Draft<'a> {
             let id = key.id(node);
             let there = self.node(node).is_ok_and(|n| n.noderoles.contains_key(key));
             let anew =
-                !self.skeleton.nodes.get(&node).is_some_and(|n| n.noderoles.contains_key(key)) || self.came_back(id);
-            let bound = self.reasons.bound.get(&id).filter(|_| anew).map_or(0, |(_, why)| why.edit());
+                !self.skeleton.nodes.get(&node).is_some_and(|n| n.noderoles.contains_key(key))
+                    || self.came_back(id);
+            let bound =
+                self.reasons.bound.get(&id).filter(|_| anew).map_or(0, |(_, why)| why.edit());
             there.then_some(bound)
         };
         let edit_that_added = |deployment: DeploymentId, role: &RoleName| {
             let there = self.deployment(deployment).is_ok_and(|d| d.roles.contains_key(role));
-            let dropped = self.reasons.gone_roles.get(&(deployment, role.clone())).map_or(0, |(_, why)| why.edit());
+            let dropped = self
+                .reasons
+                .gone_roles
+                .get(&(deployment, role.clone()))
+                .map_or(0, |(_, why)| why.edit());
             there.then_some(dropped)
         };
         let role_data = |data: &RoleData| {
-            edit_that_added(data.deployment, &data.role).is_some_and(|since| since <= data.why.edit())
+            edit_that_added(data.deployment, &data.role)
+                .is_some_and(|since| since <= data.why.edit())
         };
         let data = |data: &NoderoleData| {
             edit_that_bound(data.node, &data.noderole).is_some_and(|since| since <= data.why.edit())
         };
-        let rerun =
-            |rerun: &Rerun| edit_that_bound(rerun.node, &rerun.noderole).is_some_and(|since| since <= rerun.why.edit());
+        let rerun = |rerun: &Rerun| {
+            edit_that_bound(rerun.node, &rerun.noderole)
+                .is_some_and(|since| since <= rerun.why.edit())
+        };
         effects.role_data = self.set.role_data.told(role_data);
         effects.noderole_data = self.set.noderole_data.told(data);
         effects.reruns = self.set.reruns.told(rerun);

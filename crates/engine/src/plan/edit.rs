@@ -202,9 +202,9 @@ impl Edit {
     /// Why it is wanted, where an edit says so.
     pub fn reason(&self) -> Option<&str> {
         match self {
-            Self::ExpungeNode { reason, .. } | Self::Rerun { reason, .. } | Self::RerunSlice { reason, .. } => {
-                Some(reason)
-            }
+            Self::ExpungeNode { reason, .. }
+            | Self::Rerun { reason, .. }
+            | Self::RerunSlice { reason, .. } => Some(reason),
             _ => None,
         }
     }
@@ -214,12 +214,19 @@ impl Edit {
     pub fn each(&self) -> Cow<'_, [Self]> {
         match self {
             Self::BindNodes { deployment, role, nodes } => {
-                let one = |node: &NodeId| Self::Bind { deployment: *deployment, node: *node, role: role.clone() };
+                let one = |node: &NodeId| Self::Bind {
+                    deployment: *deployment,
+                    node: *node,
+                    role: role.clone(),
+                };
                 nodes.iter().map(one).collect()
             }
             Self::UnbindNodes { noderole, nodes } => {
-                let one =
-                    |node: &NodeId| Self::Unbind { node: *node, noderole: noderole.clone(), with_dependents: false };
+                let one = |node: &NodeId| Self::Unbind {
+                    node: *node,
+                    noderole: noderole.clone(),
+                    with_dependents: false,
+                };
                 nodes.iter().map(one).collect()
             }
             _ => Cow::Borrowed(std::slice::from_ref(self)),
@@ -278,12 +285,19 @@ impl Edit {
 
 /// Refuses hints that are too large or refer to a secret: everybody who may see the node reads them.
 fn check_hints(hints: &Value) -> Result<(), EditError> {
-    let Value::Object(_) = hints else { return Err(EditError::Hints("a JSON object is needed".into())) };
+    let Value::Object(_) = hints else {
+        return Err(EditError::Hints("a JSON object is needed".into()));
+    };
     if serde_json::to_vec(hints).map_or(usize::MAX, |bytes| bytes.len()) > MAX_HINTS {
-        return Err(EditError::Hints(format!("they may have at most {} KiB as JSON", MAX_HINTS / 1024)));
+        return Err(EditError::Hints(format!(
+            "they may have at most {} KiB as JSON",
+            MAX_HINTS / 1024
+        )));
     }
     if holds_reference(hints) {
-        return Err(EditError::Hints("they can't refer to a secret, because every viewer reads them".into()));
+        return Err(EditError::Hints(
+            "they can't refer to a secret, because every viewer reads them".into(),
+        ));
     }
     Ok(())
 }

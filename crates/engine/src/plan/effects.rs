@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 use crate::canonical::{self, Hash};
 use crate::cluster::{ConnectionChange, EdgeDoc, NoderoleKey};
 use crate::gate::Policy;
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use crate::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+};
 
 /// What a proposal's edits come to as a whole: what one edit adds and a later one takes away is not there. Each list is in the
 /// order in which things were decided.

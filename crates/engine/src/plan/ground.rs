@@ -30,7 +30,8 @@ pub struct Ground {
 
 /// The versions of barclamps that are in use, or come into use by the edits.
 pub fn versions(skeleton: &Skeleton, edits: &[NumberedEdit]) -> BTreeSet<Hash> {
-    let pinned = skeleton.deployments.values().flat_map(|deployment| deployment.barclamps.values().copied());
+    let pinned =
+        skeleton.deployments.values().flat_map(|deployment| deployment.barclamps.values().copied());
     pinned.chain(edits.iter().filter_map(|numbered| used(&numbered.edit))).collect()
 }
 
@@ -43,16 +44,28 @@ fn used(edit: &Edit) -> Option<Hash> {
 
 impl Ground {
     /// The ground of these [`versions`], unless it has more than `most` parts (nodes, noderoles, edges and roles).
-    pub fn of(skeleton: &Skeleton, catalog: &Catalog, versions: &BTreeSet<Hash>, most: usize) -> Option<Self> {
+    pub fn of(
+        skeleton: &Skeleton,
+        catalog: &Catalog,
+        versions: &BTreeSet<Hash>,
+        most: usize,
+    ) -> Option<Self> {
         // Before anything is gathered: what is too large is looked at and not copied.
         let left = most.checked_sub(parts(skeleton, most))?;
         let roles = roles(skeleton, catalog, versions);
         if roles.len() > left {
             return None;
         }
-        let barclamps = versions.iter().filter_map(|hash| Some((*hash, (**catalog.barclamp(*hash).ok()?).clone())));
-        let roles = roles.into_iter().filter_map(|hash| Some((hash, (**catalog.role(hash).ok()?).clone())));
-        Some(Self { skeleton: skeleton.clone(), barclamps: barclamps.collect(), roles: roles.collect() })
+        let barclamps = versions
+            .iter()
+            .filter_map(|hash| Some((*hash, (**catalog.barclamp(*hash).ok()?).clone())));
+        let roles =
+            roles.into_iter().filter_map(|hash| Some((hash, (**catalog.role(hash).ok()?).clone())));
+        Some(Self {
+            skeleton: skeleton.clone(),
+            barclamps: barclamps.collect(),
+            roles: roles.collect(),
+        })
     }
 
     /// Makes it ready to be planned on.
@@ -76,7 +89,8 @@ impl Ground {
 /// The roles of these versions, and those that something still has from another one.
 fn roles(skeleton: &Skeleton, catalog: &Catalog, versions: &BTreeSet<Hash>) -> BTreeSet<Hash> {
     let known = versions.iter().filter_map(|version| catalog.barclamp(*version).ok());
-    let mut roles: BTreeSet<Hash> = known.flat_map(|barclamp| barclamp.roles.values().copied()).collect();
+    let mut roles: BTreeSet<Hash> =
+        known.flat_map(|barclamp| barclamp.roles.values().copied()).collect();
     roles.extend(skeleton.deployments.values().flat_map(|deployment| deployment.roles.values()));
     let nodes = skeleton.nodes.values();
     roles.extend(nodes.flat_map(|node| node.noderoles.values()).map(|noderole| noderole.role));
@@ -107,7 +121,11 @@ pub struct Grounded {
 impl Grounded {
     /// What the edits that the ground was made for come to together with further ones. None where one of those uses a version that the
     /// ground has not got: whether there is one, and what is in it, can't be said here.
-    pub fn effects_with(&self, edits: &[NumberedEdit], further: &[NumberedEdit]) -> Option<Effects> {
+    pub fn effects_with(
+        &self,
+        edits: &[NumberedEdit],
+        further: &[NumberedEdit],
+    ) -> Option<Effects> {
         let mut used = further.iter().filter_map(|numbered| used(&numbered.edit));
         if used.any(|version| self.catalog.barclamp(version).is_err()) {
             return None;
@@ -132,12 +150,20 @@ mod tests {
         let node = |n: u128| {
             let fqdn = Fqdn::parse(&format!("n{n}.large.example.com")).unwrap();
             let deployment = DeploymentId(Uuid::nil());
-            let node = SkeletonNode { fqdn, deployment, phantom: false, bare: true, noderoles: BTreeMap::new() };
+            let node = SkeletonNode {
+                fqdn,
+                deployment,
+                phantom: false,
+                bare: true,
+                noderoles: BTreeMap::new(),
+            };
             (NodeId(Uuid::from_u128(n)), node)
         };
         let mut skeleton = Skeleton::default();
         skeleton.nodes.extend((0..nodes).map(node));
-        let role = |n: u128| (RoleName::parse(&format!("role-{n}")).unwrap(), Hash::of_bytes(&n.to_be_bytes()));
+        let role = |n: u128| {
+            (RoleName::parse(&format!("role-{n}")).unwrap(), Hash::of_bytes(&n.to_be_bytes()))
+        };
         let deployment = SkeletonDeployment {
             name: DeploymentName::parse("system").unwrap(),
             parent: None,
@@ -152,8 +178,10 @@ mod tests {
 
     #[test]
     fn a_ground_that_is_too_large_is_none() {
-        let is_some =
-            |nodes, roles| Ground::of(&cluster(nodes, roles), &Catalog::default(), &BTreeSet::new(), 1_000).is_some();
+        let is_some = |nodes, roles| {
+            Ground::of(&cluster(nodes, roles), &Catalog::default(), &BTreeSet::new(), 1_000)
+                .is_some()
+        };
         assert!(is_some(1_000, 0) && is_some(998, 2));
         assert!(!is_some(1_001, 0) && !is_some(998, 3));
     }

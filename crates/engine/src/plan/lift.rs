@@ -103,10 +103,16 @@ pub fn lift(
     let mut seen = BTreeSet::new();
     let nodes: Vec<NodeId> = nodes.iter().copied().filter(|node| seen.insert(*node)).collect();
     let lifted = lifted(&draft, &nodes);
-    let roles: Vec<RoleName> =
-        draft.deployment(deployment).map(|found| found.roles.keys().cloned().collect()).unwrap_or_default();
+    let roles: Vec<RoleName> = draft
+        .deployment(deployment)
+        .map(|found| found.roles.keys().cloned().collect())
+        .unwrap_or_default();
     let share = MAX_LOOKED_AT / u64::try_from(roles.len().max(1)).unwrap_or(u64::MAX);
-    let one = |role| draft.tried(|draft| Dropping::on(skeleton, draft, deployment, role, next).all(&lifted, share));
+    let one = |role| {
+        draft.tried(|draft| {
+            Dropping::on(skeleton, draft, deployment, role, next).all(&lifted, share)
+        })
+    };
     Lift { roles: roles.into_iter().map(one).collect() }
 }
 
@@ -144,7 +150,8 @@ enum End<'a> {
 impl<'a> Standing<'a> {
     fn of(draft: &'a Draft<'_>, node: NodeId) -> Option<Self> {
         let found = draft.node(node).ok().filter(|found| !found.phantom)?;
-        let here: BTreeMap<NoderoleId, &NoderoleKey> = found.noderoles.keys().map(|key| (key.id(node), key)).collect();
+        let here: BTreeMap<NoderoleId, &NoderoleKey> =
+            found.noderoles.keys().map(|key| (key.id(node), key)).collect();
         let carried = here.iter().filter_map(|(id, key)| {
             let noderole = found.noderoles.get(key)?;
             let end = |edge: &EdgeDoc| match here.get(&edge.parent) {
@@ -155,7 +162,13 @@ impl<'a> Standing<'a> {
             parents.sort();
             let mut children = draft.children(*id);
             children.retain(|(child, _)| !here.contains_key(child));
-            Some(Carried { key, deployment: noderole.deployment, role: noderole.role, parents, children })
+            Some(Carried {
+                key,
+                deployment: noderole.deployment,
+                role: noderole.role,
+                parents,
+                children,
+            })
         });
         let mut carried: Vec<Carried<'_>> = carried.collect();
         carried.sort();
@@ -232,7 +245,19 @@ impl<'d, 'a> Dropping<'d, 'a> {
         };
         let (answers, touched, levels) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         let brought = BTreeMap::new();
-        Self { skeleton, draft, deployment, role, next, answers, touched, levels, own_level: None, brought, told }
+        Self {
+            skeleton,
+            draft,
+            deployment,
+            role,
+            next,
+            answers,
+            touched,
+            levels,
+            own_level: None,
+            brought,
+            told,
+        }
     }
 
     fn all(mut self, lifted: &[Lifted], share: u64) -> LiftRole {
@@ -244,7 +269,8 @@ impl<'d, 'a> Dropping<'d, 'a> {
                 None => self.work_out(one, seq),
             }
         }
-        self.told.wave = self.own_level.zip(self.levels.values().max()).map(|(own, all)| (own + 1, all + 1));
+        self.told.wave =
+            self.own_level.zip(self.levels.values().max()).map(|(own, all)| (own + 1, all + 1));
         self.told
     }
 
@@ -266,7 +292,10 @@ impl<'d, 'a> Dropping<'d, 'a> {
                 let new: Vec<NoderoleId> = self.draft.put_since(mark).collect();
                 self.learn(one.node, &new, mark);
                 let is = self.draft.node(one.node).map(|found| found.deployment).ok();
-                Dropped::Bound { new: self.in_words(&new), from: from.filter(|from| is != Some(*from)) }
+                Dropped::Bound {
+                    new: self.in_words(&new),
+                    from: from.filter(|from| is != Some(*from)),
+                }
             }
             Err(error) => Dropped::Refused(error),
         };
@@ -283,12 +312,14 @@ impl<'d, 'a> Dropping<'d, 'a> {
     fn learn(&mut self, node: NodeId, new: &[NoderoleId], mark: Mark) {
         for id in new {
             let Some((at, key, noderole)) = self.draft.noderole(*id) else { continue };
-            let above = noderole.parents.iter().filter_map(|edge| self.levels.get(&edge.parent)).max();
+            let above =
+                noderole.parents.iter().filter_map(|edge| self.levels.get(&edge.parent)).max();
             let level = above.map_or(0, |level| level + 1);
             if key.role == self.role {
                 self.own_level = self.own_level.max(Some(level));
             }
-            let places = noderole.parents.iter().filter_map(|edge| self.draft.noderole(edge.parent));
+            let places =
+                noderole.parents.iter().filter_map(|edge| self.draft.noderole(edge.parent));
             self.touched.extend(places.map(|(place, ..)| place).filter(|place| *place != at));
             self.levels.insert(*id, level);
         }
@@ -315,7 +346,10 @@ impl<'d, 'a> Dropping<'d, 'a> {
                     }
                 }
                 if let Some(from) = from {
-                    let (from, to) = (self.draft.deployment_name(*from), self.draft.deployment_name(self.deployment));
+                    let (from, to) = (
+                        self.draft.deployment_name(*from),
+                        self.draft.deployment_name(self.deployment),
+                    );
                     self.told.moves.push(format!("{} moves from {from} to {to}", self.short(node)));
                 }
             }
@@ -332,7 +366,12 @@ impl<'d, 'a> Dropping<'d, 'a> {
     fn bring(&mut self, role: &RoleName, node: NodeId, why: &str) {
         let short = self.short(node);
         let place = *self.brought.entry((role.clone(), why.to_owned())).or_insert_with(|| {
-            self.told.brings.push(Brought { role: role.clone(), nodes: Vec::new(), count: 0, why: why.to_owned() });
+            self.told.brings.push(Brought {
+                role: role.clone(),
+                nodes: Vec::new(),
+                count: 0,
+                why: why.to_owned(),
+            });
             self.told.brings.len() - 1
         });
         let brought = &mut self.told.brings[place];

@@ -11,7 +11,8 @@ use super::effects::{Effects, JigSwitch, Repinned};
 use crate::blueprint::{DocumentChange, compare};
 use crate::canonical::Object;
 use crate::cluster::{
-    Blueprint, BlueprintError, Connection, ConnectionError, DeploymentDoc, DeploymentRoleDoc, NodeDoc, NoderoleDoc,
+    Blueprint, BlueprintError, Connection, ConnectionError, DeploymentDoc, DeploymentRoleDoc,
+    NodeDoc, NoderoleDoc,
 };
 use crate::ids::{DeploymentId, Fqdn, NodeId};
 
@@ -44,7 +45,9 @@ pub enum MaterialiseError {
         noderole: String,
     },
     /// Effects name a role that is not in the deployment.
-    #[error("the plan sets data of role {role} in deployment {deployment}, which does not have it: plan again")]
+    #[error(
+        "the plan sets data of role {role} in deployment {deployment}, which does not have it: plan again"
+    )]
     NoRole {
         /// The deployment.
         deployment: DeploymentId,
@@ -114,7 +117,15 @@ impl Writing<'_> {
                 None => {
                     let Bare { fqdn, deployment, connection, hints } =
                         (self.bare)(id).ok_or(MaterialiseError::NoNode(id))?;
-                    NodeDoc { id, fqdn, deployment, phantom: false, connection, hints, noderoles: BTreeMap::new() }
+                    NodeDoc {
+                        id,
+                        fqdn,
+                        deployment,
+                        phantom: false,
+                        connection,
+                        hints,
+                        noderoles: BTreeMap::new(),
+                    }
                 }
             };
             self.nodes.insert(id, doc);
@@ -206,8 +217,10 @@ pub fn materialise(
         writing.deployment(new.deployment)?.roles.insert(new.role.clone(), role);
     }
     for set in role_data {
-        let missing = MaterialiseError::NoRole { deployment: set.deployment, role: set.role.to_string() };
-        writing.deployment(set.deployment)?.roles.get_mut(&set.role).ok_or(missing)?.data = set.data.clone();
+        let missing =
+            MaterialiseError::NoRole { deployment: set.deployment, role: set.role.to_string() };
+        writing.deployment(set.deployment)?.roles.get_mut(&set.role).ok_or(missing)?.data =
+            set.data.clone();
     }
     for repin in repinned {
         write_repin(&mut writing, repin)?;
@@ -251,7 +264,11 @@ pub fn materialise(
     }
     let gone = Gone {
         deployments: removed_deployments.iter().map(|d| d.id).collect(),
-        nodes: removed_deployments.iter().map(|d| d.phantom).chain(expunged.iter().map(|e| e.node)).collect(),
+        nodes: removed_deployments
+            .iter()
+            .map(|d| d.phantom)
+            .chain(expunged.iter().map(|e| e.node))
+            .collect(),
     };
     finish(old, writing, &gone)
 }
@@ -267,8 +284,10 @@ fn write_repin(writing: &mut Writing<'_>, repin: &Repinned) -> Result<(), Materi
         Some(node) => writing.noderole(node, &repin.noderole)?.role = repin.to,
         None => {
             let role = &repin.noderole.role;
-            let missing = MaterialiseError::NoRole { deployment: repin.deployment, role: role.to_string() };
-            writing.deployment(repin.deployment)?.roles.get_mut(role).ok_or(missing)?.role = repin.to;
+            let missing =
+                MaterialiseError::NoRole { deployment: repin.deployment, role: role.to_string() };
+            writing.deployment(repin.deployment)?.roles.get_mut(role).ok_or(missing)?.role =
+                repin.to;
         }
     }
     Ok(())
@@ -285,7 +304,11 @@ fn write_jig(writing: &mut Writing<'_>, switch: &JigSwitch) -> Result<(), Materi
     Ok(())
 }
 
-fn finish(old: &Blueprint, writing: Writing<'_>, gone: &Gone) -> Result<Materialised, MaterialiseError> {
+fn finish(
+    old: &Blueprint,
+    writing: Writing<'_>,
+    gone: &Gone,
+) -> Result<Materialised, MaterialiseError> {
     let mut blueprint = old.clone();
     let mut objects = Vec::new();
     blueprint.deployments.retain(|id, _| !gone.deployments.contains(id));

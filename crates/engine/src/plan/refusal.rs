@@ -14,10 +14,14 @@ use super::edit::{MAX_LEVELS, MAX_LISTED, MAX_REASON};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     /// No such deployment.
-    #[error("deployment {0} is not there: it was removed, or the proposal is older than that; discard the edit")]
+    #[error(
+        "deployment {0} is not there: it was removed, or the proposal is older than that; discard the edit"
+    )]
     UnknownDeployment(DeploymentId),
     /// No such node.
-    #[error("node {0} is not there: it was removed, or the proposal is older than that; discard the edit")]
+    #[error(
+        "node {0} is not there: it was removed, or the proposal is older than that; discard the edit"
+    )]
     UnknownNode(NodeId),
     /// The node does not carry that.
     #[error(
@@ -203,13 +207,17 @@ pub enum EditError {
     #[error("the hints can't be set: {0}")]
     Hints(String),
     /// The record is edited without a proposal.
-    #[error("{0} is in no blueprint, so its record is edited without a proposal: gantry node edit {0}")]
+    #[error(
+        "{0} is in no blueprint, so its record is edited without a proposal: gantry node edit {0}"
+    )]
     BareNode(Fqdn),
     /// A phantom takes no roles by hand.
     #[error("{0} stands for its deployment and is no machine: use a real node")]
     Phantom(Fqdn),
     /// Nobody can run it.
-    #[error("{role} runs by jig {jig} of class {class}, which no worker has: the role can't be bound")]
+    #[error(
+        "{role} runs by jig {jig} of class {class}, which no worker has: the role can't be bound"
+    )]
     NoSuchJig {
         /// The role.
         role: RoleName,
@@ -225,7 +233,9 @@ pub enum EditError {
     #[error("binding {0} brings more than {MAX_DEPTH} roles along in a row: check its requires")]
     TooDeep(RoleName),
     /// The node would leave noderoles behind.
-    #[error("{node} carries {noderole} of {deployment}: it can only move to a deployment below {deployment}")]
+    #[error(
+        "{node} carries {noderole} of {deployment}: it can only move to a deployment below {deployment}"
+    )]
     WouldLeaveBehind {
         /// The node.
         node: Fqdn,
@@ -276,7 +286,9 @@ pub enum EditError {
         dependents: Vec<String>,
     },
     /// A barrier comes and goes with what it stands for.
-    #[error("{barrier} stands for all of {role} in its deployment and goes with the last of them: unbind those")]
+    #[error(
+        "{barrier} stands for all of {role} in its deployment and goes with the last of them: unbind those"
+    )]
     Barrier {
         /// The barrier's own name.
         barrier: RoleName,
@@ -319,7 +331,9 @@ pub enum EditError {
         length: usize,
     },
     /// A reason with a character that nobody sees.
-    #[error("the reason has the character {number}, which can't be seen or makes it read as another: leave it out")]
+    #[error(
+        "the reason has the character {number}, which can't be seen or makes it read as another: leave it out"
+    )]
     DeceptiveReason {
         /// The character's number.
         number: String,

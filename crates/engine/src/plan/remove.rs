@@ -39,7 +39,10 @@ impl Draft<'_> {
         }
         let going = self.going(&[id])?;
         if !with_dependents && !going.dependents.is_empty() {
-            return Err(EditError::Needed { subject: self.in_words(id), dependents: self.named(&going.dependents) });
+            return Err(EditError::Needed {
+                subject: self.in_words(id),
+                dependents: self.named(&going.dependents),
+            });
         }
         self.let_go(&going, seq)
     }
@@ -66,10 +69,18 @@ impl Draft<'_> {
         self.expunge(node, reason.trim().to_owned(), Why::Asked { edit: seq })
     }
 
-    pub fn drop_role(&mut self, deployment: DeploymentId, role: &RoleName, why: Why) -> Result<(), EditError> {
+    pub fn drop_role(
+        &mut self,
+        deployment: DeploymentId,
+        role: &RoleName,
+        why: Why,
+    ) -> Result<(), EditError> {
         let found = self.deployment(deployment)?;
         if !found.roles.contains_key(role) {
-            return Err(EditError::NotARoleHere { deployment: found.name.to_string(), role: role.clone() });
+            return Err(EditError::NotARoleHere {
+                deployment: found.name.to_string(),
+                role: role.clone(),
+            });
         }
         let carriers = self.answering(deployment, role).filter_map(|id| {
             let (node, key, _) = self.noderole(id)?;
@@ -115,12 +126,16 @@ impl Draft<'_> {
 
     /// What goes when these go. It grows until nothing more follows: the more goes, the less is left to serve instead.
     fn going(&self, asked: &[NoderoleId]) -> Result<Going, EditError> {
-        let mut going = Going { gone: asked.iter().map(|id| (*id, None)).collect(), dependents: Vec::new() };
+        let mut going =
+            Going { gone: asked.iter().map(|id| (*id, None)).collect(), dependents: Vec::new() };
         loop {
             let mut more = Vec::new();
             for id in going.gone.keys() {
                 for (child, kind) in self.children(*id) {
-                    if kind == EdgeKind::Hard && !going.gone.contains_key(&child) && self.falls(child, *id, &going)? {
+                    if kind == EdgeKind::Hard
+                        && !going.gone.contains_key(&child)
+                        && self.falls(child, *id, &going)?
+                    {
                         more.push((child, *id));
                     }
                 }
@@ -138,10 +153,16 @@ impl Draft<'_> {
     }
 
     /// Whether a child can't be without this parent.
-    fn falls(&self, child: NoderoleId, parent: NoderoleId, going: &Going) -> Result<bool, EditError> {
+    fn falls(
+        &self,
+        child: NoderoleId,
+        parent: NoderoleId,
+        going: &Going,
+    ) -> Result<bool, EditError> {
         let stays = |id: &NoderoleId| !going.gone.contains_key(id);
         if self.role_of(child).is_some_and(|role| role.gathers.is_some()) {
-            let members = self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+            let members =
+                self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
             return Ok(!members.iter().any(|edge| stays(&edge.parent)));
         }
         Ok(self.replacement(child, parent, &|other| stays(&other))?.is_none())
@@ -161,8 +182,11 @@ impl Draft<'_> {
         let dependents = going.dependents.iter().filter_map(|id| self.noderole(*id));
         let dependents: Vec<_> = dependents.map(|(node, key, _)| (node, key.clone())).collect();
         self.along.gone.extend(dependents);
-        let names: BTreeMap<NoderoleId, RoleName> =
-            going.gone.keys().filter_map(|id| Some((*id, self.role_of(*id)?.name.clone()))).collect();
+        let names: BTreeMap<NoderoleId, RoleName> = going
+            .gone
+            .keys()
+            .filter_map(|id| Some((*id, self.role_of(*id)?.name.clone())))
+            .collect();
         for (id, with) in &going.gone {
             let by = with.and_then(|with| names.get(&with).cloned());
             let why = match by {
@@ -176,12 +200,19 @@ impl Draft<'_> {
 
     /// The roles of those for which a child waits in order, and that go.
     fn preceded_by(&self, child: NoderoleId, going: &Going) -> Vec<(NoderoleId, RoleName)> {
-        let parents = self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
-        let lost = parents.iter().filter(|edge| edge.kind == EdgeKind::Soft && going.gone.contains_key(&edge.parent));
+        let parents =
+            self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+        let lost = parents
+            .iter()
+            .filter(|edge| edge.kind == EdgeKind::Soft && going.gone.contains_key(&edge.parent));
         lost.filter_map(|edge| Some((child, self.role_of(edge.parent)?.name.clone()))).collect()
     }
 
-    fn parents_without(&self, child: NoderoleId, going: &Going) -> Result<BTreeSet<EdgeDoc>, EditError> {
+    fn parents_without(
+        &self,
+        child: NoderoleId,
+        going: &Going,
+    ) -> Result<BTreeSet<EdgeDoc>, EditError> {
         let Some((_, _, noderole)) = self.noderole(child) else { return Ok(BTreeSet::new()) };
         let barrier = self.role_of(child).is_some_and(|role| role.gathers.is_some());
         let mut parents: BTreeSet<EdgeDoc> = BTreeSet::new();
@@ -189,12 +220,15 @@ impl Draft<'_> {
             if !going.gone.contains_key(&edge.parent) {
                 parents.insert(*edge);
             } else if edge.kind == EdgeKind::Hard && !barrier {
-                let instead = self.replacement(child, edge.parent, &|other| !going.gone.contains_key(&other))?;
+                let instead = self
+                    .replacement(child, edge.parent, &|other| !going.gone.contains_key(&other))?;
                 let instead = instead.ok_or_else(|| EditError::Needed {
                     subject: self.in_words(edge.parent),
                     dependents: self.named(&[child]),
                 })?;
-                parents.extend(instead.into_iter().map(|parent| EdgeDoc { parent, kind: EdgeKind::Hard }));
+                parents.extend(
+                    instead.into_iter().map(|parent| EdgeDoc { parent, kind: EdgeKind::Hard }),
+                );
             }
         }
         // Where a hard edge comes beside a soft one to the same parent, the hard one says it all.

@@ -56,7 +56,11 @@ impl State {
     pub fn of(blueprint: &Blueprint, catalog: &Catalog, deployment: DeploymentId) -> Option<Self> {
         let doc = &blueprint.deployments.get(&deployment)?.doc;
         let mut state = Self {
-            roles: doc.roles.iter().map(|(name, role)| (name.clone(), (role.role, role.data.clone()))).collect(),
+            roles: doc
+                .roles
+                .iter()
+                .map(|(name, role)| (name.clone(), (role.role, role.data.clone())))
+                .collect(),
             ..Self::default()
         };
         let sight = in_sight(blueprint.pins_from(deployment));
@@ -65,9 +69,13 @@ impl State {
             if node.doc.deployment == deployment && !node.doc.phantom {
                 state.nodes.insert(*id);
             }
-            for (key, noderole) in node.doc.noderoles.iter().filter(|(_, n)| n.deployment == deployment) {
+            for (key, noderole) in
+                node.doc.noderoles.iter().filter(|(_, n)| n.deployment == deployment)
+            {
                 if !is_barrier(catalog, noderole.role) {
-                    state.noderoles.insert((*id, key.clone()), (noderole.role, noderole.data.clone()));
+                    state
+                        .noderoles
+                        .insert((*id, key.clone()), (noderole.role, noderole.data.clone()));
                 }
             }
         }
@@ -77,7 +85,8 @@ impl State {
     /// What of this state another one lacks or has beside it.
     fn lacking(&self, is: &Self) -> BTreeSet<Wanted> {
         let mut wanted = BTreeSet::new();
-        let versions = self.versions.iter().filter(|(name, version)| is.versions.get(*name) != Some(*version));
+        let versions =
+            self.versions.iter().filter(|(name, version)| is.versions.get(*name) != Some(*version));
         wanted.extend(versions.map(|(name, _)| Wanted::Version(name.clone())));
         let beside = is.versions.keys().filter(|name| !self.versions.contains_key(*name));
         wanted.extend(beside.map(|name| Wanted::WithoutBarclamp(name.clone())));
@@ -115,8 +124,12 @@ impl State {
             Edit::MoveNode { node, .. } => vec![Wanted::Node(*node)],
             Edit::AddRole { role, .. } => vec![Wanted::Role(role.clone())],
             Edit::RemoveRole { role, .. } => vec![Wanted::WithoutRole(role.clone())],
-            Edit::Bind { node, role, .. } => vec![Wanted::Noderole(*node, NoderoleKey::first(role.clone()))],
-            Edit::Unbind { node, noderole, .. } => vec![Wanted::WithoutNoderole(*node, noderole.clone())],
+            Edit::Bind { node, role, .. } => {
+                vec![Wanted::Noderole(*node, NoderoleKey::first(role.clone()))]
+            }
+            Edit::Unbind { node, noderole, .. } => {
+                vec![Wanted::WithoutNoderole(*node, noderole.clone())]
+            }
             Edit::BindNodes { .. } | Edit::UnbindNodes { .. } => {
                 edit.each().iter().flat_map(|single| self.wanted_by(single)).collect()
             }
@@ -138,7 +151,8 @@ impl State {
     /// Whether a noderole of a draft was there then, in this deployment. Barriers come and go by themselves.
     fn has(&self, draft: &Draft<'_>, id: NoderoleId, deployment: DeploymentId) -> bool {
         let Some((node, key, noderole)) = draft.noderole(id) else { return false };
-        let here = noderole.deployment == deployment && self.noderoles.contains_key(&(node, key.clone()));
+        let here =
+            noderole.deployment == deployment && self.noderoles.contains_key(&(node, key.clone()));
         here || is_barrier(draft.catalog, noderole.role)
     }
 }
@@ -223,7 +237,11 @@ pub struct Now<'a> {
 ///
 /// # Errors
 /// When the deployment is missing on either side.
-pub fn restore(now: Now<'_>, then: &Blueprint, deployment: DeploymentId) -> Result<Restore, RestoreError> {
+pub fn restore(
+    now: Now<'_>,
+    then: &Blueprint,
+    deployment: DeploymentId,
+) -> Result<Restore, RestoreError> {
     let was = State::of(then, now.catalog, deployment).ok_or(RestoreError::NotThen)?;
     if !now.blueprint.deployments.contains_key(&deployment) {
         return Err(RestoreError::NotNow);
@@ -242,7 +260,8 @@ pub fn restore(now: Now<'_>, then: &Blueprint, deployment: DeploymentId) -> Resu
         is = outcome(now, &edits, deployment)?.0;
     }
     let missing = was.lacking(&is).into_iter().map(|wanted| {
-        let known = refused.get(&wanted).or_else(|| refused.get(&was.version_of(now.catalog, &wanted)?));
+        let known =
+            refused.get(&wanted).or_else(|| refused.get(&was.version_of(now.catalog, &wanted)?));
         let reason = known.cloned().unwrap_or_else(|| reason(now, &wanted));
         Missing { what: in_words(now, then, &wanted), wanted, reason }
     });
@@ -251,20 +270,31 @@ pub fn restore(now: Now<'_>, then: &Blueprint, deployment: DeploymentId) -> Resu
 
 /// Only those edits that take effect, and why what the others were for can't come back. A version that is refused takes along what
 /// needs it.
-fn without(edits: Vec<Edit>, at_odds: &[Refusal], was: &State, refused: &mut BTreeMap<Wanted, String>) -> Vec<Edit> {
-    let reasons: BTreeMap<u32, &String> = at_odds.iter().map(|refusal| (refusal.edit, &refusal.reason)).collect();
+fn without(
+    edits: Vec<Edit>,
+    at_odds: &[Refusal],
+    was: &State,
+    refused: &mut BTreeMap<Wanted, String>,
+) -> Vec<Edit> {
+    let reasons: BTreeMap<u32, &String> =
+        at_odds.iter().map(|refusal| (refusal.edit, &refusal.reason)).collect();
     let mut kept = Vec::new();
     for (seq, edit) in (1..).zip(edits) {
         match reasons.get(&seq) {
             None => kept.push(edit),
-            Some(reason) => refused.extend(was.wanted_by(&edit).into_iter().map(|wanted| (wanted, (*reason).clone()))),
+            Some(reason) => refused
+                .extend(was.wanted_by(&edit).into_iter().map(|wanted| (wanted, (*reason).clone()))),
         }
     }
     kept
 }
 
 /// The deployment as the edits leave it, and those that the rule about their end refuses: it can't be asked while they are tried.
-fn outcome(now: Now<'_>, edits: &[Edit], deployment: DeploymentId) -> Result<(State, Vec<Refusal>), RestoreError> {
+fn outcome(
+    now: Now<'_>,
+    edits: &[Edit],
+    deployment: DeploymentId,
+) -> Result<(State, Vec<Refusal>), RestoreError> {
     let numbered: Vec<NumberedEdit> =
         (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
     let effects = resolve(now.skeleton, now.catalog, &numbered);
@@ -274,19 +304,24 @@ fn outcome(now: Now<'_>, edits: &[Edit], deployment: DeploymentId) -> Result<(St
 }
 
 fn data_edits(deployment: DeploymentId, was: &State, is: &State) -> Vec<Edit> {
-    let differs = |known: Option<&(Hash, Value)>, data: &Value| known.is_some_and(|(_, known)| known != data);
-    let roles = was
-        .roles
-        .iter()
-        .filter(|(role, (_, data))| differs(is.roles.get(*role), data))
-        .map(|(role, (_, data))| Edit::SetRoleData { deployment, role: role.clone(), data: data.clone() });
-    let noderoles = was.noderoles.iter().filter(|(at, (_, data))| differs(is.noderoles.get(*at), data)).map(
-        |((node, noderole), (_, data))| Edit::SetNoderoleData {
-            node: *node,
-            noderole: noderole.clone(),
-            data: data.clone(),
-        },
-    );
+    let differs =
+        |known: Option<&(Hash, Value)>, data: &Value| known.is_some_and(|(_, known)| known != data);
+    let roles =
+        was.roles.iter().filter(|(role, (_, data))| differs(is.roles.get(*role), data)).map(
+            |(role, (_, data))| Edit::SetRoleData {
+                deployment,
+                role: role.clone(),
+                data: data.clone(),
+            },
+        );
+    let noderoles =
+        was.noderoles.iter().filter(|(at, (_, data))| differs(is.noderoles.get(*at), data)).map(
+            |((node, noderole), (_, data))| Edit::SetNoderoleData {
+                node: *node,
+                noderole: noderole.clone(),
+                data: data.clone(),
+            },
+        );
     roles.chain(noderoles).collect()
 }
 
@@ -326,12 +361,21 @@ impl<'a> Restoring<'a> {
         }
         let mut shared = BTreeSet::new();
         for (node, stored) in &then.nodes {
-            let own: BTreeSet<NoderoleId> = stored.doc.noderoles.keys().map(|key| key.id(*node)).collect();
+            let own: BTreeSet<NoderoleId> =
+                stored.doc.noderoles.keys().map(|key| key.id(*node)).collect();
             let parents = stored.doc.noderoles.values().flat_map(|noderole| &noderole.parents);
             shared.extend(parents.map(|edge| edge.parent).filter(|id| !own.contains(id)));
         }
         let draft = Draft::new(now.skeleton, now.catalog, Rules::default());
-        Self { deployment, was, ranks, shared, draft, singles: Vec::new(), refused: BTreeMap::new() }
+        Self {
+            deployment,
+            was,
+            ranks,
+            shared,
+            draft,
+            singles: Vec::new(),
+            refused: BTreeMap::new(),
+        }
     }
 
     /// Everything but data, which no rule of binding looks at.
@@ -376,8 +420,12 @@ impl<'a> Restoring<'a> {
             let mark = draft.mark();
             // The number only says why; these edits get theirs when the proposal takes them.
             draft.apply(0, &edit).map_err(|error| error.to_string())?;
-            let new = draft.put_since(mark).find(|id| along == Along::OnlyWhatWas && !was.has(draft, *id, deployment));
-            new.map_or(Ok(()), |id| Err(format!("it would bring {} along, which was not there", draft.in_words(id))))
+            let new = draft
+                .put_since(mark)
+                .find(|id| along == Along::OnlyWhatWas && !was.has(draft, *id, deployment));
+            new.map_or(Ok(()), |id| {
+                Err(format!("it would bring {} along, which was not there", draft.in_words(id)))
+            })
         });
         match done {
             Ok(()) => {
@@ -393,7 +441,9 @@ impl<'a> Restoring<'a> {
         let mut ranks: BTreeMap<&RoleName, u32> = BTreeMap::new();
         let mut beside = Vec::new();
         for (node, carrier) in self.draft.nodes() {
-            for (key, noderole) in carrier.noderoles.iter().filter(|(_, n)| n.deployment == self.deployment) {
+            for (key, noderole) in
+                carrier.noderoles.iter().filter(|(_, n)| n.deployment == self.deployment)
+            {
                 let known = self.was.noderoles.contains_key(&(node, key.clone()));
                 if !known && !is_barrier(self.draft.catalog, noderole.role) {
                     let rank = ranks.entry(&key.role).or_default();
@@ -403,19 +453,36 @@ impl<'a> Restoring<'a> {
             }
         }
         beside.sort_by_key(|(key, node)| (Reverse(ranks.get(&key.role)), *key, *node));
-        let edit = |key: &NoderoleKey, node| Edit::Unbind { node, noderole: key.clone(), with_dependents: false };
-        beside.into_iter().map(|(key, node)| (Wanted::WithoutNoderole(node, key.clone()), edit(key, node))).collect()
+        let edit = |key: &NoderoleKey, node| Edit::Unbind {
+            node,
+            noderole: key.clone(),
+            with_dependents: false,
+        };
+        beside
+            .into_iter()
+            .map(|(key, node)| (Wanted::WithoutNoderole(node, key.clone()), edit(key, node)))
+            .collect()
     }
 
     fn versions(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let deployment = self.deployment;
         let seen = |barclamp: &BarclampName| self.draft.version_in_sight(deployment, barclamp);
-        let other = self.was.versions.iter().filter(|(barclamp, version)| seen(barclamp) != Some(**version));
-        let edit = |barclamp: &BarclampName, version: Hash| match self.version_above(barclamp) == Some(version) {
+        let other = self
+            .was
+            .versions
+            .iter()
+            .filter(|(barclamp, version)| seen(barclamp) != Some(**version));
+        let edit = |barclamp: &BarclampName, version: Hash| match self.version_above(barclamp)
+            == Some(version)
+        {
             true => Edit::InheritBarclamp { deployment, barclamp: barclamp.clone() },
             false => Edit::UseBarclamp { deployment, barclamp: barclamp.clone(), version },
         };
-        other.map(|(barclamp, version)| (Wanted::Version(barclamp.clone()), edit(barclamp, *version))).collect()
+        other
+            .map(|(barclamp, version)| {
+                (Wanted::Version(barclamp.clone()), edit(barclamp, *version))
+            })
+            .collect()
     }
 
     /// The version that the deployment would have without its own.
@@ -427,16 +494,20 @@ impl<'a> Restoring<'a> {
     /// Barclamps that were not there then, of versions that the deployment has of its own. One from above is that one's affair.
     fn out_of_use(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
-        let beside = here.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
-        let edit =
-            |barclamp: &BarclampName| Edit::InheritBarclamp { deployment: self.deployment, barclamp: barclamp.clone() };
+        let beside =
+            here.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
+        let edit = |barclamp: &BarclampName| Edit::InheritBarclamp {
+            deployment: self.deployment,
+            barclamp: barclamp.clone(),
+        };
         let beside = beside.filter(|barclamp| self.version_above(barclamp).is_none());
         beside.map(|barclamp| (Wanted::WithoutBarclamp(barclamp.clone()), edit(barclamp))).collect()
     }
 
     fn moves(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let deployment = self.deployment;
-        let away = |id: &&NodeId| self.draft.node(**id).is_ok_and(|node| node.deployment != deployment);
+        let away =
+            |id: &&NodeId| self.draft.node(**id).is_ok_and(|node| node.deployment != deployment);
         let edit = |node| (Wanted::Node(node), Edit::MoveNode { node, deployment });
         self.was.nodes.iter().filter(away).map(|id| edit(*id)).collect()
     }
@@ -444,14 +515,16 @@ impl<'a> Restoring<'a> {
     fn roles_back(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let gone = self.was.roles.keys().filter(|role| !here.roles.contains_key(*role));
-        let edit = |role: &RoleName| Edit::AddRole { deployment: self.deployment, role: role.clone() };
+        let edit =
+            |role: &RoleName| Edit::AddRole { deployment: self.deployment, role: role.clone() };
         gone.map(|role| (Wanted::Role(role.clone()), edit(role))).collect()
     }
 
     fn roles_out(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let beside = here.roles.keys().filter(|role| !self.was.roles.contains_key(*role));
-        let edit = |role: &RoleName| Edit::RemoveRole { deployment: self.deployment, role: role.clone() };
+        let edit =
+            |role: &RoleName| Edit::RemoveRole { deployment: self.deployment, role: role.clone() };
         beside.map(|role| (Wanted::WithoutRole(role.clone()), edit(role))).collect()
     }
 
@@ -474,7 +547,9 @@ impl<'a> Restoring<'a> {
         gone.sort();
         let edit = |node, role| Edit::Bind { deployment: self.deployment, node, role };
         gone.into_iter()
-            .map(|(_, _, key, asked, node)| (Wanted::Noderole(node, key.clone()), edit(asked, key.role.clone())))
+            .map(|(_, _, key, asked, node)| {
+                (Wanted::Noderole(node, key.clone()), edit(asked, key.role.clone()))
+            })
             .collect()
     }
 
@@ -484,8 +559,13 @@ impl<'a> Restoring<'a> {
             return Some(node);
         }
         let mine = self.draft.chain(self.deployment);
-        let fits = |at: DeploymentId| mine.contains(&at) || self.draft.chain(at).contains(&self.deployment);
-        self.draft.nodes().find(|(_, found)| !found.phantom && fits(found.deployment)).map(|(id, _)| id)
+        let fits = |at: DeploymentId| {
+            mine.contains(&at) || self.draft.chain(at).contains(&self.deployment)
+        };
+        self.draft
+            .nodes()
+            .find(|(_, found)| !found.phantom && fits(found.deployment))
+            .map(|(id, _)| id)
     }
 }
 
@@ -498,9 +578,10 @@ fn in_lists(singles: &[Edit]) -> Vec<Edit> {
 
 fn goes_on(one: &Edit, next: &Edit) -> bool {
     match (one, next) {
-        (Edit::Bind { deployment, role, node }, Edit::Bind { deployment: d, role: r, node: behind }) => {
-            (deployment, role) == (d, r) && node < behind
-        }
+        (
+            Edit::Bind { deployment, role, node },
+            Edit::Bind { deployment: d, role: r, node: behind },
+        ) => (deployment, role) == (d, r) && node < behind,
         (
             Edit::Unbind { noderole, node, with_dependents: false },
             Edit::Unbind { noderole: same, node: behind, with_dependents: false },
@@ -516,9 +597,11 @@ fn listed(run: &[Edit]) -> Option<Edit> {
         _ => None,
     });
     match run {
-        [Edit::Bind { deployment, role, .. }, _, ..] => {
-            Some(Edit::BindNodes { deployment: *deployment, role: role.clone(), nodes: nodes.collect() })
-        }
+        [Edit::Bind { deployment, role, .. }, _, ..] => Some(Edit::BindNodes {
+            deployment: *deployment,
+            role: role.clone(),
+            nodes: nodes.collect(),
+        }),
         [Edit::Unbind { noderole, .. }, _, ..] => {
             Some(Edit::UnbindNodes { noderole: noderole.clone(), nodes: nodes.collect() })
         }
@@ -528,24 +611,40 @@ fn listed(run: &[Edit]) -> Option<Edit> {
 
 /// Why something can't be brought back for which no edit could even be tried.
 fn reason(now: Now<'_>, wanted: &Wanted) -> String {
-    let name = |id: DeploymentId| now.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_default();
+    let name = |id: DeploymentId| {
+        now.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_default()
+    };
     match wanted {
-        Wanted::Node(node) | Wanted::Noderole(node, _) if !now.skeleton.nodes.contains_key(node) => {
+        Wanted::Node(node) | Wanted::Noderole(node, _)
+            if !now.skeleton.nodes.contains_key(node) =>
+        {
             "the node was given up since, and its id never comes back".into()
         }
         Wanted::Noderole(node, key) => {
-            let bound = now.skeleton.nodes.get(node).and_then(|n| n.noderoles.get(key)).map(|n| name(n.deployment));
+            let bound = now
+                .skeleton
+                .nodes
+                .get(node)
+                .and_then(|n| n.noderoles.get(key))
+                .map(|n| name(n.deployment));
             match bound {
-                _ if key.instance > 0 => "only a role's first instance can be bound by an edit".into(),
-                Some(deployment) => format!("it is bound in {deployment} now, or has another content there"),
+                _ if key.instance > 0 => {
+                    "only a role's first instance can be bound by an edit".into()
+                }
+                Some(deployment) => {
+                    format!("it is bound in {deployment} now, or has another content there")
+                }
                 None => "there is no machine to ask for it on".into(),
             }
         }
-        Wanted::WithoutBarclamp(_) => "a deployment above has it, or something below still needs it".into(),
-        Wanted::Role(_) => "the versions that can be used give it another content".into(),
-        Wanted::Version(_) | Wanted::Node(_) | Wanted::WithoutRole(_) | Wanted::WithoutNoderole(..) => {
-            "something that comes back needs it as it is now".into()
+        Wanted::WithoutBarclamp(_) => {
+            "a deployment above has it, or something below still needs it".into()
         }
+        Wanted::Role(_) => "the versions that can be used give it another content".into(),
+        Wanted::Version(_)
+        | Wanted::Node(_)
+        | Wanted::WithoutRole(_)
+        | Wanted::WithoutNoderole(..) => "something that comes back needs it as it is now".into(),
     }
 }
 
@@ -555,7 +654,9 @@ fn in_words(now: Now<'_>, then: &Blueprint, wanted: &Wanted) -> String {
         let fqdn = known.or_else(|| then.nodes.get(id).map(|node| &node.doc.fqdn));
         let name = |id: DeploymentId| {
             let known = now.skeleton.deployments.get(&id).map(|deployment| &deployment.name);
-            known.or_else(|| then.deployments.get(&id).map(|stored| &stored.doc.name)).map(ToString::to_string)
+            known
+                .or_else(|| then.deployments.get(&id).map(|stored| &stored.doc.name))
+                .map(ToString::to_string)
         };
         fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
     };

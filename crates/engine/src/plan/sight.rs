@@ -49,8 +49,8 @@ pub(super) struct Pinned<'e> {
 
 impl<'e> Pinned<'e> {
     pub fn by(edit: &'e NumberedEdit) -> Option<Self> {
-        let (Edit::UseBarclamp { deployment, barclamp, .. } | Edit::InheritBarclamp { deployment, barclamp }) =
-            &edit.edit
+        let (Edit::UseBarclamp { deployment, barclamp, .. }
+        | Edit::InheritBarclamp { deployment, barclamp }) = &edit.edit
         else {
             return None;
         };
@@ -91,7 +91,8 @@ impl<'a> Draft<'a> {
         for (edit, coming) in coming {
             let error = coming.iter().find_map(|coming| {
                 let (deployment, holders) = &sights[coming.sight];
-                let (role, other) = coming.roles.iter().find_map(|role| holders.get_key_value(*role))?;
+                let (role, other) =
+                    coming.roles.iter().find_map(|role| holders.get_key_value(*role))?;
                 Some(EditError::RoleTwice {
                     barclamp: coming.barclamp.clone(),
                     other: (*other).clone(),
@@ -116,9 +117,11 @@ impl<'a> Draft<'a> {
         if repinned.is_empty() {
             return Ok(watched);
         }
-        let last: LastPins<'_> = pins.iter().map(|pin| ((pin.deployment, pin.barclamp), pin.edit)).collect();
+        let last: LastPins<'_> =
+            pins.iter().map(|pin| ((pin.deployment, pin.barclamp), pin.edit)).collect();
         // Who pins nothing sees what the deployment above sees.
-        let pinning = self.deployments().filter(|(id, d)| repinned.contains(id) || !d.barclamps.is_empty());
+        let pinning =
+            self.deployments().filter(|(id, d)| repinned.contains(id) || !d.barclamps.is_empty());
         for (deployment, _) in pinning {
             let chain = self.chain(deployment);
             if chain.iter().any(|id| repinned.contains(id)) {
@@ -138,18 +141,22 @@ impl<'a> Draft<'a> {
     ) -> Result<(), EditError> {
         let catalog = self.catalog;
         let before = in_sight(self.pinned_before(chain));
-        let before: BTreeMap<&BarclampName, Hash> = before.into_iter().map(|pin| (pin.barclamp, pin.version)).collect();
+        let before: BTreeMap<&BarclampName, Hash> =
+            before.into_iter().map(|pin| (pin.barclamp, pin.version)).collect();
         let pins: Result<Vec<_>, EditError> =
             chain.iter().map(|id| self.deployment(*id).map(|found| &found.barclamps)).collect();
         let sight = in_sight(pins?);
         let mut anew: BTreeMap<&RoleName, BTreeSet<&BarclampName>> = BTreeMap::new();
         for pin in sight.iter().filter(|pin| before.get(pin.barclamp) != Some(&pin.version)) {
-            let known = before.get(pin.barclamp).map(|known| catalog.barclamp(*known)).transpose()?;
+            let known =
+                before.get(pin.barclamp).map(|known| catalog.barclamp(*known)).transpose()?;
             let content = catalog.barclamp(pin.version)?;
-            let is_new = |role: &&RoleName| known.is_none_or(|known| !known.roles.contains_key(*role));
+            let is_new =
+                |role: &&RoleName| known.is_none_or(|known| !known.roles.contains_key(*role));
             let roles: Vec<&RoleName> = content.roles.keys().filter(is_new).collect();
             // What is pinned above the version in sight is hidden, so it did not bring it there.
-            let by = chain.iter().take(pin.up + 1).filter_map(|id| last.get(&(*id, pin.barclamp))).max();
+            let by =
+                chain.iter().take(pin.up + 1).filter_map(|id| last.get(&(*id, pin.barclamp))).max();
             let Some(edit) = by.filter(|_| !roles.is_empty()) else { continue };
             for role in &roles {
                 anew.entry(*role).or_default().insert(&content.name);
@@ -163,7 +170,8 @@ impl<'a> Draft<'a> {
         let mut holders = BTreeMap::new();
         for pin in &sight {
             let content = catalog.barclamp(pin.version)?;
-            let had = |role: &&RoleName| anew.get(*role).is_some_and(|by| !by.contains(&content.name));
+            let had =
+                |role: &&RoleName| anew.get(*role).is_some_and(|by| !by.contains(&content.name));
             holders.extend(content.roles.keys().filter(had).map(|role| (role, &content.name)));
         }
         watched.sights.push((deployment, holders));
@@ -194,8 +202,11 @@ pub(super) struct Sight {
 impl Sight {
     pub fn of(draft: &Draft<'_>, deployment: DeploymentId) -> Result<Self, EditError> {
         let mut sight = Self { chain: draft.chain(deployment), ..Self::default() };
-        let pins: Result<Vec<_>, EditError> =
-            sight.chain.iter().map(|id| draft.deployment(*id).map(|found| &found.barclamps)).collect();
+        let pins: Result<Vec<_>, EditError> = sight
+            .chain
+            .iter()
+            .map(|id| draft.deployment(*id).map(|found| &found.barclamps))
+            .collect();
         for pin in in_sight(pins?) {
             sight.barclamps.insert(pin.barclamp.clone(), pin.up);
             sight.take_in(draft, pin.up, pin.version)?;

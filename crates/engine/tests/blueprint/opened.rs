@@ -44,15 +44,22 @@ fn what_is_only_counted_does_not_count() {
 
 #[test]
 fn another_policy_is_marked_and_spoken_of_like_a_document() {
-    let policy =
-        |approvals, removal| Policy { approvals, by_risk: [(Risk::Removal, removal)].into(), ..Policy::default() };
+    let policy = |approvals, removal| Policy {
+        approvals,
+        by_risk: [(Risk::Removal, removal)].into(),
+        ..Policy::default()
+    };
     let of = |old, new| Difference { policy: Some(Sides { old, new }), ..Difference::default() };
     let (one, two) = (of(policy(1, 2), policy(1, 3)), of(policy(1, 2), policy(2, 3)));
     let (first, second) = (contents(&one).unwrap(), contents(&two).unwrap());
     assert_eq!(first.keys().collect::<Vec<_>>(), [&Anchor::Policy(None)]);
     assert_ne!(first, second, "another policy is another change");
     let stands = |difference, value: &str| Anchor::Policy(Some(value.into())).stands_in(difference);
-    assert!(Anchor::Policy(None).stands_in(&one) && stands(&one, "/by_risk/removal") && stands(&two, "/approvals"));
+    assert!(
+        Anchor::Policy(None).stands_in(&one)
+            && stands(&one, "/by_risk/removal")
+            && stands(&two, "/approvals")
+    );
     assert!(!stands(&one, "/approvals"), "what stays is no change");
     assert!(!Anchor::Policy(None).stands_in(&Difference::default()));
 }

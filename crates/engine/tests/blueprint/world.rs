@@ -8,7 +8,9 @@ use engine::blueprint::{DocumentChange, Projection, compare, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::catalog::{Barclamp, Catalog, Flags, JigClass, Lane, LaneMode, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, NoderoleDoc, NoderoleKey, Skeleton};
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, LaneName, NodeId, RoleName};
+use engine::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, LaneName, NodeId, RoleName,
+};
 use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -86,10 +88,13 @@ pub struct Changed {
 
 impl World {
     pub fn of(roles: Vec<Role>) -> Self {
-        let mut world = Self { catalog: Catalog::default(), blueprint: Blueprint::default(), nodes: 6 };
+        let mut world =
+            Self { catalog: Catalog::default(), blueprint: Blueprint::default(), nodes: 6 };
         let pin = world.import("1", roles);
         for (n, (id, label, parent)) in
-            [(SYSTEM, "system", None), (WEB, "web", Some(SYSTEM)), (EDGE, "edge", Some(SYSTEM))].into_iter().enumerate()
+            [(SYSTEM, "system", None), (WEB, "web", Some(SYSTEM)), (EDGE, "edge", Some(SYSTEM))]
+                .into_iter()
+                .enumerate()
         {
             let pins = parent.is_none().then(|| (BarclampName::parse("house").unwrap(), pin));
             let doc = DeploymentDoc {
@@ -115,7 +120,8 @@ impl World {
             self.catalog.add_role(hash, Arc::new(role));
         }
         let barclamp: Barclamp =
-            serde_json::from_value(json!({"name": "house", "version": version, "roles": content})).unwrap();
+            serde_json::from_value(json!({"name": "house", "version": version, "roles": content}))
+                .unwrap();
         let object = Object::of(ObjectKind::Barclamp, &barclamp).unwrap();
         self.catalog.add(&object).unwrap();
         object.hash
@@ -166,7 +172,12 @@ impl World {
     }
 
     /// The same for one noderole.
-    pub fn with_noderole(&self, n: u128, role: &str, change: impl Fn(&mut NoderoleDoc)) -> Blueprint {
+    pub fn with_noderole(
+        &self,
+        n: u128,
+        role: &str,
+        change: impl Fn(&mut NoderoleDoc),
+    ) -> Blueprint {
         self.with_node(n, |doc| change(doc.noderoles.get_mut(&key(role)).unwrap()))
     }
 }

@@ -8,7 +8,8 @@ use stateright::{Model, Property};
 
 use super::database::Ender;
 use super::state::{
-    Attempt, End, Guard, Held, Ledger, Node, Owner, Phase, Protocol, RunNo, Seen, State, StepRow, Truth,
+    Attempt, End, Guard, Held, Ledger, Node, Owner, Phase, Protocol, RunNo, Seen, State, StepRow,
+    Truth,
 };
 
 /// One step of one actor.
@@ -187,7 +188,8 @@ impl Protocol {
             match state.claims[claimer] {
                 Some(_) => actions.push(Action::WriteClaim(claimer)),
                 None => {
-                    let free = self.admissible(state).into_iter().filter(|step| Some(*step) != other);
+                    let free =
+                        self.admissible(state).into_iter().filter(|step| Some(*step) != other);
                     actions.extend(free.map(|step| Action::ReadClaim(claimer, step)));
                 }
             }
@@ -320,7 +322,8 @@ impl Protocol {
             Action::Crash(_) => {
                 state.workers[worker] = None;
                 state.left.crashes -= 1;
-                for run in state.runs.values_mut().filter(|run| run.owner == Owner::Worker(worker)) {
+                for run in state.runs.values_mut().filter(|run| run.owner == Owner::Worker(worker))
+                {
                     run.owner = Owner::Gone;
                 }
             }
@@ -340,7 +343,11 @@ impl Protocol {
             return;
         }
         let node = self.steps[row.step].node;
-        state.nodes[node].coming.insert(Attempt { run, step: row.step, generation: row.generation });
+        state.nodes[node].coming.insert(Attempt {
+            run,
+            step: row.step,
+            generation: row.generation,
+        });
         state.workers[worker] = Some(Held { run, phase: Phase::Sent });
     }
 
@@ -480,7 +487,9 @@ impl Protocol {
     pub fn settled(&self, state: &State) -> bool {
         let waits_below_an_error = |index: usize| {
             let parent = self.steps[index].parent;
-            parent.is_some_and(|parent| matches!(state.steps[parent].state, StepState::Error | StepState::Blocked))
+            parent.is_some_and(|parent| {
+                matches!(state.steps[parent].state, StepState::Error | StepState::Blocked)
+            })
         };
         state.open().next().is_none()
             && state.steps.iter().enumerate().all(|(index, row)| match row.state {
@@ -491,18 +500,24 @@ impl Protocol {
     }
 
     fn one_on_each_node(&self, state: &State) -> bool {
-        state
-            .nodes
-            .iter()
-            .all(|node| node.processes.iter().filter(|attempt| self.steps[attempt.step].exclusive).count() <= 1)
+        state.nodes.iter().all(|node| {
+            node.processes.iter().filter(|attempt| self.steps[attempt.step].exclusive).count() <= 1
+        })
     }
 
     fn one_open(&self, state: &State) -> bool {
         let open_of = |step: usize| state.open().filter(|(_, run)| run.step == step).count();
         let exclusive_on = |node: usize| {
-            state.open().filter(|(_, run)| self.steps[run.step].node == node && self.steps[run.step].exclusive).count()
+            state
+                .open()
+                .filter(|(_, run)| {
+                    self.steps[run.step].node == node && self.steps[run.step].exclusive
+                })
+                .count()
         };
-        let agrees = |step: usize| open_of(step) == usize::from(state.steps[step].state == StepState::Transition);
+        let agrees = |step: usize| {
+            open_of(step) == usize::from(state.steps[step].state == StepState::Transition)
+        };
         (0..self.steps.len()).all(agrees) && (0..self.nodes).all(|node| exclusive_on(node) <= 1)
     }
 
@@ -525,10 +540,12 @@ impl Protocol {
 }
 
 pub const ONE_ON_EACH_NODE: &str = "no two exclusive scripts run on a node at once";
-pub const ONE_OPEN: &str = "a step in TRANSITION has one open run, others none, and a node one exclusive one";
+pub const ONE_OPEN: &str =
+    "a step in TRANSITION has one open run, others none, and a node one exclusive one";
 pub const LANE: &str = "a lane never holds more runs than it may";
 pub const APPLIED_IS_DONE: &str = "what counts as applied has run on the node, at that generation";
-pub const DESTROYED_ONCE: &str = "a destructive step starts once for each generation, unless a person asks again";
+pub const DESTROYED_ONCE: &str =
+    "a destructive step starts once for each generation, unless a person asks again";
 pub const NOTHING_WRONG: &str =
     "no outdated, unapproved or unordered start; nothing goes back; nothing starts in a pause";
 

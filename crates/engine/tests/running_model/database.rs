@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
-    AdmissionView, Change, Child, Committed, DeploymentView, Event, LaneKey, LaneView, Limits, Moment, NodeView,
-    OpenRun, Outcome, Step, StepState, StepView, Stop, Why, World, apply, why_not,
+    AdmissionView, Change, Child, Committed, DeploymentView, Event, LaneKey, LaneView, Limits,
+    Moment, NodeView, OpenRun, Outcome, Step, StepState, StepView, Stop, Why, World, apply,
+    why_not,
 };
 use engine::catalog::{Join, LaneMode, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -61,8 +62,11 @@ impl Protocol {
                 backoff: 0,
                 progress: row.progress(),
             };
-            let children = (0..self.steps.len()).filter(|child| self.steps[*child].parent == Some(index));
-            let children = children.map(|child| Child { step: step_id(child), kind: EdgeKind::Hard }).collect();
+            let children =
+                (0..self.steps.len()).filter(|child| self.steps[*child].parent == Some(index));
+            let children = children
+                .map(|child| Child { step: step_id(child), kind: EdgeKind::Hard })
+                .collect();
             world.add(step, children);
             world.on_node.entry(node_id(spec.node)).or_default().push(step_id(index));
         }
@@ -90,7 +94,11 @@ impl Protocol {
     pub fn first_commit(&self, state: &mut State) {
         let committed = (0..self.steps.len()).map(|index| {
             let parents = self.steps[index].parent.map(|parent| (step_id(parent), EdgeKind::Hard));
-            Committed { step: step_id(index), rerun: None, parents: Some(parents.into_iter().collect()) }
+            Committed {
+                step: step_id(index),
+                rerun: None,
+                parents: Some(parents.into_iter().collect()),
+            }
         });
         self.change(state, &Change::Commit(committed.collect())).expect("a first commit fits");
     }
@@ -141,7 +149,10 @@ impl Protocol {
             now: Moment(1),
             enabled: state.enabled,
             capacity: u32::try_from(self.workers).expect("workers of a model are few"),
-            deployments: BTreeMap::from([(lane.deployment, DeploymentView { name, parent: None, held_by: None })]),
+            deployments: BTreeMap::from([(
+                lane.deployment,
+                DeploymentView { name, parent: None, held_by: None },
+            )]),
             open: open.collect(),
             lanes: BTreeMap::from([(lane.clone(), limit)]),
             budgets: BTreeMap::new(),
@@ -154,8 +165,9 @@ impl Protocol {
 
     /// What a claim may take first: any step that admission lets pass. In which order it takes them is no safety's business.
     pub fn admissible(&self, state: &State) -> Vec<usize> {
-        let todo: Vec<usize> =
-            (0..state.steps.len()).filter(|step| state.steps[*step].state == StepState::Todo).collect();
+        let todo: Vec<usize> = (0..state.steps.len())
+            .filter(|step| state.steps[*step].state == StepState::Todo)
+            .collect();
         if todo.is_empty() {
             return todo;
         }
@@ -170,7 +182,14 @@ impl Protocol {
             return;
         }
         let generation = state.steps[step].generation;
-        let run = Run { step, generation, owner: Owner::Nobody, ended: false, cancelled: false, expired: false };
+        let run = Run {
+            step,
+            generation,
+            owner: Owner::Nobody,
+            ended: false,
+            cancelled: false,
+            expired: false,
+        };
         state.runs.insert(state.next, run);
         state.next += 1;
         if let Some(parent) = self.steps[step].parent
@@ -184,8 +203,10 @@ impl Protocol {
     pub fn lease(&self, state: &mut State, worker: usize) {
         let Some((number, run)) = state.open().find(|(_, run)| run.queued()) else { return };
         let row = &state.steps[run.step];
-        let may_start =
-            state.enabled && row.state == StepState::Transition && row.generation == run.generation && !run.cancelled;
+        let may_start = state.enabled
+            && row.state == StepState::Transition
+            && row.generation == run.generation
+            && !run.cancelled;
         if !may_start && self.has(Guard::MayStart) {
             self.end_run(state, number, Ender::Queue, End::Unstarted);
             return;
@@ -197,17 +218,22 @@ impl Protocol {
             run.owner = Owner::Worker(worker);
             run.expired = false;
         }
-        state.workers[worker] = Some(super::state::Held { run: number, phase: super::state::Phase::Leased });
+        state.workers[worker] =
+            Some(super::state::Held { run: number, phase: super::state::Phase::Leased });
     }
 
     /// Ends a run and moves its step. False: the run is over already; its result is late.
     pub fn end_run(&self, state: &mut State, number: RunNo, ender: Ender, end: End) -> bool {
         let Some(run) = state.runs.get(&number).cloned() else { return false };
         let fits = match ender {
-            Ender::Worker(worker) => !self.has(Guard::OpenRun) || (!run.ended && run.owner == Owner::Worker(worker)),
+            Ender::Worker(worker) => {
+                !self.has(Guard::OpenRun) || (!run.ended && run.owner == Owner::Worker(worker))
+            }
             Ender::Queue => run.queued(),
             Ender::Janitor => !run.ended && run.expired,
-            Ender::JanitorQueued => !run.ended && run.expired && (run.queued() || !self.has(Guard::StillQueued)),
+            Ender::JanitorQueued => {
+                !run.ended && run.expired && (run.queued() || !self.has(Guard::StillQueued))
+            }
         };
         if !fits {
             return false;
@@ -276,7 +302,8 @@ impl Protocol {
             state.runs.entry(number).and_modify(|run| run.ended = true);
             self.event(state, step, Event::NeverStarted);
         }
-        let outcome = self.change(state, &Change::NodeDown { node: node_id(node) }).expect("a node dies");
+        let outcome =
+            self.change(state, &Change::NodeDown { node: node_id(node) }).expect("a node dies");
         state.alive[node] = false;
         let outdated: Vec<usize> = outcome.outdated.into_iter().map(step_index).collect();
         for run in state.runs.values_mut().filter(|run| outdated.contains(&run.step)) {

@@ -24,7 +24,8 @@ use state::{Faults, Protocol, StepSpec};
 
 const DOCUMENT: &str = include_str!("../../../../docs/model-check.md");
 
-const PLAIN: StepSpec = StepSpec { node: 0, parent: None, destructive: false, exclusive: true, retries: 1 };
+const PLAIN: StepSpec =
+    StepSpec { node: 0, parent: None, destructive: false, exclusive: true, retries: 1 };
 const DESTRUCTIVE: StepSpec = StepSpec { destructive: true, retries: 0, ..PLAIN };
 /// Its role would have it tried again, which does not count.
 const DESTRUCTIVE_AGAIN: StepSpec = StepSpec { retries: 1, ..DESTRUCTIVE };
@@ -45,7 +46,11 @@ fn losses() -> Protocol {
 
 fn losses_beside_others() -> Protocol {
     let step = StepSpec { exclusive: false, ..PLAIN };
-    protocol("one step that shares its node, losses", vec![step], Faults { stalls: 2, cuts: 1, ..Faults::default() })
+    protocol(
+        "one step that shares its node, losses",
+        vec![step],
+        Faults { stalls: 2, cuts: 1, ..Faults::default() },
+    )
 }
 
 fn neighbours() -> Protocol {
@@ -64,7 +69,8 @@ fn destructive_on_a_bad_node() -> Protocol {
 }
 
 fn destructive_again() -> Protocol {
-    let faults = Faults { stalls: 1, cuts: 2, failures: 1, reboots: 1, retries: 1, ..Faults::default() };
+    let faults =
+        Faults { stalls: 1, cuts: 2, failures: 1, reboots: 1, retries: 1, ..Faults::default() };
     protocol("a destructive step with a retry", vec![DESTRUCTIVE_AGAIN], faults)
 }
 
@@ -80,7 +86,8 @@ fn chain() -> Protocol {
 }
 
 fn people() -> Protocol {
-    let faults = Faults { cancels: 1, pauses: 1, retries: 1, stalls: 1, cuts: 1, ..Faults::default() };
+    let faults =
+        Faults { cancels: 1, pauses: 1, retries: 1, stalls: 1, cuts: 1, ..Faults::default() };
     protocol("cancel, pause, resume, retry", vec![PLAIN], faults)
 }
 
@@ -108,12 +115,18 @@ fn check(protocol: Protocol) {
     let graph = explore(&protocol);
     println!("{name}: {} states, {} settled", graph.states, graph.settled);
     let told = format!("| {name} | {} |", graph.states);
-    assert!(DOCUMENT.contains(&told), "docs/model-check.md tells another number of states than {told}: write it there");
+    assert!(
+        DOCUMENT.contains(&told),
+        "docs/model-check.md tells another number of states than {told}: write it there"
+    );
     assert_eq!(checker.unique_state_count(), graph.states, "two ways to count");
     if let Some(stuck) = graph.stuck {
         panic!("{name}: nothing leads to rest after\n{stuck}");
     }
-    assert!(graph.settled > 0 && graph.late + graph.refused > 0, "{name}: nothing of interest happens");
+    assert!(
+        graph.settled > 0 && graph.late + graph.refused > 0,
+        "{name}: nothing of interest happens"
+    );
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use super::actions::{APPLIED_IS_DONE, DESTROYED_ONCE, LANE, NOTHING_WRONG, ONE_ON_EACH_NODE, ONE_OPEN};
+use super::actions::{
+    APPLIED_IS_DONE, DESTROYED_ONCE, LANE, NOTHING_WRONG, ONE_ON_EACH_NODE, ONE_OPEN,
+};
 use super::liveness::explore;
 use super::state::{Guard, Protocol};
 
@@ -10,18 +12,27 @@ use super::state::{Guard, Protocol};
 fn falls(protocol: Protocol, without: &[Guard], property: &'static str) {
     let protocol = Protocol { without: without.to_vec(), ..protocol };
     let name = protocol.name;
-    let checker = protocol.checker().finish_when(HasDiscoveries::AnyOf([property].into())).spawn_bfs().join();
+    let checker =
+        protocol.checker().finish_when(HasDiscoveries::AnyOf([property].into())).spawn_bfs().join();
     let way = checker.discovery(property);
     let Some(way) = way else {
-        panic!("{name} without {without:?}: {property:?} still holds in {} states", checker.unique_state_count());
+        panic!(
+            "{name} without {without:?}: {property:?} still holds in {} states",
+            checker.unique_state_count()
+        );
     };
-    let actions: Vec<String> = way.into_actions().iter().map(|action| format!("{action:?}")).collect();
+    let actions: Vec<String> =
+        way.into_actions().iter().map(|action| format!("{action:?}")).collect();
     println!("without {without:?}: {}", actions.join(", "));
 }
 
 fn gets_stuck(protocol: Protocol, without: &[Guard]) {
     let protocol = Protocol { without: without.to_vec(), ..protocol };
-    assert!(explore(&protocol).stuck.is_some(), "{} without {without:?} still settles", protocol.name);
+    assert!(
+        explore(&protocol).stuck.is_some(),
+        "{} without {without:?} still settles",
+        protocol.name
+    );
 }
 
 #[test]

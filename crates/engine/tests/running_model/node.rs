@@ -24,12 +24,19 @@ impl Protocol {
         }
         if self.has(Guard::EndOlder) {
             let specs = &self.steps;
-            let stays =
-                |other: &Attempt| other.step != attempt.step && !(spec.exclusive && specs[other.step].exclusive);
+            let stays = |other: &Attempt| {
+                other.step != attempt.step && !(spec.exclusive && specs[other.step].exclusive)
+            };
             node.processes.retain(stays);
             // With their folders goes what they had to say.
             let runs = &state.runs;
-            let of = |run: RunNo| runs.get(&run).map(|row| Attempt { run, step: row.step, generation: row.generation });
+            let of = |run: RunNo| {
+                runs.get(&run).map(|row| Attempt {
+                    run,
+                    step: row.step,
+                    generation: row.generation,
+                })
+            };
             node.results.retain(|run, _| of(*run).is_some_and(|other| stays(&other)));
         }
         if spec.exclusive {
@@ -52,8 +59,10 @@ impl Protocol {
         if !truth.approved.contains(&attempt.generation) {
             truth.wrong = Some("what nobody approved ran");
         }
-        let same = |step: usize| step == attempt.step || (spec.exclusive && self.steps[step].exclusive);
-        let newest = (0..self.steps.len()).filter(|step| same(*step) && self.steps[*step].node == spec.node);
+        let same =
+            |step: usize| step == attempt.step || (spec.exclusive && self.steps[step].exclusive);
+        let newest =
+            (0..self.steps.len()).filter(|step| same(*step) && self.steps[*step].node == spec.node);
         if newest.map(|step| truth.token[step]).max() > Some(attempt.run) {
             truth.wrong = Some("an outdated attempt started after a newer one");
         }
@@ -97,8 +106,12 @@ impl Protocol {
     /// Calls that will be refused whenever they come, and results that nobody will fetch, make no difference.
     pub fn forget(&self, state: &mut State) {
         for node in 0..self.nodes {
-            let refused: Vec<Attempt> =
-                state.nodes[node].coming.iter().copied().filter(|attempt| self.refuses(state, *attempt)).collect();
+            let refused: Vec<Attempt> = state.nodes[node]
+                .coming
+                .iter()
+                .copied()
+                .filter(|attempt| self.refuses(state, *attempt))
+                .collect();
             for attempt in refused {
                 state.nodes[node].coming.remove(&attempt);
                 state.truth.refused = true;

@@ -31,7 +31,11 @@ pub struct Model {
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {
     /// Where it is.
-    #[sea_orm(belongs_to = "super::node::Entity", from = "Column::NodeId", to = "super::node::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::node::Entity",
+        from = "Column::NodeId",
+        to = "super::node::Column::Id"
+    )]
     Node,
     /// Where it is bound.
     #[sea_orm(

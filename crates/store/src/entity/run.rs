@@ -45,13 +45,25 @@ pub struct Model {
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {
     /// Of which step.
-    #[sea_orm(belongs_to = "super::step::Entity", from = "Column::StepId", to = "super::step::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::step::Entity",
+        from = "Column::StepId",
+        to = "super::step::Column::Id"
+    )]
     Step,
     /// Where.
-    #[sea_orm(belongs_to = "super::node::Entity", from = "Column::NodeId", to = "super::node::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::node::Entity",
+        from = "Column::NodeId",
+        to = "super::node::Column::Id"
+    )]
     Node,
     /// Who has or had it.
-    #[sea_orm(belongs_to = "super::worker::Entity", from = "Column::WorkerId", to = "super::worker::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::worker::Entity",
+        from = "Column::WorkerId",
+        to = "super::worker::Column::Id"
+    )]
     Worker,
 }
 

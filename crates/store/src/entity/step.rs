@@ -59,7 +59,11 @@ pub struct Model {
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {
     /// Whose it is.
-    #[sea_orm(belongs_to = "super::noderole::Entity", from = "Column::NoderoleId", to = "super::noderole::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::noderole::Entity",
+        from = "Column::NoderoleId",
+        to = "super::noderole::Column::Id"
+    )]
     Noderole,
 }
 

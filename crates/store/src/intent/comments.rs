@@ -36,10 +36,22 @@ pub struct CommentRow {
     pub resolved: Option<(String, OffsetDateTime)>,
 }
 
-type Row =
-    (i64, i64, Option<i64>, String, Uuid, String, String, OffsetDateTime, Option<String>, Option<OffsetDateTime>);
+type Row = (
+    i64,
+    i64,
+    Option<i64>,
+    String,
+    Uuid,
+    String,
+    String,
+    OffsetDateTime,
+    Option<String>,
+    Option<OffsetDateTime>,
+);
 
-fn to_comment((id, submission, thread, anchor, person, name, body, at, by, resolved_at): Row) -> CommentRow {
+fn to_comment(
+    (id, submission, thread, anchor, person, name, body, at, by, resolved_at): Row,
+) -> CommentRow {
     CommentRow {
         id: CommentId(id),
         submission: SubmissionId(submission),
@@ -54,7 +66,10 @@ fn to_comment((id, submission, thread, anchor, person, name, body, at, by, resol
 }
 
 /// Every comment on any submission of a proposal, oldest first.
-pub async fn comments(on: &mut PgConnection, proposal: ProposalId) -> Result<Vec<CommentRow>, StoreError> {
+pub async fn comments(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+) -> Result<Vec<CommentRow>, StoreError> {
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT c.id, c.submission_id, c.thread_id, c.anchor, c.person_id, p.name, c.body, c.at, r.name, c.resolved_at \
          FROM submission s JOIN comment c ON c.submission_id = s.id JOIN person p ON p.id = c.person_id \
@@ -68,7 +83,10 @@ pub async fn comments(on: &mut PgConnection, proposal: ProposalId) -> Result<Vec
 }
 
 /// The comment that opened a thread, and its proposal; None: it is no thread.
-pub async fn thread(on: &mut PgConnection, id: CommentId) -> Result<Option<(CommentRow, ProposalId)>, StoreError> {
+pub async fn thread(
+    on: &mut PgConnection,
+    id: CommentId,
+) -> Result<Option<(CommentRow, ProposalId)>, StoreError> {
     let proposal: Option<(i64,)> = sqlx::query_as(
         "SELECT s.proposal_id FROM comment c JOIN submission s ON s.id = c.submission_id \
          WHERE c.id = $1 AND c.thread_id IS NULL",
@@ -88,7 +106,10 @@ pub async fn thread(on: &mut PgConnection, id: CommentId) -> Result<Option<(Comm
 }
 
 /// Who opened each thread of a proposal that is not resolved.
-pub async fn open_threads(on: &mut PgConnection, proposal: ProposalId) -> Result<Vec<String>, StoreError> {
+pub async fn open_threads(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+) -> Result<Vec<String>, StoreError> {
     let rows: Vec<(String,)> = sqlx::query_as(
         "SELECT p.name FROM submission s JOIN comment c ON c.submission_id = s.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
          JOIN person p ON p.id = c.person_id WHERE s.proposal_id = $1 ORDER BY c.id LIMIT $2",
@@ -116,7 +137,10 @@ pub struct NewComment<'a> {
 }
 
 /// Appends a comment. The caller holds the proposal's lock.
-pub async fn append_comment(on: &mut PgConnection, new: &NewComment<'_>) -> Result<CommentId, StoreError> {
+pub async fn append_comment(
+    on: &mut PgConnection,
+    new: &NewComment<'_>,
+) -> Result<CommentId, StoreError> {
     let (id,): (i64,) = sqlx::query_as(
         "INSERT INTO comment (submission_id, thread_id, anchor, person_id, body) VALUES ($1, $2, $3, $4, $5) RETURNING id",
     )
@@ -131,7 +155,11 @@ pub async fn append_comment(on: &mut PgConnection, new: &NewComment<'_>) -> Resu
 }
 
 /// Resolves a thread (by somebody) or opens it again (by None); false: it is so already. The caller holds the proposal's lock.
-pub async fn set_resolved(on: &mut PgConnection, thread: CommentId, by: Option<PersonId>) -> Result<bool, StoreError> {
+pub async fn set_resolved(
+    on: &mut PgConnection,
+    thread: CommentId,
+    by: Option<PersonId>,
+) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "UPDATE comment SET resolved_by = $2, resolved_at = CASE WHEN $2 IS NULL THEN NULL ELSE now() END \
          WHERE id = $1 AND thread_id IS NULL AND (resolved_by IS NULL) = ($2 IS NOT NULL)",
@@ -153,14 +181,22 @@ pub struct Look {
 }
 
 /// What a person has looked at of a proposal.
-pub async fn look(on: &mut PgConnection, person: PersonId, proposal: ProposalId) -> Result<Option<Look>, StoreError> {
-    let row: Option<(i64, Option<i64>)> =
-        sqlx::query_as("SELECT submission_id, before_id FROM look WHERE person_id = $1 AND proposal_id = $2")
-            .bind(person.0)
-            .bind(proposal.0)
-            .fetch_optional(on)
-            .await?;
-    Ok(row.map(|(submission, before)| Look { submission: SubmissionId(submission), before: before.map(SubmissionId) }))
+pub async fn look(
+    on: &mut PgConnection,
+    person: PersonId,
+    proposal: ProposalId,
+) -> Result<Option<Look>, StoreError> {
+    let row: Option<(i64, Option<i64>)> = sqlx::query_as(
+        "SELECT submission_id, before_id FROM look WHERE person_id = $1 AND proposal_id = $2",
+    )
+    .bind(person.0)
+    .bind(proposal.0)
+    .fetch_optional(on)
+    .await?;
+    Ok(row.map(|(submission, before)| Look {
+        submission: SubmissionId(submission),
+        before: before.map(SubmissionId),
+    }))
 }
 
 /// Notes that a person looked at a submission; looking at an older one changes nothing.

@@ -56,7 +56,10 @@ pub struct NewTarget<'a> {
 ///
 /// # Errors
 /// The guards' refusals, and whatever the database refuses; nothing of it stays then.
-pub async fn commit_change(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<TargetNo, StoreError> {
+pub async fn commit_change(
+    on: &mut PgConnection,
+    new: &NewTarget<'_>,
+) -> Result<TargetNo, StoreError> {
     let number = TargetNo(new.head.number.0 + 1);
     insert_target(on, number, new).await?;
     let policy = new.policy.map(|hash| (PolicyNo(new.head.policy.0 + 1), hash));
@@ -81,7 +84,11 @@ pub async fn commit_change(on: &mut PgConnection, new: &NewTarget<'_>) -> Result
     Ok(number)
 }
 
-async fn insert_target(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+async fn insert_target(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+) -> Result<(), StoreError> {
     let (kind, parent) = match new.submission {
         Some(_) => ("change", Some(new.head.number.0)),
         None => ("genesis", None),
@@ -126,13 +133,20 @@ pub async fn insert_switch(
     .bind(by.0)
     .execute(&mut *on)
     .await?;
-    sqlx::query("UPDATE head SET number = $1, enabled = $2").bind(number.0).bind(enabled).execute(&mut *on).await?;
+    sqlx::query("UPDATE head SET number = $1, enabled = $2")
+        .bind(number.0)
+        .bind(enabled)
+        .execute(&mut *on)
+        .await?;
     sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(on).await?;
     Ok(number)
 }
 
 /// Closes the proposal of a submission that has just become a target.
-pub async fn close_committed(on: &mut PgConnection, submission: SubmissionId) -> Result<(), StoreError> {
+pub async fn close_committed(
+    on: &mut PgConnection,
+    submission: SubmissionId,
+) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE proposal SET state = 'committed', closed_at = now(), updated_at = now() \
          WHERE id = (SELECT proposal_id FROM submission WHERE id = $1)",
@@ -144,7 +158,11 @@ pub async fn close_committed(on: &mut PgConnection, submission: SubmissionId) ->
 }
 
 /// Deployments and nodes without a document any more.
-async fn remove_documents(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+async fn remove_documents(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+) -> Result<(), StoreError> {
     let (mut deployments, mut nodes) = (Vec::new(), Vec::new());
     for change in new.changes {
         match change {
@@ -168,29 +186,43 @@ async fn remove_documents(on: &mut PgConnection, number: TargetNo, new: &NewTarg
     }
     end_removed(on, &[], &nodes).await?;
     let nodes: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
-    sqlx::query("UPDATE node SET removed_in = $2 WHERE id = ANY($1)").bind(&nodes).bind(number.0).execute(on).await?;
+    sqlx::query("UPDATE node SET removed_in = $2 WHERE id = ANY($1)")
+        .bind(&nodes)
+        .bind(number.0)
+        .execute(on)
+        .await?;
     Ok(())
 }
 
 /// Noderoles that are no longer meant.
-async fn remove_noderoles(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+async fn remove_noderoles(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+) -> Result<(), StoreError> {
     let removed: Vec<Uuid> = new.projection.removed.iter().map(|id| id.0).collect();
     if removed.is_empty() {
         return Ok(());
     }
-    let gone: Vec<Uuid> =
-        sqlx::query_scalar("SELECT id FROM step WHERE noderole_id = ANY($1) ORDER BY rank, id FOR UPDATE")
-            .bind(&removed)
-            .fetch_all(&mut *on)
-            .await?;
-    let waiting: Vec<Uuid> =
-        sqlx::query_scalar("SELECT DISTINCT child FROM edge WHERE parent = ANY($1) AND child <> ALL($1)")
-            .bind(&gone)
-            .fetch_all(&mut *on)
-            .await?;
-    let rewired: BTreeSet<Uuid> = new.projection.steps.iter().filter(|s| rewired(new, s)).map(|s| s.id.0).collect();
+    let gone: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT id FROM step WHERE noderole_id = ANY($1) ORDER BY rank, id FOR UPDATE",
+    )
+    .bind(&removed)
+    .fetch_all(&mut *on)
+    .await?;
+    let waiting: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT DISTINCT child FROM edge WHERE parent = ANY($1) AND child <> ALL($1)",
+    )
+    .bind(&gone)
+    .fetch_all(&mut *on)
+    .await?;
+    let rewired: BTreeSet<Uuid> =
+        new.projection.steps.iter().filter(|s| rewired(new, s)).map(|s| s.id.0).collect();
     if let Some(step) = waiting.iter().find(|id| !rewired.contains(id)) {
-        return Err(StoreError::corrupt(format!("step {step}"), "it stays, and waits for one that the change removes"));
+        return Err(StoreError::corrupt(
+            format!("step {step}"),
+            "it stays, and waits for one that the change removes",
+        ));
     }
     let ended: Vec<StepId> = gone.iter().map(|id| StepId(*id)).collect();
     end_removed(on, &ended, &[]).await?;
@@ -204,11 +236,18 @@ async fn remove_noderoles(on: &mut PgConnection, number: TargetNo, new: &NewTarg
     .bind(number.0)
     .execute(&mut *on)
     .await?;
-    sqlx::query("UPDATE noderole SET disposition = 'gone' WHERE id = ANY($1)").bind(&removed).execute(on).await?;
+    sqlx::query("UPDATE noderole SET disposition = 'gone' WHERE id = ANY($1)")
+        .bind(&removed)
+        .execute(on)
+        .await?;
     Ok(())
 }
 
-async fn project_deployments(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+async fn project_deployments(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+) -> Result<(), StoreError> {
     for id in parents_first(new) {
         let Some(stored) = new.new.deployments.get(&id) else { continue };
         let doc = &stored.doc;
@@ -230,7 +269,11 @@ async fn project_deployments(on: &mut PgConnection, number: TargetNo, new: &NewT
 }
 
 /// Notes the target in the line of each deployment that it writes.
-async fn append_to_lines(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+async fn append_to_lines(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+) -> Result<(), StoreError> {
     let written: Vec<Uuid> = new.written.iter().map(|id| id.0).collect();
     sqlx::query(
         "INSERT INTO target_deployment (deployment_id, number) SELECT id, $2 FROM unnest($1::uuid[]) AS new (id)",
@@ -267,7 +310,8 @@ fn changed_nodes<'a>(new: &'a NewTarget<'_>) -> impl Iterator<Item = NodeId> + '
 
 async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
     let docs: Vec<_> = changed_nodes(new).filter_map(|id| new.new.nodes.get(&id)).collect();
-    let (phantoms, machines): (Vec<_>, Vec<_>) = docs.into_iter().partition(|stored| stored.doc.phantom);
+    let (phantoms, machines): (Vec<_>, Vec<_>) =
+        docs.into_iter().partition(|stored| stored.doc.phantom);
     for stored in phantoms {
         sqlx::query(
             "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, transport) VALUES ($1, $2, $3, true, $4, 'none') \
@@ -284,7 +328,8 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
     let names: Vec<&str> = machines.iter().map(|n| n.doc.fqdn.as_str()).collect();
     let places: Vec<Uuid> = machines.iter().map(|n| n.doc.deployment.0).collect();
     let hashes: Vec<&[u8]> = machines.iter().map(|n| n.hash.as_bytes().as_slice()).collect();
-    let connections: Vec<Option<Value>> = machines.iter().map(|n| n.doc.connection.as_ref().map(row_of)).collect();
+    let connections: Vec<Option<Value>> =
+        machines.iter().map(|n| n.doc.connection.as_ref().map(row_of)).collect();
     let hints: Vec<Value> = machines.iter().map(|n| Value::Object(n.doc.hints.clone())).collect();
     // A first document only repeats the record: a guard refuses it where the record changed since. After that the record follows the
     // document. Where its connection changes, no run starts before a worker was let in again and knows what runs there.
@@ -321,7 +366,9 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
 /// A connection as the columns of a node's row.
 fn row_of(connection: &Connection) -> Value {
     match connection {
-        Connection::Local { root } => json!({"transport": "local", "address": [], "connection": {"root": root}}),
+        Connection::Local { root } => {
+            json!({"transport": "local", "address": [], "connection": {"root": root}})
+        }
         Connection::Ssh(Ssh { addresses, port, user, key, host_key, root }) => json!({
             "transport": "ssh", "address": addresses,
             "connection": {"root": root, "port": port, "user": user, "host_key": host_key, "key": key},
@@ -335,11 +382,15 @@ fn noderole_doc<'a>(blueprint: &'a Blueprint, step: &StepIntent) -> Option<&'a N
 
 async fn project_noderoles(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
     let steps = &new.projection.steps;
-    let data: Vec<Value> =
-        steps.iter().map(|s| noderole_doc(new.new, s).map_or_else(|| json!({}), |n| n.data.clone())).collect();
+    let data: Vec<Value> = steps
+        .iter()
+        .map(|s| noderole_doc(new.new, s).map_or_else(|| json!({}), |n| n.data.clone()))
+        .collect();
     let docs: Vec<Value> = steps
         .iter()
-        .map(|s| json!({"rank": s.rank, "reruns": noderole_doc(new.new, s).map_or(0, |n| n.reruns)}))
+        .map(
+            |s| json!({"rank": s.rank, "reruns": noderole_doc(new.new, s).map_or(0, |n| n.reruns)}),
+        )
         .collect();
     let instances: Vec<i32> = steps.iter().map(|s| s.key.instance.cast_signed()).collect();
     sqlx::query(
@@ -415,14 +466,16 @@ async fn project_steps(
     let steps = &new.projection.steps;
     ensure_jigs(on, steps).await?;
     project_lanes(on, steps).await?;
-    let rows: Vec<(Uuid, bool)> =
-        sqlx::query_as("SELECT id, state = 'gone' FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE")
-            .bind(steps.iter().map(|s| s.id.0).collect::<Vec<_>>())
-            .fetch_all(&mut *on)
-            .await?;
+    let rows: Vec<(Uuid, bool)> = sqlx::query_as(
+        "SELECT id, state = 'gone' FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE",
+    )
+    .bind(steps.iter().map(|s| s.id.0).collect::<Vec<_>>())
+    .fetch_all(&mut *on)
+    .await?;
     let of = |which: bool| rows.iter().filter(move |(_, gone)| *gone == which).map(|(id, _)| *id);
     let (known, gone): (BTreeSet<Uuid>, BTreeSet<Uuid>) = (of(false).collect(), of(true).collect());
-    let (old, new_here): (Vec<&StepIntent>, Vec<&StepIntent>) = steps.iter().partition(|s| known.contains(&s.id.0));
+    let (old, new_here): (Vec<&StepIntent>, Vec<&StepIntent>) =
+        steps.iter().partition(|s| known.contains(&s.id.0));
     let (back, fresh): (Vec<&StepIntent>, Vec<&StepIntent>) =
         new_here.into_iter().partition(|s| gone.contains(&s.id.0));
     write_steps(on, number, &fresh, INSERT_STEPS).await?;
@@ -511,8 +564,11 @@ async fn write_steps(
 pub(super) fn intent_columns(step: &StepIntent) -> Value {
     let (kind, n) = join_kind(step.join().need);
     let seconds = |n: u32| n.min(i32::MAX as u32);
-    let parents: serde_json::Map<String, Value> =
-        step.parents.iter().map(|(parent, kind)| (parent.to_string(), json!(kind.as_str()))).collect();
+    let parents: serde_json::Map<String, Value> = step
+        .parents
+        .iter()
+        .map(|(parent, kind)| (parent.to_string(), json!(kind.as_str())))
+        .collect();
     json!({
         "noderole": step.noderole, "node": step.node, "action": step.action, "deployment": step.deployment,
         "lane": step.lane.name, "max_running": step.lane.max_running, "mode": lane_mode(step.lane.mode), "rank": step.rank,
@@ -558,20 +614,33 @@ fn join_kind(need: JoinNeed) -> (&'static str, Option<i32>) {
 /// Whether a step that was there has to be counted again: it waits for other steps than before, or its role, and so perhaps its join,
 /// is another.
 fn rewired(new: &NewTarget<'_>, step: &StepIntent) -> bool {
-    let waits = |blueprint| noderole_doc(blueprint, step).map(|n: &NoderoleDoc| (n.role, n.parents.clone()));
+    let waits = |blueprint| {
+        noderole_doc(blueprint, step).map(|n: &NoderoleDoc| (n.role, n.parents.clone()))
+    };
     waits(new.old) != waits(new.new)
 }
 
-async fn project_edges(on: &mut PgConnection, new: &NewTarget<'_>, known: &BTreeSet<Uuid>) -> Result<(), StoreError> {
+async fn project_edges(
+    on: &mut PgConnection,
+    new: &NewTarget<'_>,
+    known: &BTreeSet<Uuid>,
+) -> Result<(), StoreError> {
     let steps = &new.projection.steps;
-    let again: Vec<Uuid> =
-        steps.iter().filter(|s| known.contains(&s.id.0) && rewired(new, s)).map(|s| s.id.0).collect();
+    let again: Vec<Uuid> = steps
+        .iter()
+        .filter(|s| known.contains(&s.id.0) && rewired(new, s))
+        .map(|s| s.id.0)
+        .collect();
     if !again.is_empty() {
-        sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&again).execute(&mut *on).await?;
+        sqlx::query("DELETE FROM edge WHERE child = ANY($1)")
+            .bind(&again)
+            .execute(&mut *on)
+            .await?;
     }
     let written = steps.iter().filter(|s| !known.contains(&s.id.0) || again.contains(&s.id.0));
-    let edges: Vec<(Uuid, Uuid, &str)> =
-        written.flat_map(|s| s.parents.iter().map(move |(parent, kind)| (s.id.0, parent.0, kind.as_str()))).collect();
+    let edges: Vec<(Uuid, Uuid, &str)> = written
+        .flat_map(|s| s.parents.iter().map(move |(parent, kind)| (s.id.0, parent.0, kind.as_str())))
+        .collect();
     sqlx::query("INSERT INTO edge (child, parent, kind) SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[])")
         .bind(edges.iter().map(|e| e.0).collect::<Vec<_>>())
         .bind(edges.iter().map(|e| e.1).collect::<Vec<_>>())
@@ -599,7 +668,11 @@ async fn place_steps(
             StepChange::New | StepChange::Keep => None,
         };
         let parents = (is_new || rewired(new, step)).then(|| step.parents.clone());
-        (rerun.is_some() || parents.is_some()).then_some(Committed { step: step.id, rerun, parents })
+        (rerun.is_some() || parents.is_some()).then_some(Committed {
+            step: step.id,
+            rerun,
+            parents,
+        })
     });
     let committed: Vec<Committed> = committed.collect();
     if committed.is_empty() {
@@ -617,5 +690,6 @@ pub async fn commit_genesis(
     new: &NewTarget<'_>,
     policy: &Object,
 ) -> Result<TargetNo, StoreError> {
-    commit_change(on, &NewTarget { policy: Some(policy.hash), submission: None, ..new.clone() }).await
+    commit_change(on, &NewTarget { policy: Some(policy.hash), submission: None, ..new.clone() })
+        .await
 }

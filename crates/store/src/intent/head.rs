@@ -36,7 +36,10 @@ pub async fn head(on: &mut PgConnection) -> Result<Head, StoreError> {
 
 /// Takes the locks that a commit needs before it looks at anything: APPLY, then the head.
 pub async fn lock_for_commit(on: &mut PgConnection) -> Result<Head, StoreError> {
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *on).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::APPLY_LOCK)
+        .execute(&mut *on)
+        .await?;
     sqlx::query("SELECT 1 FROM head FOR UPDATE").execute(&mut *on).await?;
     head(on).await
 }
@@ -107,7 +110,11 @@ pub async fn set_hold(
 }
 
 /// Says before or behind which others the steps of a deployment are claimed; false: it is so already, or it is gone.
-pub async fn set_priority(on: &mut PgConnection, deployment: DeploymentId, priority: i32) -> Result<bool, StoreError> {
+pub async fn set_priority(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+    priority: i32,
+) -> Result<bool, StoreError> {
     let done =
         sqlx::query("UPDATE deployment SET priority = $2 WHERE id = $1 AND removed_in IS NULL AND priority <> $2")
             .bind(deployment.0)

@@ -50,7 +50,10 @@ pub enum ImportOutcome {
 /// Lets one import through at a time, until its transaction ends: two that look at the same catalog would each be linked as if the other was
 /// not there. It is the first thing that an import takes, and it takes neither CLAIM nor APPLY.
 pub async fn lock_imports(on: &mut PgConnection) -> Result<(), StoreError> {
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::IMPORT_LOCK).execute(on).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::IMPORT_LOCK)
+        .execute(on)
+        .await?;
     Ok(())
 }
 
@@ -72,18 +75,24 @@ pub async fn import_barclamp(
     .execute(&mut *on)
     .await?
     .rows_affected();
-    let (versions,): (i64,) = sqlx::query_as("SELECT count(*) FROM barclamp").fetch_one(&mut *on).await?;
+    let (versions,): (i64,) =
+        sqlx::query_as("SELECT count(*) FROM barclamp").fetch_one(&mut *on).await?;
     if added > 0 && versions > MAX_BARCLAMPS {
         return Ok(ImportOutcome::Full);
     }
     if added == 0 {
-        let (found,): (Vec<u8>,) = sqlx::query_as("SELECT hash FROM barclamp WHERE name = $1 AND version = $2")
-            .bind(barclamp.name.as_str())
-            .bind(&barclamp.version)
-            .fetch_one(&mut *on)
-            .await?;
+        let (found,): (Vec<u8>,) =
+            sqlx::query_as("SELECT hash FROM barclamp WHERE name = $1 AND version = $2")
+                .bind(barclamp.name.as_str())
+                .bind(&barclamp.version)
+                .fetch_one(&mut *on)
+                .await?;
         let found = hash("barclamp", &found)?;
-        return Ok(if found == content { ImportOutcome::Known } else { ImportOutcome::OtherContent(found) });
+        return Ok(if found == content {
+            ImportOutcome::Known
+        } else {
+            ImportOutcome::OtherContent(found)
+        });
     }
     for (name, jig) in &barclamp.jigs {
         ensure_jig(on, name, jig).await?;
@@ -116,7 +125,10 @@ pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreE
     .fetch_all(on)
     .await?;
     if i64::try_from(rows.len()).is_ok_and(|count| count > MAX_BARCLAMPS + OVERSHOOT) {
-        return Err(StoreError::corrupt("barclamp", format!("more than {MAX_BARCLAMPS} versions are there")));
+        return Err(StoreError::corrupt(
+            "barclamp",
+            format!("more than {MAX_BARCLAMPS} versions are there"),
+        ));
     }
     let row = |(name, version, h, imported_at, by): Row| {
         let name = BarclampName::parse(&name).map_err(|e| StoreError::corrupt("barclamp", e))?;
@@ -146,7 +158,11 @@ const FORGOTTEN_AT_ONCE: i64 = 100;
 /// Keeps what came of an import, and forgets what came of old ones: of those that have [`KEPT_IMPORTS`] newer ones of each of their barclamps.
 ///
 /// All reports are ranked in one pass, each of which is read once: an import of a thousand barclamps costs what one of a single one does.
-pub async fn keep_import(on: &mut PgConnection, by: Option<PersonId>, report: &Findings) -> Result<(), StoreError> {
+pub async fn keep_import(
+    on: &mut PgConnection,
+    by: Option<PersonId>,
+    report: &Findings,
+) -> Result<(), StoreError> {
     sqlx::query("INSERT INTO import_report (by, report) VALUES ($1, $2)")
         .bind(by.map(|person| person.0))
         .bind(Json(report))
@@ -193,7 +209,8 @@ pub async fn import_reports(
 
 /// Whether each jig is active. There are few.
 pub async fn jigs(on: &mut PgConnection) -> Result<BTreeMap<JigName, bool>, StoreError> {
-    let rows: Vec<(String, bool)> = sqlx::query_as("SELECT name, active FROM jig").fetch_all(on).await?;
+    let rows: Vec<(String, bool)> =
+        sqlx::query_as("SELECT name, active FROM jig").fetch_all(on).await?;
     let jig = |(name, active): (String, bool)| {
         Ok((JigName::parse(&name).map_err(|e| StoreError::corrupt("jig", e))?, active))
     };
@@ -214,15 +231,22 @@ mod tests {
             let brought = names.iter().map(
                 |name| serde_json::json!({"name": name, "version": "1", "hash": Hash::of_bytes(b"x"), "new": true}),
             );
-            serde_json::from_value(serde_json::json!({"barclamps": brought.collect::<Vec<_>>()})).expect("a report")
+            serde_json::from_value(serde_json::json!({"barclamps": brought.collect::<Vec<_>>()}))
+                .expect("a report")
         };
         keep_import(&mut on, None, &of(&["often", "once"])).await.expect("kept");
         for _ in 0..=KEPT_IMPORTS {
             keep_import(&mut on, None, &of(&["often"])).await.expect("kept");
         }
-        let ids: Vec<i64> =
-            sqlx::query_scalar("SELECT id FROM import_report ORDER BY id").fetch_all(&mut *on).await.expect("reports");
+        let ids: Vec<i64> = sqlx::query_scalar("SELECT id FROM import_report ORDER BY id")
+            .fetch_all(&mut *on)
+            .await
+            .expect("reports");
         assert_eq!(ids.len() as i64, KEPT_IMPORTS + 1);
-        assert_eq!(ids[..2], [1, 3], "the only one of a barclamp stays, and of the others the oldest went");
+        assert_eq!(
+            ids[..2],
+            [1, 3],
+            "the only one of a barclamp stays, and of the others the oldest went"
+        );
     }
 }

@@ -43,7 +43,10 @@ pub async fn insert_left_out(
 }
 
 /// What a proposal leaves out, while one of the edits that restore counts.
-pub async fn left_out(on: &mut PgConnection, proposal: ProposalId) -> Result<Option<LeftOutRow>, StoreError> {
+pub async fn left_out(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+) -> Result<Option<LeftOutRow>, StoreError> {
     let found: Option<(i64, Vec<String>, i32)> = sqlx::query_as(
         "SELECT l.target, l.missing, l.more FROM left_out l WHERE l.proposal_id = $1 AND EXISTS (SELECT FROM edit e \
          WHERE e.proposal_id = l.proposal_id AND e.seq BETWEEN l.first_edit AND l.last_edit AND NOT e.undone) \

@@ -101,11 +101,14 @@ const FACTS: &str = "SELECT s.id, p.state = 'open' AND p.version = s.version AS 
 fn to_facts(row: Facts) -> Result<FactsRow, StoreError> {
     let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
     let kind = |word: &String| {
-        all.into_iter().find(|k| k.as_str() == word).ok_or_else(|| StoreError::corrupt("verdict.kind", word))
+        all.into_iter()
+            .find(|k| k.as_str() == word)
+            .ok_or_else(|| StoreError::corrupt("verdict.kind", word))
     };
     let kinds: Vec<VerdictKind> = row.verdicts.iter().map(kind).collect::<Result<_, _>>()?;
     let given = row.judges.into_iter().zip(kinds).zip(row.judged).zip(row.void);
-    let verdict = |(((person, kind), at), void)| Verdict { person: PersonId(person), kind, at, void };
+    let verdict =
+        |(((person, kind), at), void)| Verdict { person: PersonId(person), kind, at, void };
     Ok(FactsRow {
         id: SubmissionId(row.id),
         newest: row.newest,
@@ -136,7 +139,10 @@ pub async fn open_facts(on: &mut PgConnection, limit: i64) -> Result<Vec<FactsRo
 }
 
 /// The facts of these submissions, newest first.
-pub async fn facts_of(on: &mut PgConnection, ids: &[SubmissionId]) -> Result<Vec<FactsRow>, StoreError> {
+pub async fn facts_of(
+    on: &mut PgConnection,
+    ids: &[SubmissionId],
+) -> Result<Vec<FactsRow>, StoreError> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let query = format!(
         "{FACTS} FROM submission s JOIN proposal p ON p.id = s.proposal_id LEFT JOIN target t ON t.submission_id = s.id \
@@ -169,8 +175,21 @@ pub struct LineRow {
 }
 
 /// What a list says of these submissions, newest first.
-pub async fn lines_of(on: &mut PgConnection, ids: &[SubmissionId]) -> Result<Vec<LineRow>, StoreError> {
-    type Row = (i64, String, String, Option<Uuid>, Option<String>, Vec<String>, OffsetDateTime, String, bool);
+pub async fn lines_of(
+    on: &mut PgConnection,
+    ids: &[SubmissionId],
+) -> Result<Vec<LineRow>, StoreError> {
+    type Row = (
+        i64,
+        String,
+        String,
+        Option<Uuid>,
+        Option<String>,
+        Vec<String>,
+        OffsetDateTime,
+        String,
+        bool,
+    );
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT s.id, s.title, coalesce(s.summary->'deployments'->>d.id::text, d.name), n.id, n.fqdn, \
@@ -184,16 +203,17 @@ pub async fn lines_of(on: &mut PgConnection, ids: &[SubmissionId]) -> Result<Vec
     .bind(ids)
     .fetch_all(on)
     .await?;
-    let line = |(id, title, deployment, node, fqdn, authors, at, summary, sent_back): Row| LineRow {
-        id: SubmissionId(id),
-        title,
-        deployment,
-        node: node.map(NodeId).zip(fqdn),
-        authors,
-        at,
-        summary,
-        sent_back,
-    };
+    let line =
+        |(id, title, deployment, node, fqdn, authors, at, summary, sent_back): Row| LineRow {
+            id: SubmissionId(id),
+            title,
+            deployment,
+            node: node.map(NodeId).zip(fqdn),
+            authors,
+            at,
+            summary,
+            sent_back,
+        };
     Ok(rows.into_iter().map(line).collect())
 }
 
@@ -256,10 +276,16 @@ pub struct Found {
 }
 
 /// A page of submissions in an order. Open ones are found among all that are open; others in a window of those that a key leads to.
-pub async fn find_submissions(on: &mut PgConnection, find: &Find<'_>, most: usize) -> Result<Found, StoreError> {
+pub async fn find_submissions(
+    on: &mut PgConnection,
+    find: &Find<'_>,
+    most: usize,
+) -> Result<Found, StoreError> {
     let (window, keyed, kept) = match find.became {
         Became::Open => (i64::MAX, "p.state = 'open' AND p.version = s.version AND", "true"),
-        Became::Target => (WINDOW, "", "EXISTS (SELECT FROM target t WHERE t.submission_id = s.id)"),
+        Became::Target => {
+            (WINDOW, "", "EXISTS (SELECT FROM target t WHERE t.submission_id = s.id)")
+        }
         Became::Discarded => (WINDOW, "", "s.state = 'discarded'"),
         Became::Anything => (WINDOW, "", "true"),
     };
@@ -272,7 +298,9 @@ pub async fn find_submissions(on: &mut PgConnection, find: &Find<'_>, most: usiz
     let (sign, way) = if falling { ("<", "DESC") } else { (">", "ASC") };
     let (compared, ordered) = match find.order.by {
         ReviewSort::Submitted => (format!("s.id {sign} $1"), format!("s.id {way}")),
-        ReviewSort::Title => (format!("(s.title, s.id) {sign} ($7, $1)"), format!("s.title {way}, s.id {way}")),
+        ReviewSort::Title => {
+            (format!("(s.title, s.id) {sign} ($7, $1)"), format!("s.title {way}, s.id {way}"))
+        }
     };
     let compared = if find.behind.is_some() { compared } else { "true".to_owned() };
     let query = format!(
@@ -288,8 +316,9 @@ pub async fn find_submissions(on: &mut PgConnection, find: &Find<'_>, most: usiz
          FROM (SELECT) one LEFT JOIN (SELECT id, title FROM looked ORDER BY place DESC LIMIT 1) l ON true"
     );
     // Nobody searches by patterns: what stands for anything in one stands for itself.
-    let text =
-        find.text.map(|text| format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")));
+    let text = find.text.map(|text| {
+        format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
+    });
     let (title, id) = match find.behind {
         Some([Key::Text(title), Key::Number(id)]) => (Some(title.as_str()), Some(*id)),
         Some([Key::Number(id)]) => (None, Some(*id)),
@@ -306,12 +335,15 @@ pub async fn find_submissions(on: &mut PgConnection, find: &Find<'_>, most: usiz
         .bind(title)
         .fetch_one(on)
         .await?;
-    let mut hits: Vec<Hit> = ids.into_iter().zip(titles).map(|(id, title)| Hit { id, title }).collect();
+    let mut hits: Vec<Hit> =
+        ids.into_iter().zip(titles).map(|(id, title)| Hit { id, title }).collect();
     let more = hits.len() > most;
     hits.truncate(most);
     let next = match more {
         true => hits.last().cloned(),
-        false => last.zip(last_title).filter(|_| looked >= window).map(|(id, title)| Hit { id, title }),
+        false => {
+            last.zip(last_title).filter(|_| looked >= window).map(|(id, title)| Hit { id, title })
+        }
     };
     Ok(Found { hits, next })
 }
@@ -359,11 +391,16 @@ impl ProposalLine {
 
 /// A page of open proposals in an order, and one more if there is one: there are as many as deployments and nodes at most. Edits are
 /// counted, not read.
-pub async fn find_proposals(on: &mut PgConnection, find: &FindProposals) -> Result<Vec<ProposalLine>, StoreError> {
+pub async fn find_proposals(
+    on: &mut PgConnection,
+    find: &FindProposals,
+) -> Result<Vec<ProposalLine>, StoreError> {
     let (sign, way) = if find.order.falling { ("<", "DESC") } else { (">", "ASC") };
     let (compared, ordered) = match find.order.by {
         ProposalSort::Opened => (format!("p.id {sign} $1"), format!("p.id {way}")),
-        ProposalSort::Deployment => (format!("(d.name, p.id) {sign} ($6, $1)"), format!("d.name {way}, p.id {way}")),
+        ProposalSort::Deployment => {
+            (format!("(d.name, p.id) {sign} ($6, $1)"), format!("d.name {way}, p.id {way}"))
+        }
     };
     let (name, id) = match find.behind.as_deref() {
         Some([Key::Text(name), Key::Number(id)]) => (Some(name.as_str()), Some(*id)),
@@ -371,7 +408,8 @@ pub async fn find_proposals(on: &mut PgConnection, find: &FindProposals) -> Resu
         _ => (None, None),
     };
     let compared = if id.is_some() { compared } else { "true".to_owned() };
-    type Row = (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32, i64, Vec<String>, Option<i64>);
+    type Row =
+        (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32, i64, Vec<String>, Option<i64>);
     let query = format!(
         "SELECT p.id, p.deployment_id, d.name, p.node_id, p.created_by, p.title, p.state, p.version, \
          (SELECT count(*) FROM edit e WHERE e.proposal_id = p.id AND NOT e.undone), \
@@ -394,7 +432,19 @@ pub async fn find_proposals(on: &mut PgConnection, find: &FindProposals) -> Resu
         .bind(PAGE_SIZE as i64 + 1)
         .fetch_all(on)
         .await?;
-    let line = |(id, deployment, deployment_name, node, by, title, state, version, edits, authors, submission): Row| {
+    let line = |(
+        id,
+        deployment,
+        deployment_name,
+        node,
+        by,
+        title,
+        state,
+        version,
+        edits,
+        authors,
+        submission,
+    ): Row| {
         let proposal = super::ProposalRow {
             id: ProposalId(id),
             deployment: DeploymentId(deployment),

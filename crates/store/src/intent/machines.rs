@@ -35,7 +35,10 @@ pub struct MachineRow {
 
 /// Locks a machine's record. Whoever changes how it is reached has taken APPLY before ([`super::lock_for_commit`]), so that no run
 /// comes in meanwhile. None: there is no such machine.
-pub async fn lock_machine(on: &mut PgConnection, node: NodeId) -> Result<Option<MachineRow>, StoreError> {
+pub async fn lock_machine(
+    on: &mut PgConnection,
+    node: NodeId,
+) -> Result<Option<MachineRow>, StoreError> {
     let row = sqlx::query_as(
         "SELECT fqdn, version, doc IS NOT NULL AS meant, transport, address, connection, description, hints, macs, serial,
            EXISTS (SELECT FROM run r WHERE r.node_id = n.id AND r.ended_at IS NULL) AS busy

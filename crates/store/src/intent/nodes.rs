@@ -35,7 +35,13 @@ pub async fn bare_nodes(on: &mut PgConnection) -> Result<Vec<BareNode>, StoreErr
         let id: Uuid = id;
         let fqdn: String = fqdn;
         let fqdn = Fqdn::parse(&fqdn).map_err(|e| StoreError::corrupt(format!("node {id}"), e))?;
-        Ok(BareNode { id: NodeId(id), fqdn, deployment: DeploymentId(deployment), connection, hints })
+        Ok(BareNode {
+            id: NodeId(id),
+            fqdn,
+            deployment: DeploymentId(deployment),
+            connection,
+            hints,
+        })
     };
     rows.into_iter().map(node).collect()
 }

@@ -36,16 +36,24 @@ pub async fn put_objects(on: &mut PgConnection, objects: &[Object]) -> Result<()
 /// send, and the database hash, although the submission has stored it.
 async fn known(on: &mut PgConnection, objects: &[Object]) -> Result<BTreeSet<Hash>, StoreError> {
     let hashes: Vec<&[u8]> = objects.iter().map(|o| o.hash.as_bytes().as_slice()).collect();
-    let rows: Vec<Vec<u8>> =
-        sqlx::query_scalar("SELECT hash FROM object WHERE hash = ANY($1)").bind(hashes).fetch_all(on).await?;
+    let rows: Vec<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM object WHERE hash = ANY($1)")
+        .bind(hashes)
+        .fetch_all(on)
+        .await?;
     rows.iter().map(|row| hash("object", row)).collect()
 }
 
 /// The bytes of these objects. A hash that is not there is missing from the answer.
-pub async fn bodies(on: &mut PgConnection, hashes: &[Hash]) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
+pub async fn bodies(
+    on: &mut PgConnection,
+    hashes: &[Hash],
+) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
     let wanted: Vec<&[u8]> = hashes.iter().map(|h| h.as_bytes().as_slice()).collect();
     let rows: Vec<(Vec<u8>, Vec<u8>)> =
-        sqlx::query_as("SELECT hash, body FROM object WHERE hash = ANY($1)").bind(wanted).fetch_all(on).await?;
+        sqlx::query_as("SELECT hash, body FROM object WHERE hash = ANY($1)")
+            .bind(wanted)
+            .fetch_all(on)
+            .await?;
     rows.into_iter().map(|(h, body)| Ok((hash("object", &h)?, body))).collect()
 }
 
@@ -79,7 +87,10 @@ pub async fn script_heads(
 }
 
 /// The catalog's objects (barclamps and roles, not scripts) that are not among the known ones.
-pub async fn catalog_objects(on: &mut PgConnection, known: &[Hash]) -> Result<Vec<Object>, StoreError> {
+pub async fn catalog_objects(
+    on: &mut PgConnection,
+    known: &[Hash],
+) -> Result<Vec<Object>, StoreError> {
     let known: Vec<&[u8]> = known.iter().map(|h| h.as_bytes().as_slice()).collect();
     let rows: Vec<(Vec<u8>, String, Vec<u8>)> =
         sqlx::query_as("SELECT hash, kind, body FROM object WHERE kind IN ('barclamp', 'role') AND NOT hash = ANY($1)")

@@ -74,31 +74,55 @@ const COLUMNS: &str = "p.id, p.deployment_id, (SELECT d.name FROM deployment d W
     p.created_by, coalesce((SELECT s.title FROM submission s WHERE s.proposal_id = p.id ORDER BY s.version DESC LIMIT 1), p.title), \
     p.state, p.version";
 
-fn to_proposal((id, deployment, deployment_name, node, created_by, title, state, version): Row) -> ProposalRow {
-    let (deployment, node, created_by) = (DeploymentId(deployment), node.map(NodeId), PersonId(created_by));
-    ProposalRow { id: ProposalId(id), deployment, deployment_name, node, created_by, title, state, version }
+fn to_proposal(
+    (id, deployment, deployment_name, node, created_by, title, state, version): Row,
+) -> ProposalRow {
+    let (deployment, node, created_by) =
+        (DeploymentId(deployment), node.map(NodeId), PersonId(created_by));
+    ProposalRow {
+        id: ProposalId(id),
+        deployment,
+        deployment_name,
+        node,
+        created_by,
+        title,
+        state,
+        version,
+    }
 }
 
 /// A proposal.
-pub async fn proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<ProposalRow>, StoreError> {
+pub async fn proposal(
+    on: &mut PgConnection,
+    id: ProposalId,
+) -> Result<Option<ProposalRow>, StoreError> {
     let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.id = $1");
-    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
+    let row: Option<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
     Ok(row.map(to_proposal))
 }
 
 /// A proposal, locked against everybody who would change, judge or commit it.
-pub async fn lock_proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<ProposalRow>, StoreError> {
+pub async fn lock_proposal(
+    on: &mut PgConnection,
+    id: ProposalId,
+) -> Result<Option<ProposalRow>, StoreError> {
     let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.id = $1 FOR UPDATE OF p");
-    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
+    let row: Option<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
     Ok(row.map(to_proposal))
 }
 
 /// The open personal proposal on a deployment.
-pub async fn open_proposal(on: &mut PgConnection, deployment: DeploymentId) -> Result<Option<ProposalRow>, StoreError> {
+pub async fn open_proposal(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+) -> Result<Option<ProposalRow>, StoreError> {
     let query = format!(
         "SELECT {COLUMNS} FROM proposal p WHERE p.deployment_id = $1 AND p.state = 'open' AND p.kind = 'personal'"
     );
-    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(deployment.0).fetch_optional(on).await?;
+    let row: Option<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(deployment.0).fetch_optional(on).await?;
     Ok(row.map(to_proposal))
 }
 
@@ -173,30 +197,36 @@ pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>
     .bind(i64::try_from(MAX_EDITS).unwrap_or(i64::MAX))
     .fetch_all(on)
     .await?;
-    let row = |(seq, actor, actor_name, at, body, undone, dropped, touched_by, touched_names): Row| {
-        Ok(EditRow {
-            edit: numbered(id, seq, body)?,
-            actor: PersonId(actor),
-            actor_name,
-            at,
-            undone,
-            dropped,
-            touched_by: touched_by.into_iter().map(PersonId).collect(),
-            touched_names,
-        })
-    };
+    let row =
+        |(seq, actor, actor_name, at, body, undone, dropped, touched_by, touched_names): Row| {
+            Ok(EditRow {
+                edit: numbered(id, seq, body)?,
+                actor: PersonId(actor),
+                actor_name,
+                at,
+                undone,
+                dropped,
+                touched_by: touched_by.into_iter().map(PersonId).collect(),
+                touched_names,
+            })
+        };
     rows.into_iter().map(row).collect()
 }
 
 fn numbered(proposal: ProposalId, seq: i32, body: Value) -> Result<NumberedEdit, StoreError> {
-    let corrupt = |reason: String| StoreError::corrupt(format!("edit {seq} of proposal {proposal}"), reason);
+    let corrupt =
+        |reason: String| StoreError::corrupt(format!("edit {seq} of proposal {proposal}"), reason);
     let edit: Edit = serde_json::from_value(body).map_err(|e| corrupt(e.to_string()))?;
     let seq = u32::try_from(seq).map_err(|e| corrupt(e.to_string()))?;
     Ok(NumberedEdit { seq, edit })
 }
 
 /// Raises the version if it is still the one that the caller saw; None: it is not, or the proposal is closed.
-pub async fn raise_version(on: &mut PgConnection, id: ProposalId, version: i32) -> Result<Option<i32>, StoreError> {
+pub async fn raise_version(
+    on: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+) -> Result<Option<i32>, StoreError> {
     let row: Option<(i32,)> = sqlx::query_as(
         "UPDATE proposal SET version = version + 1, updated_at = now() \
          WHERE id = $1 AND version = $2 AND state = 'open' RETURNING version",
@@ -237,12 +267,18 @@ pub async fn append_edits(
 }
 
 /// Says what a proposal is for.
-pub async fn set_title(on: &mut PgConnection, id: ProposalId, title: &str) -> Result<(), StoreError> {
-    sqlx::query("UPDATE proposal SET title = $2, updated_at = now() WHERE id = $1 AND state = 'open'")
-        .bind(id.0)
-        .bind(title)
-        .execute(on)
-        .await?;
+pub async fn set_title(
+    on: &mut PgConnection,
+    id: ProposalId,
+    title: &str,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE proposal SET title = $2, updated_at = now() WHERE id = $1 AND state = 'open'",
+    )
+    .bind(id.0)
+    .bind(title)
+    .execute(on)
+    .await?;
     Ok(())
 }
 
@@ -262,7 +298,11 @@ pub enum Stepped {
     MovedOn,
 }
 
-fn stepped(proposal: ProposalId, version: i32, edit: Option<(i32, Value)>) -> Result<Stepped, StoreError> {
+fn stepped(
+    proposal: ProposalId,
+    version: i32,
+    edit: Option<(i32, Value)>,
+) -> Result<Stepped, StoreError> {
     let Some((seq, body)) = edit else { return Ok(Stepped::Nothing) };
     Ok(Stepped::To { version, edit: numbered(proposal, seq, body)? })
 }
@@ -307,7 +347,11 @@ pub async fn redo_edit(
 }
 
 /// Closes a proposal without effect; false: it is not open at this version.
-pub async fn discard_proposal(on: &mut PgConnection, id: ProposalId, version: i32) -> Result<bool, StoreError> {
+pub async fn discard_proposal(
+    on: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "UPDATE proposal SET state = 'discarded', closed_at = now(), updated_at = now() \
          WHERE id = $1 AND version = $2 AND state = 'open'",

@@ -73,8 +73,10 @@ pub async fn replans(
          UNION ALL SELECT {COLUMNS} FROM replan WHERE (proposal_id, version) = \
            (SELECT s.proposal_id, s.version FROM submission s WHERE s.id = $1) LIMIT 2"
     );
-    let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_all(on).await?;
-    let (went, came): (Vec<_>, Vec<_>) = rows.into_iter().map(to_replan).partition(|row| row.before == id);
+    let rows: Vec<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_all(on).await?;
+    let (went, came): (Vec<_>, Vec<_>) =
+        rows.into_iter().map(to_replan).partition(|row| row.before == id);
     let came = came.into_iter().next().map(|row| ReplanRow { after: Some(id), ..row });
     Ok((came, went.into_iter().next()))
 }
@@ -92,13 +94,22 @@ pub async fn replan_to(
 }
 
 /// The nodes whose first document a submission writes and whose record changed since it was planned.
-pub async fn moved_records(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<String>, StoreError> {
-    Ok(sqlx::query_scalar("SELECT fqdn FROM moved_records($1) ORDER BY fqdn").bind(id.0).fetch_all(on).await?)
+pub async fn moved_records(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<String>, StoreError> {
+    Ok(sqlx::query_scalar("SELECT fqdn FROM moved_records($1) ORDER BY fqdn")
+        .bind(id.0)
+        .fetch_all(on)
+        .await?)
 }
 
 /// The newest submissions of open proposals of which something that they rest upon changed: a deployment of the base, a document that
 /// they replace, or the record of a node whose first document they write. Oldest first.
-pub async fn stale_submissions(on: &mut PgConnection, limit: i64) -> Result<Vec<SubmissionId>, StoreError> {
+pub async fn stale_submissions(
+    on: &mut PgConnection,
+    limit: i64,
+) -> Result<Vec<SubmissionId>, StoreError> {
     let rows: Vec<(i64,)> = sqlx::query_as(
         "SELECT s.id FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
          JOIN head h ON h.epoch = s.epoch \

@@ -94,9 +94,13 @@ pub struct SubmissionRow {
 }
 
 /// Makes a submission and all that belongs to it.
-pub async fn insert_submission(on: &mut PgConnection, new: &NewSubmission) -> Result<SubmissionId, StoreError> {
+pub async fn insert_submission(
+    on: &mut PgConnection,
+    new: &NewSubmission,
+) -> Result<SubmissionId, StoreError> {
     let risks: Vec<&str> = new.risks.iter().map(|r| r.as_str()).collect();
-    let approvals = i32::try_from(new.approvals).map_err(|e| StoreError::corrupt("submission.approvals_needed", e))?;
+    let approvals = i32::try_from(new.approvals)
+        .map_err(|e| StoreError::corrupt("submission.approvals_needed", e))?;
     let (id,): (i64,) = sqlx::query_as(
         "INSERT INTO submission (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, \
          epoch, root_hash, summary, risk, created_by, new_policy_hash) \
@@ -121,8 +125,13 @@ pub async fn insert_submission(on: &mut PgConnection, new: &NewSubmission) -> Re
     Ok(SubmissionId(id))
 }
 
-async fn insert_parts(on: &mut PgConnection, id: i64, new: &NewSubmission) -> Result<(), StoreError> {
-    let (deployments, heads): (Vec<Uuid>, Vec<i64>) = new.base.iter().map(|(d, t)| (d.0, t.0)).unzip();
+async fn insert_parts(
+    on: &mut PgConnection,
+    id: i64,
+    new: &NewSubmission,
+) -> Result<(), StoreError> {
+    let (deployments, heads): (Vec<Uuid>, Vec<i64>) =
+        new.base.iter().map(|(d, t)| (d.0, t.0)).unzip();
     sqlx::query(
         "INSERT INTO submission_base (submission_id, deployment_id, head_no) \
          SELECT $1, d, n FROM unnest($2::uuid[], $3::bigint[]) AS base (d, n)",
@@ -200,7 +209,10 @@ fn to_submission(row: Row) -> Result<SubmissionRow, StoreError> {
         root: hash("submission.root_hash", &row.root_hash)?,
         summary: row.summary,
         risks: row.risk,
-        new_policy: row.new_policy_hash.map(|h| hash("submission.new_policy_hash", &h)).transpose()?,
+        new_policy: row
+            .new_policy_hash
+            .map(|h| hash("submission.new_policy_hash", &h))
+            .transpose()?,
         by: PersonId(row.created_by),
         at: row.created_at,
         target: row.target.map(TargetNo),
@@ -208,10 +220,15 @@ fn to_submission(row: Row) -> Result<SubmissionRow, StoreError> {
 }
 
 /// A submission.
-pub async fn submission(on: &mut PgConnection, id: SubmissionId) -> Result<Option<SubmissionRow>, StoreError> {
-    let query =
-        format!("SELECT {COLUMNS} FROM submission s LEFT JOIN target t ON t.submission_id = s.id WHERE s.id = $1");
-    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
+pub async fn submission(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Option<SubmissionRow>, StoreError> {
+    let query = format!(
+        "SELECT {COLUMNS} FROM submission s LEFT JOIN target t ON t.submission_id = s.id WHERE s.id = $1"
+    );
+    let row: Option<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
     row.map(to_submission).transpose()
 }
 
@@ -221,26 +238,34 @@ pub async fn submission_of(
     proposal: ProposalId,
     version: i32,
 ) -> Result<Option<SubmissionId>, StoreError> {
-    let row: Option<(i64,)> = sqlx::query_as("SELECT id FROM submission WHERE proposal_id = $1 AND version = $2")
-        .bind(proposal.0)
-        .bind(version)
-        .fetch_optional(on)
-        .await?;
+    let row: Option<(i64,)> =
+        sqlx::query_as("SELECT id FROM submission WHERE proposal_id = $1 AND version = $2")
+            .bind(proposal.0)
+            .bind(version)
+            .fetch_optional(on)
+            .await?;
     Ok(row.map(|(id,)| SubmissionId(id)))
 }
 
 /// The targets that it rests upon.
-pub async fn base(on: &mut PgConnection, id: SubmissionId) -> Result<BTreeMap<DeploymentId, TargetNo>, StoreError> {
-    let rows: Vec<(Uuid, i64)> =
-        sqlx::query_as("SELECT deployment_id, head_no FROM submission_base WHERE submission_id = $1")
-            .bind(id.0)
-            .fetch_all(on)
-            .await?;
+pub async fn base(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<BTreeMap<DeploymentId, TargetNo>, StoreError> {
+    let rows: Vec<(Uuid, i64)> = sqlx::query_as(
+        "SELECT deployment_id, head_no FROM submission_base WHERE submission_id = $1",
+    )
+    .bind(id.0)
+    .fetch_all(on)
+    .await?;
     Ok(rows.into_iter().map(|(d, n)| (DeploymentId(d), TargetNo(n))).collect())
 }
 
 /// The documents that it changes, deployments first, each kind in the order of ids.
-pub async fn documents(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<DocumentChange>, StoreError> {
+pub async fn documents(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<DocumentChange>, StoreError> {
     type Row = (String, Uuid, Option<Vec<u8>>, Option<Vec<u8>>);
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT kind, id, old_hash, new_hash FROM submission_document WHERE submission_id = $1 ORDER BY kind, id",
@@ -275,7 +300,10 @@ fn to_person((id, name, reviewer): (Uuid, String, bool)) -> PersonRow {
 }
 
 /// Everybody who edited it.
-pub async fn authors(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<PersonRow>, StoreError> {
+pub async fn authors(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<PersonRow>, StoreError> {
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
         "SELECT p.id, p.name, false FROM submission_author a JOIN person p ON p.id = a.person_id \
          WHERE a.submission_id = $1 ORDER BY p.name",
@@ -287,34 +315,43 @@ pub async fn authors(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<Pers
 }
 
 /// Somebody who may review in a part of the tree at least.
-const SOMEWHERE: &str =
-    "(p.permissions && $1 OR EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id AND g.permission = ANY ($1)))";
+const SOMEWHERE: &str = "(p.permissions && $1 OR EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id AND g.permission = ANY ($1)))";
 
 /// Everybody who may review anything at this moment, in whichever part of the tree; at most 1,000.
 pub async fn reviewers(on: &mut PgConnection) -> Result<Vec<PersonId>, StoreError> {
     let sql = format!(
         "SELECT p.id FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE} ORDER BY p.name LIMIT 1000"
     );
-    let ids: Vec<Uuid> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(&["reviewer"][..]).fetch_all(on).await?;
+    let ids: Vec<Uuid> =
+        sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(&["reviewer"][..]).fetch_all(on).await?;
     Ok(ids.into_iter().map(PersonId).collect())
 }
 
 /// Everybody who may review all that a submission touches at this moment; at most 1,000.
-pub async fn reviewers_of(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<PersonRow>, StoreError> {
+pub async fn reviewers_of(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<PersonRow>, StoreError> {
     // What it touches is worked out once, and only where somebody may review in a part of the tree.
     let sql = format!(
         "SELECT p.id, p.name, true FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE}
            AND CASE WHEN p.permissions && $1 THEN true ELSE may_in(p, $1, (SELECT touched_by($2))) END
          ORDER BY p.name LIMIT 1000"
     );
-    let rows: Vec<(Uuid, String, bool)> =
-        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&["reviewer"][..]).bind(id.0).fetch_all(on).await?;
+    let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(&["reviewer"][..])
+        .bind(id.0)
+        .fetch_all(on)
+        .await?;
     Ok(rows.into_iter().map(to_person).collect())
 }
 
 /// Everybody who may edit, review or permit what a submission touches at this moment, by name, with the permissions that they have in all
 /// of it; at most 1,000.
-pub async fn able(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<(String, Vec<String>)>, StoreError> {
+pub async fn able(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<(String, Vec<String>)>, StoreError> {
     let sql = format!(
         "SELECT p.name, CASE WHEN EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id)
            THEN ARRAY(SELECT w FROM unnest($1) AS w WHERE may_in(p, ARRAY[w], (SELECT touched_by($2)))) ELSE p.permissions END
@@ -325,8 +362,12 @@ pub async fn able(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<(String
 }
 
 /// The deployments that a submission touches: whoever submits, reviews or commits it needs the permission in all of them.
-pub async fn touched(on: &mut PgConnection, id: SubmissionId) -> Result<BTreeSet<DeploymentId>, StoreError> {
-    let touched: Vec<Uuid> = sqlx::query_scalar("SELECT touched_by($1)").bind(id.0).fetch_one(on).await?;
+pub async fn touched(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<BTreeSet<DeploymentId>, StoreError> {
+    let touched: Vec<Uuid> =
+        sqlx::query_scalar("SELECT touched_by($1)").bind(id.0).fetch_one(on).await?;
     Ok(touched.into_iter().map(DeploymentId).collect())
 }
 
@@ -337,7 +378,10 @@ pub async fn touched_each(
 ) -> Result<BTreeMap<SubmissionId, BTreeSet<DeploymentId>>, StoreError> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let rows: Vec<(i64, Vec<Uuid>)> =
-        sqlx::query_as("SELECT s, touched_by(s) FROM unnest($1::bigint[]) AS s").bind(ids).fetch_all(on).await?;
+        sqlx::query_as("SELECT s, touched_by(s) FROM unnest($1::bigint[]) AS s")
+            .bind(ids)
+            .fetch_all(on)
+            .await?;
     Ok(rows
         .into_iter()
         .map(|(id, places)| (SubmissionId(id), places.into_iter().map(DeploymentId).collect()))
@@ -355,7 +399,10 @@ pub async fn people(
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
     if lock {
         // By a statement of its own: what is read behind it is as it was left by whoever was waited for.
-        sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR SHARE").bind(&ids).execute(&mut *on).await?;
+        sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR SHARE")
+            .bind(&ids)
+            .execute(&mut *on)
+            .await?;
     }
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
         "SELECT p.id, p.name, p.kind = 'human' AND NOT p.disabled
@@ -424,7 +471,10 @@ pub struct VerdictRow {
 }
 
 /// All verdicts of people, oldest first.
-pub async fn verdicts(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<VerdictRow>, StoreError> {
+pub async fn verdicts(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<VerdictRow>, StoreError> {
     let rows: Vec<(i64, Uuid, String, String, String, OffsetDateTime, bool)> = sqlx::query_as(
         "SELECT v.id, v.person_id, p.name, v.kind, v.reason, v.at, v.id <= p.verdicts_void_to \
          FROM verdict v JOIN person p ON p.id = v.person_id WHERE v.submission_id = $1 ORDER BY v.id",
@@ -432,13 +482,20 @@ pub async fn verdicts(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<Ver
     .bind(id.0)
     .fetch_all(on)
     .await?;
-    let row =
-        |(id, person, name, kind, reason, at, void): (i64, Uuid, String, String, String, OffsetDateTime, bool)| {
-            let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
-            let known = all.into_iter().find(|k| k.as_str() == kind);
-            let kind = known.ok_or_else(|| StoreError::corrupt("verdict.kind", kind))?;
-            Ok(VerdictRow { id, person: PersonId(person), name, kind, reason, at, void })
-        };
+    let row = |(id, person, name, kind, reason, at, void): (
+        i64,
+        Uuid,
+        String,
+        String,
+        String,
+        OffsetDateTime,
+        bool,
+    )| {
+        let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
+        let known = all.into_iter().find(|k| k.as_str() == kind);
+        let kind = known.ok_or_else(|| StoreError::corrupt("verdict.kind", kind))?;
+        Ok(VerdictRow { id, person: PersonId(person), name, kind, reason, at, void })
+    };
     rows.into_iter().map(row).collect()
 }
 
@@ -451,7 +508,12 @@ pub async fn insert_verdict(
     reason: &str,
 ) -> Result<i64, StoreError> {
     let sql = "INSERT INTO verdict (submission_id, person_id, kind, reason) VALUES ($1, $2, $3, $4) RETURNING id";
-    let verdict = sqlx::query_scalar(sql).bind(id.0).bind(person.0).bind(kind.as_str()).bind(reason).fetch_one(on);
+    let verdict = sqlx::query_scalar(sql)
+        .bind(id.0)
+        .bind(person.0)
+        .bind(kind.as_str())
+        .bind(reason)
+        .fetch_one(on);
     Ok(verdict.await?)
 }
 

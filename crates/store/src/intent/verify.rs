@@ -48,10 +48,11 @@ pub async fn discrepancies(
     compare("node", meant_nodes(blueprint), node_rows(on, blueprint).await?, &mut found);
     compare("noderole", meant_noderoles(blueprint), rows(on, NODEROLES).await?, &mut found);
     compare("step", meant_steps(projection), rows(on, STEPS).await?, &mut found);
-    let jigs: Vec<(String, bool)> = sqlx::query_as("SELECT name, active FROM jig WHERE active = (name = ANY($1))")
-        .bind(inactive_jigs(blueprint))
-        .fetch_all(&mut *on)
-        .await?;
+    let jigs: Vec<(String, bool)> =
+        sqlx::query_as("SELECT name, active FROM jig WHERE active = (name = ANY($1))")
+            .bind(inactive_jigs(blueprint))
+            .fetch_all(&mut *on)
+            .await?;
     found.extend(jigs.into_iter().map(|(name, active)| Discrepancy {
         what: format!("jig {name}"),
         meant: Some(json!({"active": !active})),
@@ -70,19 +71,22 @@ pub async fn discrepancies(
 /// What the database refused.
 pub async fn unproven(on: &mut PgConnection) -> Result<Vec<Discrepancy>, StoreError> {
     let mut found: Vec<Discrepancy> = Vec::new();
-    let lacking: Vec<(i64, i32, i64)> = sqlx::query_as(APPROVALS).bind(TOLD as i64).fetch_all(&mut *on).await?;
+    let lacking: Vec<(i64, i32, i64)> =
+        sqlx::query_as(APPROVALS).bind(TOLD as i64).fetch_all(&mut *on).await?;
     found.extend(lacking.into_iter().map(|(number, asked, there)| Discrepancy {
         what: format!("approvals of target {number}"),
         meant: Some(json!(asked)),
         found: Some(json!(there)),
     }));
-    let rows: Vec<(String, Value)> = sqlx::query_as(UNAUDITED).bind(TOLD as i64).fetch_all(&mut *on).await?;
+    let rows: Vec<(String, Value)> =
+        sqlx::query_as(UNAUDITED).bind(TOLD as i64).fetch_all(&mut *on).await?;
     found.extend(rows.into_iter().map(|(what, row)| Discrepancy {
         what: format!("{what}: the audit has no entry with these values"),
         meant: None,
         found: Some(row),
     }));
-    let entries: Vec<(String, Value)> = sqlx::query_as(WITHOUT_ROW).bind(TOLD as i64).fetch_all(&mut *on).await?;
+    let entries: Vec<(String, Value)> =
+        sqlx::query_as(WITHOUT_ROW).bind(TOLD as i64).fetch_all(&mut *on).await?;
     found.extend(entries.into_iter().map(|(what, row)| Discrepancy {
         what: format!("{what}: the audit records it"),
         meant: Some(row),
@@ -149,11 +153,18 @@ fn compare(what: &str, meant: Rows, mut there: Rows, found: &mut Vec<Discrepancy
     for (id, meant) in meant {
         let row = there.remove(&id);
         if row.as_ref() != Some(&meant) {
-            found.push(Discrepancy { what: format!("{what} {id}"), meant: Some(meant), found: row });
+            found.push(Discrepancy {
+                what: format!("{what} {id}"),
+                meant: Some(meant),
+                found: row,
+            });
         }
     }
-    let beyond =
-        there.into_iter().map(|(id, row)| Discrepancy { what: format!("{what} {id}"), meant: None, found: Some(row) });
+    let beyond = there.into_iter().map(|(id, row)| Discrepancy {
+        what: format!("{what} {id}"),
+        meant: None,
+        found: Some(row),
+    });
     found.extend(beyond.take(TOLD));
 }
 
@@ -176,7 +187,8 @@ const NODES: &str = "SELECT id, jsonb_build_object('fqdn', fqdn, 'deployment', d
 /// The rows of nodes. A document from before connections were part of it says nothing of them, so its row is not compared with it.
 async fn node_rows(on: &mut PgConnection, blueprint: &Blueprint) -> Result<Rows, StoreError> {
     let mut rows = rows(on, NODES).await?;
-    for (id, stored) in blueprint.nodes.iter().filter(|(_, stored)| stored.doc.connection.is_none()) {
+    for (id, stored) in blueprint.nodes.iter().filter(|(_, stored)| stored.doc.connection.is_none())
+    {
         if let Some(row) = rows.get_mut(&id.0) {
             (row["connection"], row["hints"]) = (Value::Null, json!(stored.doc.hints));
         }

@@ -67,7 +67,11 @@ pub struct AuditRow {
 ///
 /// Newest is what was written last, by its id. Within a window of time it is by the moment, which an index finds: a clock that was set back
 /// makes both differ, and no bound on ids would hold then. So within a window nothing is behind an entry that there is not ([`is_entry`]).
-pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) -> Result<Vec<AuditRow>, StoreError> {
+pub async fn audit(
+    on: &mut PgConnection,
+    filter: AuditFilter<'_>,
+    most: i64,
+) -> Result<Vec<AuditRow>, StoreError> {
     let mut query: QueryBuilder<Postgres> = QueryBuilder::new(
         "SELECT a.id, a.at, a.actor, p.name, a.action, a.subject, a.detail, a.source, s.seq FROM audit a \
          LEFT JOIN person p ON p.id = a.actor LEFT JOIN seal s ON s.audit_id = a.id WHERE true",
@@ -99,7 +103,8 @@ pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) ->
     let in_window = filter.since.is_some() || filter.until.is_some();
     match filter.behind {
         Some(behind) if in_window => {
-            let place = format!(" AND (a.at, a.id) {sign} (SELECT b.at, b.id FROM audit b WHERE b.id = ");
+            let place =
+                format!(" AND (a.at, a.id) {sign} (SELECT b.at, b.id FROM audit b WHERE b.id = ");
             query.push(place).push_bind(behind).push(")");
         }
         Some(behind) => drop(query.push(format!(" AND a.id {sign} ")).push_bind(behind)),
@@ -112,11 +117,18 @@ pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) ->
 
 /// Whether there is an entry of this number.
 pub async fn is_entry(on: &mut PgConnection, id: i64) -> Result<bool, StoreError> {
-    Ok(sqlx::query_scalar("SELECT EXISTS (SELECT FROM audit WHERE id = $1)").bind(id).fetch_one(on).await?)
+    Ok(sqlx::query_scalar("SELECT EXISTS (SELECT FROM audit WHERE id = $1)")
+        .bind(id)
+        .fetch_one(on)
+        .await?)
 }
 
 /// Links of the chain behind a place, in order; at most so many.
-pub async fn sealed(on: &mut PgConnection, after: i64, most: i64) -> Result<Vec<Sealed>, StoreError> {
+pub async fn sealed(
+    on: &mut PgConnection,
+    after: i64,
+    most: i64,
+) -> Result<Vec<Sealed>, StoreError> {
     let rows: Vec<(i64, Vec<u8>, Vec<u8>, String)> = sqlx::query_as(
         "SELECT s.seq, s.prev_hash, s.hash, audit_content(a) FROM seal s JOIN audit a ON a.id = s.audit_id \
          WHERE s.seq > $1 ORDER BY s.seq LIMIT $2",
@@ -128,16 +140,23 @@ pub async fn sealed(on: &mut PgConnection, after: i64, most: i64) -> Result<Vec<
     rows.into_iter()
         .map(|(seq, previous, hash, content)| {
             let hash_of = |bytes: &[u8]| {
-                Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt("seal.hash", "a hash has 32 bytes"))
+                Hash::from_bytes(bytes)
+                    .ok_or_else(|| StoreError::corrupt("seal.hash", "a hash has 32 bytes"))
             };
-            Ok(Sealed { seq: seq.unsigned_abs(), previous: hash_of(&previous)?, hash: hash_of(&hash)?, content })
+            Ok(Sealed {
+                seq: seq.unsigned_abs(),
+                previous: hash_of(&previous)?,
+                hash: hash_of(&hash)?,
+                content,
+            })
         })
         .collect()
 }
 
 /// The last link: its place, and itself. None: nothing is sealed yet.
 pub async fn last_seal(on: &mut PgConnection) -> Result<Option<(i64, Hash)>, StoreError> {
-    seal_where(on, "SELECT seq, hash FROM seal WHERE seq <= $1 ORDER BY seq DESC LIMIT 1", i64::MAX).await
+    seal_where(on, "SELECT seq, hash FROM seal WHERE seq <= $1 ORDER BY seq DESC LIMIT 1", i64::MAX)
+        .await
 }
 
 /// The link at a place.
@@ -145,12 +164,18 @@ pub async fn seal_at(on: &mut PgConnection, seq: i64) -> Result<Option<(i64, Has
     seal_where(on, "SELECT seq, hash FROM seal WHERE seq = $1", seq).await
 }
 
-async fn seal_where(on: &mut PgConnection, sql: &'static str, seq: i64) -> Result<Option<(i64, Hash)>, StoreError> {
+async fn seal_where(
+    on: &mut PgConnection,
+    sql: &'static str,
+    seq: i64,
+) -> Result<Option<(i64, Hash)>, StoreError> {
     let row: Option<(i64, Vec<u8>)> = sqlx::query_as(sql).bind(seq).fetch_optional(on).await?;
     let read = |(seq, hash): (i64, Vec<u8>)| Some((seq, Hash::from_bytes(&hash)?));
     match row {
         None => Ok(None),
-        Some(row) => read(row).map(Some).ok_or_else(|| StoreError::corrupt("seal.hash", "a hash has 32 bytes")),
+        Some(row) => read(row)
+            .map(Some)
+            .ok_or_else(|| StoreError::corrupt("seal.hash", "a hash has 32 bytes")),
     }
 }
 
@@ -198,7 +223,8 @@ mod tests {
                 behind = Some(last.id);
                 told.extend(page.iter().map(|row| row.subject.clone()));
             }
-            let mut expected: Vec<String> = (1430..1450).map(|n| n.to_string()).chain(["10".into()]).collect();
+            let mut expected: Vec<String> =
+                (1430..1450).map(|n| n.to_string()).chain(["10".into()]).collect();
             expected.extend((1450..1453).map(|n| n.to_string()));
             if !rising {
                 expected.reverse();

@@ -29,7 +29,10 @@ pub struct FirstStepsRow {
 pub const DEMO_CHANGE: &str = "demo.change";
 
 /// What a person has done since the change that a demo begins with, which was made in somebody's name and is nothing that they did: of their last 100 submissions, 20 targets, and the last 20 runs of each of 1,000 steps.
-pub async fn first_steps(on: &mut PgConnection, person: PersonId) -> Result<FirstStepsRow, StoreError> {
+pub async fn first_steps(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<FirstStepsRow, StoreError> {
     Ok(sqlx::query_as(
         "WITH demo AS MATERIALIZED (SELECT coalesce(max(id), 0) AS id, coalesce(max(at), '-infinity') AS at, \
            coalesce(max(subject::bigint), 0) AS submission FROM audit WHERE action = $2 AND actor IS NULL), \

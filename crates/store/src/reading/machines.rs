@@ -72,12 +72,18 @@ enum By<'a> {
 }
 
 /// A machine by id.
-pub async fn machine(on: &mut PgConnection, node: NodeId) -> Result<Option<MachineRow>, StoreError> {
+pub async fn machine(
+    on: &mut PgConnection,
+    node: NodeId,
+) -> Result<Option<MachineRow>, StoreError> {
     found(on, By::Id(node.0)).await
 }
 
 /// A machine by name.
-pub async fn machine_named(on: &mut PgConnection, fqdn: &str) -> Result<Option<MachineRow>, StoreError> {
+pub async fn machine_named(
+    on: &mut PgConnection,
+    fqdn: &str,
+) -> Result<Option<MachineRow>, StoreError> {
     found(on, By::Name(fqdn)).await
 }
 
@@ -242,7 +248,10 @@ pub async fn facts(on: &mut PgConnection, node: NodeId) -> Result<Vec<FactRow>, 
     .bind(node.0)
     .fetch_all(on)
     .await?;
-    Ok(rows.into_iter().map(|(source, facts, at, run)| FactRow { source, facts, at, run: run.map(RunId) }).collect())
+    Ok(rows
+        .into_iter()
+        .map(|(source, facts, at, run)| FactRow { source, facts, at, run: run.map(RunId) })
+        .collect())
 }
 
 /// A report of a machine about itself.
@@ -261,7 +270,11 @@ pub struct ReportRow {
 }
 
 /// The last reports of a node, newest first.
-pub async fn reports(on: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<ReportRow>, StoreError> {
+pub async fn reports(
+    on: &mut PgConnection,
+    node: NodeId,
+    limit: i64,
+) -> Result<Vec<ReportRow>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT r.at, r.kind, r.said, t.name AS token, r.address FROM node_report r JOIN token t ON t.id = r.token_id \
          WHERE r.node_id = $1 ORDER BY r.id DESC LIMIT $2",

@@ -35,8 +35,14 @@ pub async fn noderole(store: &Store, id: NoderoleId) -> Result<Option<NoderoleRo
         .filter(step::Column::Action.eq("run"))
         .one(store.orm())
         .await?;
-    let deployment = deployment::Entity::find_by_id(noderole.deployment_id).one(store.orm()).await?;
-    Ok(step.zip(deployment).map(|(step, deployment)| NoderoleRow { noderole, step, node, deployment }))
+    let deployment =
+        deployment::Entity::find_by_id(noderole.deployment_id).one(store.orm()).await?;
+    Ok(step.zip(deployment).map(|(step, deployment)| NoderoleRow {
+        noderole,
+        step,
+        node,
+        deployment,
+    }))
 }
 
 /// A noderole at the other end of an edge.
@@ -69,7 +75,11 @@ pub async fn parents(on: &mut PgConnection, step: StepId) -> Result<Vec<EdgeRow>
 }
 
 /// What waits for a step, in the order of rank.
-pub async fn children(on: &mut PgConnection, step: StepId, limit: i64) -> Result<Vec<EdgeRow>, StoreError> {
+pub async fn children(
+    on: &mut PgConnection,
+    step: StepId,
+    limit: i64,
+) -> Result<Vec<EdgeRow>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT s.noderole_id, r.role, n.fqdn, s.state, e.kind, s.error FROM edge e JOIN step s ON s.id = e.child \
          JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id \
@@ -93,7 +103,10 @@ pub struct RunningRow {
 }
 
 /// The open run of a step.
-pub async fn open_run(on: &mut PgConnection, step: StepId) -> Result<Option<RunningRow>, StoreError> {
+pub async fn open_run(
+    on: &mut PgConnection,
+    step: StepId,
+) -> Result<Option<RunningRow>, StoreError> {
     let row: Option<(i64, String, OffsetDateTime)> = sqlx::query_as(
         "SELECT id, state, coalesce(started_at, queued_at) FROM run WHERE step_id = $1 AND ended_at IS NULL",
     )

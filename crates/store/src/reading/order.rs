@@ -94,7 +94,8 @@ mod tests {
             };
             assert_eq!(Cursor::behind(order, &keys).keys(order).unwrap(), keys);
             for behind in [None, Some(keys.as_slice())] {
-                let sql = node_query(NodeFilter { order, behind, ..NodeFilter::default() }).build(DbBackend::Postgres);
+                let sql = node_query(NodeFilter { order, behind, ..NodeFilter::default() })
+                    .build(DbBackend::Postgres);
                 let rows = rows_of(&db, &sql.to_string()).await;
                 let most = if order.by == NodeSort::Deployment { 2_500.0 } else { 200.0 };
                 assert!(rows <= most, "{order} reads {rows} rows: {sql}");
@@ -107,7 +108,8 @@ mod tests {
                 RunSort::Took => vec![Key::from(250_000_000), Key::from(10_000)],
             };
             for behind in [None, Some(keys.as_slice())] {
-                let sql = run_query(RunFilter { order, behind, ..RunFilter::default() }).build(DbBackend::Postgres);
+                let sql = run_query(RunFilter { order, behind, ..RunFilter::default() })
+                    .build(DbBackend::Postgres);
                 let rows = rows_of(&db, &sql.to_string()).await;
                 assert!(rows <= 200.0, "{order} reads {rows} rows: {sql}");
                 // One of 200 workers, by whichever order: of its runs alone.

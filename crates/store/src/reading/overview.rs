@@ -64,7 +64,8 @@ pub async fn tally(on: &mut PgConnection) -> Result<Tally, StoreError> {
 pub async fn all_steps(on: &mut PgConnection) -> Result<StateCounts, StoreError> {
     let rows: Vec<(String, i64)> =
         sqlx::query_as("SELECT state, count(*) FROM step GROUP BY state").fetch_all(on).await?;
-    let of = |state: &str| rows.iter().find(|(word, _)| word == state).map_or(0, |(_, count)| *count);
+    let of =
+        |state: &str| rows.iter().find(|(word, _)| word == state).map_or(0, |(_, count)| *count);
     Ok(StateCounts {
         blocked: of("blocked"),
         todo: of("todo"),
@@ -75,7 +76,10 @@ pub async fn all_steps(on: &mut PgConnection) -> Result<StateCounts, StoreError>
 }
 
 /// Steps by state that a target asked for and no later one asked anew; and how many of them have applied what it says.
-pub async fn steps_of_target(on: &mut PgConnection, target: TargetNo) -> Result<(StateCounts, i64), StoreError> {
+pub async fn steps_of_target(
+    on: &mut PgConnection,
+    target: TargetNo,
+) -> Result<(StateCounts, i64), StoreError> {
     let (blocked, todo, transition, active, error, applied): (i64, i64, i64, i64, i64, i64) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
          count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active'), \
@@ -90,7 +94,10 @@ pub async fn steps_of_target(on: &mut PgConnection, target: TargetNo) -> Result<
 }
 
 /// Steps by state of the roles that are bound in a deployment.
-pub async fn steps_in(on: &mut PgConnection, deployment: DeploymentId) -> Result<StateCounts, StoreError> {
+pub async fn steps_in(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+) -> Result<StateCounts, StoreError> {
     let (blocked, todo, transition, active, error): (i64, i64, i64, i64, i64) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
          count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active'), \

@@ -59,7 +59,8 @@ pub struct RunFilter<'f> {
 /// What a run's state is called in one word; the index on it has it word for word.
 const STATE: &str = "coalesce(run.outcome, run.state)";
 /// Microseconds from the start to the end; the index on it has it word for word.
-const TOOK: &str = "coalesce((EXTRACT(epoch FROM run.ended_at - run.started_at) * 1000000)::bigint, -1)";
+const TOOK: &str =
+    "coalesce((EXTRACT(epoch FROM run.ended_at - run.started_at) * 1000000)::bigint, -1)";
 
 /// The columns of a run's keys.
 fn run_keys(sort: RunSort) -> &'static [&'static str] {
@@ -76,7 +77,9 @@ impl RunRow {
         let id = Key::from(self.run.id);
         match sort {
             RunSort::Queued => vec![id],
-            RunSort::State => vec![Key::from(self.run.outcome.as_deref().unwrap_or(&self.run.state)), id],
+            RunSort::State => {
+                vec![Key::from(self.run.outcome.as_deref().unwrap_or(&self.run.state)), id]
+            }
             RunSort::Took => {
                 let took = self.run.started_at.zip(self.run.ended_at).map(|(from, to)| to - from);
                 let micros = took.and_then(|took| i64::try_from(took.whole_microseconds()).ok());
@@ -117,23 +120,25 @@ pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
         query = query.filter(run::Column::NodeId.eq(node.0));
     }
     if let Some(role) = filter.role {
-        let steps =
-            "run.step_id IN (SELECT s.id FROM step s JOIN noderole n ON n.id = s.noderole_id WHERE n.role = $1)";
+        let steps = "run.step_id IN (SELECT s.id FROM step s JOIN noderole n ON n.id = s.noderole_id WHERE n.role = $1)";
         query = query.filter(Expr::cust_with_values(steps, [role]));
     }
     if let Some(worker) = filter.worker {
         query = query.filter(run::Column::WorkerId.eq(worker));
     }
     if let Some(since) = filter.since {
-        let first =
-            "run.id >= (SELECT r.id - $2 FROM run r WHERE r.queued_at >= $1 ORDER BY r.queued_at, r.id LIMIT 1)";
+        let first = "run.id >= (SELECT r.id - $2 FROM run r WHERE r.queued_at >= $1 ORDER BY r.queued_at, r.id LIMIT 1)";
         let bounds: [sea_orm::Value; 2] = [since.into(), AT_ONCE.into()];
-        query = query.filter(run::Column::QueuedAt.gte(since)).filter(Expr::cust_with_values(first, bounds));
+        query = query
+            .filter(run::Column::QueuedAt.gte(since))
+            .filter(Expr::cust_with_values(first, bounds));
     }
     if let Some(until) = filter.until {
         let last = "run.id <= (SELECT r.id + $2 FROM run r WHERE r.queued_at < $1 ORDER BY r.queued_at DESC, r.id DESC LIMIT 1)";
         let bounds: [sea_orm::Value; 2] = [until.into(), AT_ONCE.into()];
-        query = query.filter(run::Column::QueuedAt.lt(until)).filter(Expr::cust_with_values(last, bounds));
+        query = query
+            .filter(run::Column::QueuedAt.lt(until))
+            .filter(Expr::cust_with_values(last, bounds));
     }
     query
 }
@@ -148,8 +153,15 @@ pub async fn runs_of_step(store: &Store, step: StepId) -> Result<Vec<RunRow>, St
 }
 
 /// Runs on a node, newest first; at most so many.
-pub async fn runs_of_node(store: &Store, node: NodeId, limit: u64) -> Result<Vec<RunRow>, StoreError> {
-    let query = run::Entity::find().filter(run::Column::NodeId.eq(node.0)).order_by_desc(run::Column::Id).limit(limit);
+pub async fn runs_of_node(
+    store: &Store,
+    node: NodeId,
+    limit: u64,
+) -> Result<Vec<RunRow>, StoreError> {
+    let query = run::Entity::find()
+        .filter(run::Column::NodeId.eq(node.0))
+        .order_by_desc(run::Column::Id)
+        .limit(limit);
     name_all(store, query.all(store.orm()).await?).await
 }
 
@@ -182,14 +194,19 @@ async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, S
         .find_also_related(noderole::Entity)
         .all(store.orm())
         .await?;
-    let nodes =
-        node::Entity::find().filter(node::Column::Id.is_in(runs.iter().map(|r| r.node_id))).all(store.orm()).await?;
+    let nodes = node::Entity::find()
+        .filter(node::Column::Id.is_in(runs.iter().map(|r| r.node_id)))
+        .all(store.orm())
+        .await?;
     let workers = worker::Entity::find()
         .filter(worker::Column::Id.is_in(runs.iter().filter_map(|r| r.worker_id)))
         .all(store.orm())
         .await?;
     let deployments = deployment::Entity::find()
-        .filter(deployment::Column::Id.is_in(steps.iter().filter_map(|(_, n)| n.as_ref().map(|n| n.deployment_id))))
+        .filter(
+            deployment::Column::Id
+                .is_in(steps.iter().filter_map(|(_, n)| n.as_ref().map(|n| n.deployment_id))),
+        )
         .all(store.orm())
         .await?;
     let named = |run: run::Model| {
@@ -201,7 +218,10 @@ async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, S
             role: noderole.role.clone(),
             fqdn: nodes.iter().find(|n| n.id == run.node_id)?.fqdn.clone(),
             deployment: deployments.iter().find(|d| d.id == noderole.deployment_id)?.name.clone(),
-            worker: run.worker_id.and_then(|id| workers.iter().find(|w| w.id == id)).map(|w| w.name.clone()),
+            worker: run
+                .worker_id
+                .and_then(|id| workers.iter().find(|w| w.id == id))
+                .map(|w| w.name.clone()),
             run,
         })
     };
@@ -209,14 +229,23 @@ async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, S
 }
 
 /// The deployment that a noderole is bound in, or was until it was removed.
-pub async fn place_of_noderole(on: &mut PgConnection, id: NoderoleId) -> Result<Option<DeploymentId>, StoreError> {
+pub async fn place_of_noderole(
+    on: &mut PgConnection,
+    id: NoderoleId,
+) -> Result<Option<DeploymentId>, StoreError> {
     let place: Option<Uuid> =
-        sqlx::query_scalar("SELECT deployment_id FROM noderole WHERE id = $1").bind(id.0).fetch_optional(on).await?;
+        sqlx::query_scalar("SELECT deployment_id FROM noderole WHERE id = $1")
+            .bind(id.0)
+            .fetch_optional(on)
+            .await?;
     Ok(place.map(DeploymentId))
 }
 
 /// The deployment that a run's noderole is bound in.
-pub async fn place_of_run(on: &mut PgConnection, id: RunId) -> Result<Option<DeploymentId>, StoreError> {
+pub async fn place_of_run(
+    on: &mut PgConnection,
+    id: RunId,
+) -> Result<Option<DeploymentId>, StoreError> {
     let place: Option<Uuid> = sqlx::query_scalar(
         "SELECT n.deployment_id FROM run r JOIN step s ON s.id = r.step_id JOIN noderole n ON n.id = s.noderole_id WHERE r.id = $1",
     )

@@ -32,7 +32,10 @@ impl StepRow {
 
 /// Steps that are drawn with a deployment: of noderoles bound there, and of everything on its nodes. At most 50,000, in no order: whoever
 /// needs one for certain asks for it by id.
-pub async fn steps_of(on: &mut PgConnection, deployment: DeploymentId) -> Result<Vec<StepRow>, StoreError> {
+pub async fn steps_of(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+) -> Result<Vec<StepRow>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT s.noderole_id, s.state, s.error FROM step s JOIN noderole r ON r.id = s.noderole_id \
          WHERE r.deployment_id = $1 AND s.action = 'run' AND s.state <> 'gone' \
@@ -46,7 +49,10 @@ pub async fn steps_of(on: &mut PgConnection, deployment: DeploymentId) -> Result
 }
 
 /// The steps of these noderoles, as far as they are not gone.
-pub async fn steps_by_noderole(on: &mut PgConnection, noderoles: &[NoderoleId]) -> Result<Vec<StepRow>, StoreError> {
+pub async fn steps_by_noderole(
+    on: &mut PgConnection,
+    noderoles: &[NoderoleId],
+) -> Result<Vec<StepRow>, StoreError> {
     let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
     Ok(sqlx::query_as(
         "SELECT noderole_id, state, error FROM step WHERE noderole_id = ANY($1) AND action = 'run' AND state <> 'gone'",
@@ -62,11 +68,12 @@ pub async fn states_of(
     noderoles: &[NoderoleId],
 ) -> Result<Vec<(NoderoleId, String)>, StoreError> {
     let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
-    let rows: Vec<(Uuid, String)> =
-        sqlx::query_as("SELECT noderole_id, state FROM step WHERE noderole_id = ANY($1) AND action = 'run'")
-            .bind(ids)
-            .fetch_all(on)
-            .await?;
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+        "SELECT noderole_id, state FROM step WHERE noderole_id = ANY($1) AND action = 'run'",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
     Ok(rows.into_iter().map(|(id, state)| (NoderoleId(id), state)).collect())
 }
 
@@ -87,7 +94,10 @@ pub async fn durations_of(
     .bind(ids)
     .fetch_all(on)
     .await?;
-    Ok(rows.into_iter().map(|(id, took)| (NoderoleId(id), u64::try_from(took).unwrap_or(0))).collect())
+    Ok(rows
+        .into_iter()
+        .map(|(id, took)| (NoderoleId(id), u64::try_from(took).unwrap_or(0)))
+        .collect())
 }
 
 /// How many steps of a deployment are in each state, and how many nodes it has.
@@ -100,7 +110,9 @@ pub struct DeploymentCounts {
 }
 
 /// Counts of every deployment that has steps or nodes.
-pub async fn counts(on: &mut PgConnection) -> Result<Vec<(DeploymentId, DeploymentCounts)>, StoreError> {
+pub async fn counts(
+    on: &mut PgConnection,
+) -> Result<Vec<(DeploymentId, DeploymentCounts)>, StoreError> {
     let rows: Vec<(Uuid, i64, i64, i64, i64, i64, i64)> = sqlx::query_as(
         "SELECT d.id, (SELECT count(*) FROM node n WHERE n.deployment_id = d.id AND NOT n.phantom AND n.removed_in IS NULL), \
          count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
@@ -186,7 +198,8 @@ pub(super) fn node_query(filter: NodeFilter<'_>) -> SelectTwo<node::Entity, depl
         .limit(PAGE_SIZE as u64 + 1);
     if !filter.name.is_empty() {
         // Nobody searches by patterns: what stands for anything in one stands for itself.
-        query = query.filter(Expr::cust_with_values("position($1 IN node.fqdn) > 0", [filter.name]));
+        query =
+            query.filter(Expr::cust_with_values("position($1 IN node.fqdn) > 0", [filter.name]));
     }
     if let Some(deployment) = filter.deployment {
         query = query.filter(node::Column::DeploymentId.eq(deployment.0));
@@ -206,20 +219,28 @@ pub(super) fn node_query(filter: NodeFilter<'_>) -> SelectTwo<node::Entity, depl
         query = query.filter(behind(keys, falling, last));
         // Deployments before that one need not be looked at.
         if let (NodeSort::Deployment, [Key::Text(name), ..]) = (filter.order.by, last) {
-            let from = if falling { deployment::Column::Name.lte(name) } else { deployment::Column::Name.gte(name) };
+            let from = if falling {
+                deployment::Column::Name.lte(name)
+            } else {
+                deployment::Column::Name.gte(name)
+            };
             query = query.filter(from);
         }
     }
     if filter.order.by == NodeSort::Deployment {
         // Every machine has one; said so, the names may lead to the machines.
-        query =
-            query.filter(deployment::Column::Name.is_not_null()).filter(Expr::cust("deployment.removed_in IS NULL"));
+        query = query
+            .filter(deployment::Column::Name.is_not_null())
+            .filter(Expr::cust("deployment.removed_in IS NULL"));
     }
     query.find_also_related(deployment::Entity)
 }
 
 /// How many steps of these nodes are in each state.
-pub async fn node_counts(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<(NodeId, StateCounts)>, StoreError> {
+pub async fn node_counts(
+    on: &mut PgConnection,
+    nodes: &[NodeId],
+) -> Result<Vec<(NodeId, StateCounts)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
     let rows: Vec<(Uuid, i64, i64, i64, i64, i64)> = sqlx::query_as(
         "SELECT node_id, count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
@@ -236,7 +257,10 @@ pub async fn node_counts(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<
 }
 
 /// Of these nodes those that were not reached when somebody looked last, each with the reason.
-pub async fn unreached(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<(NodeId, String)>, StoreError> {
+pub async fn unreached(
+    on: &mut PgConnection,
+    nodes: &[NodeId],
+) -> Result<Vec<(NodeId, String)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
     let rows: Vec<(Uuid, bool, String)> = sqlx::query_as(
         "SELECT n.id, l.reached, l.said FROM unnest($1) n (id), \
@@ -251,12 +275,17 @@ pub async fn unreached(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<(N
 /// Whether each node is alive.
 pub async fn alive_nodes(on: &mut PgConnection) -> Result<Vec<(NodeId, bool)>, StoreError> {
     let rows: Vec<(Uuid, bool)> =
-        sqlx::query_as("SELECT id, alive FROM node WHERE removed_in IS NULL LIMIT 100000").fetch_all(on).await?;
+        sqlx::query_as("SELECT id, alive FROM node WHERE removed_in IS NULL LIMIT 100000")
+            .fetch_all(on)
+            .await?;
     Ok(rows.into_iter().map(|(id, alive)| (NodeId(id), alive)).collect())
 }
 
 /// `role on node` of these steps.
-pub async fn step_names(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<(StepId, String)>, StoreError> {
+pub async fn step_names(
+    on: &mut PgConnection,
+    steps: &[StepId],
+) -> Result<Vec<(StepId, String)>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|s| s.0).collect();
     let rows: Vec<(Uuid, String)> = sqlx::query_as(
         "SELECT s.id, r.role || ' on ' || split_part(n.fqdn, '.', 1) FROM step s JOIN noderole r ON r.id = s.noderole_id \

@@ -57,7 +57,9 @@ pub async fn targets(
             "SELECT number FROM target_deployment WHERE deployment_id = $3 AND number > $1 ORDER BY number LIMIT $2"
         }
     };
-    let line = sqlx::query_scalar(sql).bind(behind.map_or(end, |behind| behind.0)).bind(PAGE_SIZE as i64 + 1);
+    let line = sqlx::query_scalar(sql)
+        .bind(behind.map_or(end, |behind| behind.0))
+        .bind(PAGE_SIZE as i64 + 1);
     let line = deployment.iter().fold(line, |line, id| line.bind(id.0));
     let numbers: Vec<i64> = line.fetch_all(&mut *on).await?;
     let mut rows = targets_of(on, &numbers).await?;
@@ -68,7 +70,10 @@ pub async fn targets(
 }
 
 /// A target.
-pub async fn target(on: &mut PgConnection, number: TargetNo) -> Result<Option<TargetRow>, StoreError> {
+pub async fn target(
+    on: &mut PgConnection,
+    number: TargetNo,
+) -> Result<Option<TargetRow>, StoreError> {
     Ok(targets_of(on, &[number.0]).await?.pop())
 }
 
@@ -95,20 +100,24 @@ async fn targets_of(on: &mut PgConnection, numbers: &[i64]) -> Result<Vec<Target
 
 /// The root of a target.
 pub async fn root_of(on: &mut PgConnection, number: TargetNo) -> Result<Option<Hash>, StoreError> {
-    let root: Option<Vec<u8>> =
-        sqlx::query_scalar("SELECT root FROM target WHERE number = $1").bind(number.0).fetch_optional(on).await?;
+    let root: Option<Vec<u8>> = sqlx::query_scalar("SELECT root FROM target WHERE number = $1")
+        .bind(number.0)
+        .fetch_optional(on)
+        .await?;
     let read = |bytes: Vec<u8>| {
-        Hash::from_bytes(&bytes).ok_or_else(|| StoreError::corrupt("target.root", "a hash has 32 bytes"))
+        Hash::from_bytes(&bytes)
+            .ok_or_else(|| StoreError::corrupt("target.root", "a hash has 32 bytes"))
     };
     root.map(read).transpose()
 }
 
 /// Whether a root is stored under this hash.
 pub async fn is_root(on: &mut PgConnection, hash: Hash) -> Result<bool, StoreError> {
-    let found = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM object WHERE hash = $1 AND kind = $2)")
-        .bind(hash.as_bytes().as_slice())
-        .bind(ObjectKind::Root.as_str())
-        .fetch_one(on)
-        .await?;
+    let found =
+        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM object WHERE hash = $1 AND kind = $2)")
+            .bind(hash.as_bytes().as_slice())
+            .bind(ObjectKind::Root.as_str())
+            .fetch_one(on)
+            .await?;
     Ok(found)
 }

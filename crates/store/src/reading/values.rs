@@ -28,7 +28,10 @@ pub struct StepOf {
 }
 
 /// Whose these steps are.
-pub async fn steps_of_values(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<StepOf>, StoreError> {
+pub async fn steps_of_values(
+    on: &mut PgConnection,
+    steps: &[StepId],
+) -> Result<Vec<StepOf>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
     Ok(sqlx::query_as(
         "SELECT s.id, s.noderole_id, r.role, r.instance, r.node_id, n.fqdn, r.deployment_id FROM step s \
@@ -71,7 +74,11 @@ pub struct SetRow {
 const LOOKED_BACK: i64 = 20;
 
 /// The committed edits that set this, up to a target, newest first; at most 20.
-pub async fn sets(on: &mut PgConnection, setting: &Setting, upto: TargetNo) -> Result<Vec<SetRow>, StoreError> {
+pub async fn sets(
+    on: &mut PgConnection,
+    setting: &Setting,
+    upto: TargetNo,
+) -> Result<Vec<SetRow>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT e.proposal_id, e.seq, p.name, e.at, t.number AS target, e.body -> 'data' AS data \
          FROM edit e JOIN person p ON p.id = e.actor JOIN submission s ON s.proposal_id = e.proposal_id \

@@ -188,7 +188,11 @@ const WALKED: i64 = 50_000;
 ///
 /// # Errors
 /// What the database refused.
-pub async fn in_the_way(on: &mut PgConnection, limits: Limits, whose: Whose) -> Result<InTheWay, StoreError> {
+pub async fn in_the_way(
+    on: &mut PgConnection,
+    limits: Limits,
+    whose: Whose,
+) -> Result<InTheWay, StoreError> {
     let (target, lanes) = match whose {
         Whose::Target(target) => (Some(target.0), None),
         Whose::Deployment(deployment) => (None, Some(lanes_of(on, deployment).await?)),
@@ -243,7 +247,11 @@ async fn nothing_moves(on: &mut PgConnection, limits: Limits) -> Result<bool, St
 }
 
 /// How many of these steps, none of them blocked, move, and how many wait for somebody.
-async fn judged(on: &mut PgConnection, limits: Limits, open: &[Uuid]) -> Result<InTheWay, StoreError> {
+async fn judged(
+    on: &mut PgConnection,
+    limits: Limits,
+    open: &[Uuid],
+) -> Result<InTheWay, StoreError> {
     if open.is_empty() {
         return Ok(InTheWay::default());
     }
@@ -272,7 +280,8 @@ async fn judged(on: &mut PgConnection, limits: Limits, open: &[Uuid]) -> Result<
 }
 
 async fn lanes_of(on: &mut PgConnection, deployment: DeploymentId) -> Result<Vec<i64>, StoreError> {
-    let lanes = sqlx::query_scalar("SELECT id FROM lane WHERE deployment_id = $1").bind(deployment.0);
+    let lanes =
+        sqlx::query_scalar("SELECT id FROM lane WHERE deployment_id = $1").bind(deployment.0);
     Ok(lanes.fetch_all(on).await?)
 }
 
@@ -382,7 +391,10 @@ pub struct PlaceRow {
 ///
 /// # Errors
 /// What the database refused.
-pub async fn step_places(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<PlaceRow>, StoreError> {
+pub async fn step_places(
+    on: &mut PgConnection,
+    steps: &[StepId],
+) -> Result<Vec<PlaceRow>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
     let rows = sqlx::query_as(
         "SELECT s.id AS step, s.noderole_id AS noderole, r.role, n.fqdn, s.state FROM step s \

@@ -122,8 +122,18 @@ pub async fn workers(
             query.push(" AND (").push(columns).push(")").push(sign).push_bind(name).push(")");
         }
         Some([Key::Number(at), Key::Text(id)]) => {
-            let Some((at, id)) = moment(*at).zip(id.parse::<Uuid>().ok()) else { return Ok(Vec::new()) };
-            query.push(" AND (").push(columns).push(")").push(sign).push_bind(at).push(", ").push_bind(id).push(")");
+            let Some((at, id)) = moment(*at).zip(id.parse::<Uuid>().ok()) else {
+                return Ok(Vec::new());
+            };
+            query
+                .push(" AND (")
+                .push(columns)
+                .push(")")
+                .push(sign)
+                .push_bind(at)
+                .push(", ")
+                .push_bind(id)
+                .push(")");
         }
         _ => {}
     }
@@ -133,11 +143,18 @@ pub async fn workers(
 
 /// The worker that has this name; no two have one.
 pub async fn worker_named(on: &mut PgConnection, name: &str) -> Result<Option<Uuid>, StoreError> {
-    Ok(sqlx::query_scalar("SELECT id FROM worker WHERE name = $1").bind(name).fetch_optional(on).await?)
+    Ok(sqlx::query_scalar("SELECT id FROM worker WHERE name = $1")
+        .bind(name)
+        .fetch_optional(on)
+        .await?)
 }
 
 /// One worker, with so many of its runs.
-pub async fn worker(on: &mut PgConnection, id: Uuid, runs: i64) -> Result<Option<WorkerRow>, StoreError> {
+pub async fn worker(
+    on: &mut PgConnection,
+    id: Uuid,
+    runs: i64,
+) -> Result<Option<WorkerRow>, StoreError> {
     let mut query = rows(runs);
     query.push("w.id = ").push_bind(id);
     Ok(query.build_query_as().fetch_optional(on).await?)

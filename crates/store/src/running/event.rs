@@ -71,7 +71,11 @@ pub(super) async fn notify(
     channel: &'static str,
     payload: &str,
 ) -> Result<(), StoreError> {
-    sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(payload).execute(transaction).await?;
+    sqlx::query("SELECT pg_notify($1, $2)")
+        .bind(channel)
+        .bind(payload)
+        .execute(transaction)
+        .await?;
     Ok(())
 }
 
@@ -87,16 +91,29 @@ pub(super) fn step_event(deployment: Uuid, noderole: Uuid, state: &str) -> Event
 
 /// A run was queued, leased or ended; `state` is `queued`, `running`, or the outcome. Told to whoever looks at the run, at its
 /// deployment, or at the list of runs.
-pub(super) fn run_events(run: i64, noderole: Uuid, deployment: Uuid, state: &str, log_bytes: i64) -> [Event; 3] {
-    [format!("run:{run}"), format!("deployment:{deployment}"), "runs".to_owned()].map(|topic| Event {
-        topic,
-        subject: noderole.to_string(),
-        kind: "run",
-        body: json!({"run": run, "noderole": noderole, "state": state, "log_bytes": log_bytes}),
+pub(super) fn run_events(
+    run: i64,
+    noderole: Uuid,
+    deployment: Uuid,
+    state: &str,
+    log_bytes: i64,
+) -> [Event; 3] {
+    [format!("run:{run}"), format!("deployment:{deployment}"), "runs".to_owned()].map(|topic| {
+        Event {
+            topic,
+            subject: noderole.to_string(),
+            kind: "run",
+            body: json!({"run": run, "noderole": noderole, "state": state, "log_bytes": log_bytes}),
+        }
     })
 }
 
 /// A node died or came back.
 pub(super) fn node_event(fqdn: &str) -> Event {
-    Event { topic: "nodes".to_owned(), subject: fqdn.to_owned(), kind: "node", body: json!({"fqdn": fqdn}) }
+    Event {
+        topic: "nodes".to_owned(),
+        subject: fqdn.to_owned(),
+        kind: "node",
+        body: json!({"fqdn": fqdn}),
+    }
 }

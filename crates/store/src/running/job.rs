@@ -197,14 +197,18 @@ impl FactsRow {
 }
 
 fn hash(run: RunId, bytes: &[u8]) -> Result<Hash, StoreError> {
-    Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(format!("run {run}"), "a hash has 32 bytes"))
+    Hash::from_bytes(bytes)
+        .ok_or_else(|| StoreError::corrupt(format!("run {run}"), "a hash has 32 bytes"))
 }
 
 /// Runs and where they point. Those that are missing are not there.
 ///
 /// # Errors
 /// What the database refused.
-pub async fn run_facts(pool: &PgPool, runs: &[RunId]) -> Result<BTreeMap<RunId, RunFacts>, StoreError> {
+pub async fn run_facts(
+    pool: &PgPool,
+    runs: &[RunId],
+) -> Result<BTreeMap<RunId, RunFacts>, StoreError> {
     let rows: Vec<FactsRow> = sqlx::query_as(
         "SELECT r.id, r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
            r.generation, r.target_number, t.root AS target_root, m.number AS reviewed, m.root AS reviewed_root,
@@ -304,9 +308,11 @@ pub async fn signed_targets(
     if demanded.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = format!("WITH {LAST} SELECT number, id FROM last WHERE kind = 'approve' AND NOT barred");
+    let sql =
+        format!("WITH {LAST} SELECT number, id FROM last WHERE kind = 'approve' AND NOT barred");
     let numbers: Vec<i64> = demanded.iter().map(|(number, _)| *number).collect();
-    let verdicts: Vec<(i64, i64)> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(numbers).fetch_all(pool).await?;
+    let verdicts: Vec<(i64, i64)> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(numbers).fetch_all(pool).await?;
     let mut approving: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
     for (number, verdict) in verdicts {
         approving.entry(number).or_default().insert(verdict);
@@ -447,8 +453,9 @@ struct SeenRow {
 impl SeenRow {
     fn into_seen(self) -> Result<SeenStep, StoreError> {
         let hash = |bytes: &[u8]| {
-            Hash::from_bytes(bytes)
-                .ok_or_else(|| StoreError::corrupt(format!("step {}", self.id), "a hash has 32 bytes"))
+            Hash::from_bytes(bytes).ok_or_else(|| {
+                StoreError::corrupt(format!("step {}", self.id), "a hash has 32 bytes")
+            })
         };
         Ok(SeenStep {
             step: StepId(self.id),
@@ -496,7 +503,10 @@ async fn edges_above(pool: &PgPool, steps: &[Uuid]) -> Result<Vec<(StepId, StepI
 ///
 /// # Errors
 /// What the database refused.
-pub async fn seen_steps(pool: &PgPool, of: &[(StepId, NodeId)]) -> Result<BTreeMap<StepId, Vec<Seen>>, StoreError> {
+pub async fn seen_steps(
+    pool: &PgPool,
+    of: &[(StepId, NodeId)],
+) -> Result<BTreeMap<StepId, Vec<Seen>>, StoreError> {
     let steps: Vec<Uuid> = of.iter().map(|(step, _)| step.0).collect();
     let edges = edges_above(pool, &steps).await?;
     let parents: BTreeSet<Uuid> = edges.iter().map(|(_, parent)| parent.0).collect();
@@ -516,13 +526,22 @@ pub async fn seen_steps(pool: &PgPool, of: &[(StepId, NodeId)]) -> Result<BTreeM
             Some(Seen { distance: Some(distance), step: Arc::clone(rows.get(&ancestor.0)?) })
         });
         let beside = beside.get(node).into_iter().flatten().filter(|other| other.step != *step);
-        (*step, ancestors.chain(beside.map(|other| Seen { distance: None, step: Arc::clone(other) })).collect())
+        (
+            *step,
+            ancestors
+                .chain(beside.map(|other| Seen { distance: None, step: Arc::clone(other) }))
+                .collect(),
+        )
     });
     Ok(seen.collect())
 }
 
 /// These steps, and all that are ACTIVE on these nodes.
-async fn seen_rows(pool: &PgPool, steps: Vec<Uuid>, nodes: Vec<Uuid>) -> Result<Vec<SeenRow>, StoreError> {
+async fn seen_rows(
+    pool: &PgPool,
+    steps: Vec<Uuid>,
+    nodes: Vec<Uuid>,
+) -> Result<Vec<SeenRow>, StoreError> {
     let rows = sqlx::query_as(
         "WITH seen AS MATERIALIZED (
            SELECT * FROM unnest($1::uuid[]) AS s (id)
@@ -603,8 +622,10 @@ pub async fn kept_results(
     .bind(limit)
     .fetch_all(pool)
     .await?;
-    let mut kept: BTreeMap<NodeId, (Vec<KeptResult>, usize)> =
-        counts.into_iter().map(|(node, all)| (NodeId(node), (Vec::new(), usize::try_from(all).unwrap_or(0)))).collect();
+    let mut kept: BTreeMap<NodeId, (Vec<KeptResult>, usize)> = counts
+        .into_iter()
+        .map(|(node, all)| (NodeId(node), (Vec::new(), usize::try_from(all).unwrap_or(0))))
+        .collect();
     for row in rows {
         kept.entry(NodeId(row.node)).or_default().0.push(row);
     }
@@ -647,8 +668,11 @@ pub async fn record_inputs(
     .await?;
     let kept: BTreeSet<RunId> = kept.into_iter().map(RunId).collect();
     let running = given.iter().map(|given| given.facts).filter(|facts| kept.contains(&facts.run));
-    let events: Vec<_> =
-        running.flat_map(|facts| run_events(facts.run.0, facts.noderole.0, facts.deployment.0, "running", 0)).collect();
+    let events: Vec<_> = running
+        .flat_map(|facts| {
+            run_events(facts.run.0, facts.noderole.0, facts.deployment.0, "running", 0)
+        })
+        .collect();
     append_events(&mut transaction, &events, &[]).await?;
     transaction.commit().await?;
     Ok(kept)

@@ -14,7 +14,10 @@ pub(super) const APPLY: i64 = migrations::APPLY_LOCK;
 
 /// Takes CLAIM until the transaction ends, if nobody has it.
 pub(super) async fn try_claim(transaction: &mut PgConnection) -> Result<bool, StoreError> {
-    let taken = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(CLAIM).fetch_one(transaction).await?;
+    let taken = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
+        .bind(CLAIM)
+        .fetch_one(transaction)
+        .await?;
     Ok(taken)
 }
 

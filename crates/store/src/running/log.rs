@@ -13,7 +13,13 @@ use crate::StoreError;
 ///
 /// # Errors
 /// What the database refused; then nothing is stored and the piece is to be sent again.
-pub async fn append_log(pool: &PgPool, run: RunId, offset: u64, ago: Duration, body: &[u8]) -> Result<(), StoreError> {
+pub async fn append_log(
+    pool: &PgPool,
+    run: RunId,
+    offset: u64,
+    ago: Duration,
+    body: &[u8],
+) -> Result<(), StoreError> {
     let end = offset.cast_signed() + body.len().cast_signed() as i64;
     sqlx::query(
         "WITH piece AS (
@@ -49,7 +55,12 @@ pub struct LogPiece {
 ///
 /// # Errors
 /// What the database refused.
-pub async fn read_log(pool: &PgPool, run: RunId, offset: u64, limit: u32) -> Result<Vec<LogPiece>, StoreError> {
+pub async fn read_log(
+    pool: &PgPool,
+    run: RunId,
+    offset: u64,
+    limit: u32,
+) -> Result<Vec<LogPiece>, StoreError> {
     let pieces = sqlx::query_as(
         "SELECT at_offset, at, body FROM run_log
          WHERE run_id = $1 AND at_offset >= coalesce(

@@ -112,7 +112,11 @@ impl Looked {
 ///
 /// # Errors
 /// What the database refused.
-pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec<DueNode>, StoreError> {
+pub async fn due_nodes(
+    pool: &PgPool,
+    every: Duration,
+    limit: u32,
+) -> Result<Vec<DueNode>, StoreError> {
     type Row = (Uuid, String, Option<Vec<u8>>, Option<Value>, bool, String, i32, i32);
     let rows: Vec<Row> = sqlx::query_as(
         "UPDATE node n SET looked_at = now()
@@ -130,8 +134,9 @@ pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec
     .await?;
     let due = |(id, fqdn, doc, connection, confirmed, boot_id, way_no, word_no)| {
         let doc: Option<Vec<u8>> = doc;
-        let hash =
-            |doc: Vec<u8>| Hash::from_bytes(&doc).ok_or_else(|| StoreError::corrupt("node", "a hash has 32 bytes"));
+        let hash = |doc: Vec<u8>| {
+            Hash::from_bytes(&doc).ok_or_else(|| StoreError::corrupt("node", "a hash has 32 bytes"))
+        };
         Ok(DueNode {
             id: NodeId(id),
             fqdn,
@@ -149,8 +154,13 @@ pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec
 ///
 /// # Errors
 /// What the database refused.
-pub async fn reached_addresses(pool: &PgPool, node: NodeId, way_no: i32) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT DISTINCT address FROM node_look WHERE node_id = $1 AND reached AND way_no = $2";
+pub async fn reached_addresses(
+    pool: &PgPool,
+    node: NodeId,
+    way_no: i32,
+) -> Result<Vec<String>, StoreError> {
+    let sql =
+        "SELECT DISTINCT address FROM node_look WHERE node_id = $1 AND reached AND way_no = $2";
     Ok(sqlx::query_scalar(sql).bind(node.0).bind(way_no).fetch_all(pool).await?)
 }
 
@@ -172,7 +182,11 @@ struct Before {
 impl Before {
     /// What is believed after a look, if it counts.
     fn after(&self, looked: &Looked) -> Belief {
-        let belief = Belief { alive: self.alive, known: self.known, against: self.look_against.unsigned_abs() };
+        let belief = Belief {
+            alive: self.alive,
+            known: self.known,
+            against: self.look_against.unsigned_abs(),
+        };
         let heard_since = self.as_of.word_no != looked.as_of.word_no;
         match heard_since && looked.came.is_ok() == self.alive {
             true => belief,
@@ -190,7 +204,11 @@ impl Before {
 ///
 /// # Errors
 /// What the database refused; a node that is gone is none.
-pub async fn record_look(pool: &PgPool, node: NodeId, looked: &Looked) -> Result<bool, ChangeError> {
+pub async fn record_look(
+    pool: &PgPool,
+    node: NodeId,
+    looked: &Looked,
+) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     let before: Option<Before> = sqlx::query_as(
         "SELECT fqdn, alive, alive_since IS NOT NULL AS known, look_against, joined = 'confirmed' AS confirmed,
@@ -205,14 +223,21 @@ pub async fn record_look(pool: &PgPool, node: NodeId, looked: &Looked) -> Result
     let Some(before) = before else { return Ok(false) };
     if before.as_of.way_no != looked.as_of.way_no {
         // Whoever was to look the new way may have found this look under way.
-        sqlx::query("UPDATE node SET looked_at = NULL WHERE id = $1").bind(node.0).execute(&mut *transaction).await?;
+        sqlx::query("UPDATE node SET looked_at = NULL WHERE id = $1")
+            .bind(node.0)
+            .execute(&mut *transaction)
+            .await?;
         transaction.commit().await?;
         return Ok(false);
     }
     let belief = before.after(looked);
     let turns = belief.alive != before.alive;
     // Whoever dies before the node has turned leaves enough against it for the next look to turn it.
-    let against = if turns { before.look_against + 1 } else { i32::try_from(belief.against).unwrap_or(i32::MAX) };
+    let against = if turns {
+        before.look_against + 1
+    } else {
+        i32::try_from(belief.against).unwrap_or(i32::MAX)
+    };
     keep(&mut transaction, node, against, looked, &before.fqdn).await?;
     transaction.commit().await?;
     carry_out(pool, node, &before, looked, turns.then_some(against)).await
@@ -294,7 +319,12 @@ async fn keep(
 }
 
 /// Says of a node that is alive that what runs there is known again, unless something happened since; whether that is news.
-async fn join_node(pool: &PgPool, node: NodeId, boot_id: &str, as_of: AsOf) -> Result<bool, ChangeError> {
+async fn join_node(
+    pool: &PgPool,
+    node: NodeId,
+    boot_id: &str,
+    as_of: AsOf,
+) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     take_apply(&mut transaction).await?;
     let fqdn: Option<String> = sqlx::query_scalar(

@@ -72,7 +72,10 @@ pub async fn lease_runs(
     for row in rows {
         let run = RunId(row.id);
         if row.may_start {
-            leased.push(Leased { run, timeout: Duration::from_secs(row.timeout_s.unsigned_abs().into()) });
+            leased.push(Leased {
+                run,
+                timeout: Duration::from_secs(row.timeout_s.unsigned_abs().into()),
+            });
         } else if let Err(error) = end_unstarted(pool, run).await {
             // The leases that were won must reach their worker; the janitor ends this one.
             tracing::warn!(%run, %error, "a run that may not start could not be ended");

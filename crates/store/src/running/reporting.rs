@@ -130,7 +130,9 @@ pub async fn append_report(
     .execute(&mut *transaction)
     .await?;
     match report {
-        Report::Facts(facts) => ensure_facts(transaction, by.node, Witness::Node(by.token), facts).await?,
+        Report::Facts(facts) => {
+            ensure_facts(transaction, by.node, Witness::Node(by.token), facts).await?
+        }
         Report::Bootenv(bootenv) => {
             sqlx::query("UPDATE node SET bootenv = $2 WHERE id = $1")
                 .bind(by.node.0)
@@ -156,11 +158,17 @@ async fn too_many(on: &mut PgConnection, node: NodeId) -> Result<bool, StoreErro
 }
 
 /// Has somebody look at once; until then nothing new starts there, if the machine is not what it was.
-async fn prompt(transaction: &mut PgConnection, node: NodeId, now: &Now, up: Option<&str>) -> Result<(), StoreError> {
+async fn prompt(
+    transaction: &mut PgConnection,
+    node: NodeId,
+    now: &Now,
+    up: Option<&str>,
+) -> Result<(), StoreError> {
     if now.transport != "ssh" {
         return Ok(());
     }
-    let belief = Belief { alive: now.alive, known: now.known, against: now.look_against.unsigned_abs() };
+    let belief =
+        Belief { alive: now.alive, known: now.known, against: now.look_against.unsigned_abs() };
     let belief = belief.told(up.is_some());
     let other = up.is_none_or(|boot_id| restarted(&now.boot_id, boot_id));
     sqlx::query(

@@ -12,7 +12,9 @@ use serde_json::{Map, Value};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, Event, append_events, node_event, notify, run_events, step_event};
+use super::event::{
+    CHANNEL_CANCEL, CHANNEL_TODO, Event, append_events, node_event, notify, run_events, step_event,
+};
 use super::facts::keep_facts;
 use super::kept::forget_outworn;
 use super::locks::{share_apply, take_apply};
@@ -104,7 +106,9 @@ impl RunEnd {
     fn result(&self) -> Option<&Map<String, Value>> {
         match self {
             Self::Succeeded { result, .. } => Some(result),
-            Self::Failed { found, .. } | Self::Cancelled { found } => Some(found).filter(|found| !found.is_empty()),
+            Self::Failed { found, .. } | Self::Cancelled { found } => {
+                Some(found).filter(|found| !found.is_empty())
+            }
             Self::Lost { .. } | Self::Unstarted => None,
         }
     }
@@ -119,7 +123,9 @@ impl RunEnd {
     fn event(&self, generation: TargetNo, by: String) -> StepEvent {
         match self {
             Self::Succeeded { .. } => StepEvent::Succeeded { generation },
-            Self::Failed { reason, .. } => StepEvent::Failed { generation, reason: reason.clone(), retry: true },
+            Self::Failed { reason, .. } => {
+                StepEvent::Failed { generation, reason: reason.clone(), retry: true }
+            }
             Self::Lost { .. } => StepEvent::Lost { generation },
             Self::Unstarted => StepEvent::NeverStarted,
             Self::Cancelled { .. } => StepEvent::Cancelled { by },
@@ -167,7 +173,9 @@ impl EndedRow {
     fn meant<'e>(&self, end: &'e RunEnd) -> Cow<'e, RunEnd> {
         match (end, &self.cancelled_by) {
             (RunEnd::Succeeded { .. }, _) | (_, None) => Cow::Borrowed(end),
-            (other, Some(_)) => Cow::Owned(RunEnd::Cancelled { found: other.result().cloned().unwrap_or_default() }),
+            (other, Some(_)) => {
+                Cow::Owned(RunEnd::Cancelled { found: other.result().cloned().unwrap_or_default() })
+            }
         }
     }
 
@@ -175,7 +183,11 @@ impl EndedRow {
         let generation = TargetNo(self.generation);
         // Not wanted any more, and no failure of the step: as with any attempt at something older, it goes round again.
         if self.superseded && matches!(end, RunEnd::Cancelled { .. }) {
-            return StepEvent::Failed { generation, reason: "a commit ended it".to_owned(), retry: true };
+            return StepEvent::Failed {
+                generation,
+                reason: "a commit ended it".to_owned(),
+                retry: true,
+            };
         }
         let by = self.cancelled_by.clone().unwrap_or_else(|| "Gantry".to_owned());
         end.event(generation, by)
@@ -188,7 +200,12 @@ const CANCELLED_BY: &str = "cancelled by ";
 ///
 /// # Errors
 /// What the database refused; then nothing has changed, and trying again is safe.
-pub async fn finish_run(pool: &PgPool, run: RunId, worker: WorkerId, end: &RunEnd) -> Result<Finished, StoreError> {
+pub async fn finish_run(
+    pool: &PgPool,
+    run: RunId,
+    worker: WorkerId,
+    end: &RunEnd,
+) -> Result<Finished, StoreError> {
     end_run(pool, run, Ender::Worker(worker), end).await
 }
 
@@ -217,7 +234,13 @@ pub async fn finish_runs(
         };
         let (step, end) = (StepId(row.step_id), row.meant(end));
         changes.push(Change::Step { step, event: row.event(&end) });
-        events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
+        events.extend(run_events(
+            run.0,
+            row.noderole_id,
+            row.deployment_id,
+            end.outcome(),
+            row.log_bytes,
+        ));
         told.push((*run, NodeId(row.node_id), step, end));
         finished.push(Finished::Applied);
     }
@@ -241,7 +264,12 @@ pub(super) async fn end_unstarted(pool: &PgPool, run: RunId) -> Result<Finished,
     end_run(pool, run, Ender::Queue, &RunEnd::Unstarted).await
 }
 
-async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Result<Finished, StoreError> {
+async fn end_run(
+    pool: &PgPool,
+    run: RunId,
+    ender: Ender,
+    end: &RunEnd,
+) -> Result<Finished, StoreError> {
     match try_end(pool, run, ender, end).await {
         Err(error) if !error.may_pass() => end_broken(pool, run, ender, &error).await,
         tried => tried,
@@ -250,13 +278,20 @@ async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
 
 /// Ends a run whose end can't be worked out, because a row around it can't be read or contradicts itself: its step is in ERROR with
 /// what is wrong, so that somebody hears of it, and not in TRANSITION for ever. What hangs on the step waits on; counts are not touched.
-async fn end_broken(pool: &PgPool, run: RunId, ender: Ender, error: &StoreError) -> Result<Finished, StoreError> {
+async fn end_broken(
+    pool: &PgPool,
+    run: RunId,
+    ender: Ender,
+    error: &StoreError,
+) -> Result<Finished, StoreError> {
     tracing::error!(%run, %error, "a run's end could not be worked out; its step is in error now");
     let said = format!("how its run ended could not be worked out: {error}");
     let mut transaction = pool.begin().await?;
     share_apply(&mut transaction).await?;
     let end = RunEnd::failed(said.clone());
-    let Some(row) = end_row(&mut transaction, run, ender, &end).await? else { return Ok(Finished::Late) };
+    let Some(row) = end_row(&mut transaction, run, ender, &end).await? else {
+        return Ok(Finished::Late);
+    };
     let moved = sqlx::query(
         "UPDATE step SET state = 'error', error = $2, since = now() WHERE id = $1 AND state = 'transition'",
     )
@@ -264,7 +299,9 @@ async fn end_broken(pool: &PgPool, run: RunId, ender: Ender, error: &StoreError)
     .bind(&said)
     .execute(&mut *transaction)
     .await?;
-    let mut events = run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes).to_vec();
+    let mut events =
+        run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes)
+            .to_vec();
     if moved.rows_affected() == 1 {
         events.push(step_event(row.deployment_id, row.noderole_id, "error"));
     }
@@ -273,7 +310,12 @@ async fn end_broken(pool: &PgPool, run: RunId, ender: Ender, error: &StoreError)
     Ok(Finished::Applied)
 }
 
-async fn try_end(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Result<Finished, StoreError> {
+async fn try_end(
+    pool: &PgPool,
+    run: RunId,
+    ender: Ender,
+    end: &RunEnd,
+) -> Result<Finished, StoreError> {
     let mut transaction = pool.begin().await?;
     share_apply(&mut transaction).await?;
     let Some(row) = end_row(&mut transaction, run, ender, end).await? else {
@@ -303,7 +345,13 @@ async fn try_end(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
     let mut events = write(&mut transaction, &outcome).await?;
     let told = (run, NodeId(row.node_id), step, end.clone());
     events.extend(keep_results(&mut transaction, &outcome, &[told]).await?);
-    events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
+    events.extend(run_events(
+        run.0,
+        row.noderole_id,
+        row.deployment_id,
+        end.outcome(),
+        row.log_bytes,
+    ));
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
     settle_after(pool, outcome.more).await;
@@ -432,8 +480,11 @@ async fn keep_results(
     outcome: &Outcome,
     ended: &[Told<'_>],
 ) -> Result<Vec<Event>, StoreError> {
-    let applied = |step| outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation));
-    let (mut steps, mut runs, mut results, mut walls) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let applied = |step| {
+        outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation))
+    };
+    let (mut steps, mut runs, mut results, mut walls) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     // In the order of their ids, as everybody locks them.
     let mut nodes: BTreeMap<NodeId, Vec<&Told<'_>>> = BTreeMap::new();
     for told in ended {
@@ -501,7 +552,11 @@ async fn settle_after(pool: &PgPool, more: Vec<StepId>) {
 }
 
 /// A change of progress by itself: one transaction.
-async fn change_steps(pool: &PgPool, change: &Change, ahead: &[StepId]) -> Result<Outcome, ChangeError> {
+async fn change_steps(
+    pool: &PgPool,
+    change: &Change,
+    ahead: &[StepId],
+) -> Result<Outcome, ChangeError> {
     let mut transaction = pool.begin().await?;
     share_apply(&mut transaction).await?;
     let outcome = apply_change(&mut transaction, change, ahead).await?;
@@ -526,7 +581,10 @@ async fn apply_change(
 ///
 /// # Errors
 /// What the database refused, and what contradicts itself in the rows.
-pub async fn commit_steps(transaction: &mut PgConnection, change: &Change) -> Result<(), StoreError> {
+pub async fn commit_steps(
+    transaction: &mut PgConnection,
+    change: &Change,
+) -> Result<(), StoreError> {
     let ahead: Vec<StepId> = match change {
         Change::Commit(steps) => steps.iter().map(|committed| committed.step).collect(),
         _ => Vec::new(),
@@ -586,7 +644,11 @@ pub async fn retry_step(pool: &PgPool, step: StepId, by: &str) -> Result<(), Cha
 ///
 /// # Errors
 /// As [`retry_step`].
-pub async fn ask_to_retry(transaction: &mut PgConnection, step: StepId, by: &str) -> Result<(), ChangeError> {
+pub async fn ask_to_retry(
+    transaction: &mut PgConnection,
+    step: StepId,
+    by: &str,
+) -> Result<(), ChangeError> {
     let event = StepEvent::Retry { why: Why::Retry };
     apply_change(transaction, &Change::Step { step, event }, &[step]).await?;
     sqlx::query("UPDATE step SET cause_by = left($2, 200) WHERE id = $1")
@@ -602,8 +664,10 @@ pub async fn ask_to_retry(transaction: &mut PgConnection, step: StepId, by: &str
 /// # Errors
 /// [`ChangeError::Refused`] when it is destructive and done.
 pub async fn rerun_step(pool: &PgPool, step: StepId, why: Why) -> Result<(), ChangeError> {
-    let generation: Option<(i64,)> =
-        sqlx::query_as("SELECT generation FROM step WHERE id = $1").bind(step.0).fetch_optional(pool).await?;
+    let generation: Option<(i64,)> = sqlx::query_as("SELECT generation FROM step WHERE id = $1")
+        .bind(step.0)
+        .fetch_optional(pool)
+        .await?;
     let Some((generation,)) = generation else {
         return Err(StoreError::corrupt(format!("step {step}"), "it is not there").into());
     };
@@ -631,7 +695,11 @@ pub struct Queued(bool);
 ///
 /// # Errors
 /// [`ChangeError::NotOpen`] when there is nothing to stop.
-pub async fn ask_to_cancel(transaction: &mut PgConnection, run: RunId, by: &str) -> Result<Queued, ChangeError> {
+pub async fn ask_to_cancel(
+    transaction: &mut PgConnection,
+    run: RunId,
+    by: &str,
+) -> Result<Queued, ChangeError> {
     share_apply(transaction).await?;
     let open: Option<(String,)> = sqlx::query_as(
         "UPDATE run SET cancel_requested = true, error = $2 || $3 WHERE id = $1 AND ended_at IS NULL RETURNING state",
@@ -653,7 +721,10 @@ pub async fn ask_to_cancel(transaction: &mut PgConnection, run: RunId, by: &str)
 /// # Errors
 /// What the database refused.
 pub async fn run_is_there(on: &mut PgConnection, run: RunId) -> Result<bool, StoreError> {
-    let there = sqlx::query_scalar("SELECT EXISTS (SELECT FROM run WHERE id = $1)").bind(run.0).fetch_one(on).await?;
+    let there = sqlx::query_scalar("SELECT EXISTS (SELECT FROM run WHERE id = $1)")
+        .bind(run.0)
+        .fetch_one(on)
+        .await?;
     Ok(there)
 }
 
@@ -661,7 +732,11 @@ pub async fn run_is_there(on: &mut PgConnection, run: RunId) -> Result<bool, Sto
 ///
 /// # Errors
 /// What the database refused.
-pub async fn end_cancelled(pool: &PgPool, run: RunId, Queued(queued): Queued) -> Result<(), ChangeError> {
+pub async fn end_cancelled(
+    pool: &PgPool,
+    run: RunId,
+    Queued(queued): Queued,
+) -> Result<(), ChangeError> {
     if queued {
         // Leased meanwhile: then its worker hears of it.
         end_run(pool, run, Ender::Queue, &RunEnd::Cancelled { found: Map::new() }).await?;
@@ -674,7 +749,10 @@ pub async fn end_cancelled(pool: &PgPool, run: RunId, Queued(queued): Queued) ->
 ///
 /// # Errors
 /// What the database refused.
-pub async fn end_superseded(transaction: &mut PgConnection, target: TargetNo) -> Result<u64, StoreError> {
+pub async fn end_superseded(
+    transaction: &mut PgConnection,
+    target: TargetNo,
+) -> Result<u64, StoreError> {
     let asked = sqlx::query(
         "UPDATE run r SET cancel_requested = true, superseded = true, error = $2 || 'the commit of target ' || $1::text
          FROM step s WHERE s.id = r.step_id AND r.ended_at IS NULL AND r.state = 'running'
@@ -748,8 +826,14 @@ pub enum Overdue {
 ///
 /// # Errors
 /// What the database refused; then nothing has changed.
-pub async fn end_overdue_run(pool: &PgPool, run: RunId, found: Overdue) -> Result<Finished, StoreError> {
-    let lost = || RunEnd::Lost { reason: "its worker was not heard of until its lease was over".to_owned() };
+pub async fn end_overdue_run(
+    pool: &PgPool,
+    run: RunId,
+    found: Overdue,
+) -> Result<Finished, StoreError> {
+    let lost = || RunEnd::Lost {
+        reason: "its worker was not heard of until its lease was over".to_owned(),
+    };
     match found {
         Overdue::Queued => end_run(pool, run, Ender::JanitorOfQueued, &RunEnd::Unstarted).await,
         Overdue::NeverStarted => end_run(pool, run, Ender::Janitor, &RunEnd::Unstarted).await,
@@ -823,13 +907,21 @@ pub(super) async fn turn_node(
     .fetch_optional(&mut *transaction)
     .await?;
     let found = found.ok_or(ChangeError::NoNode(node))?;
-    if found.alive == alive || found.phantom || expected.is_some_and(|expected| !found.is(&expected)) {
+    if found.alive == alive
+        || found.phantom
+        || expected.is_some_and(|expected| !found.is(&expected))
+    {
         return Ok(false);
     }
     let confirmed = joined.map(|joined| joined.confirmed == Some(found.word_no));
     if !alive {
         for step in end_rows(&mut transaction, Which::QueuedOn(node)).await? {
-            apply_change(&mut transaction, &Change::Step { step, event: StepEvent::NeverStarted }, &[step]).await?;
+            apply_change(
+                &mut transaction,
+                &Change::Step { step, event: StepEvent::NeverStarted },
+                &[step],
+            )
+            .await?;
         }
     }
     // Steps are locked by their transition before the node's trigger touches them, in the one order.
@@ -882,7 +974,12 @@ pub async fn set_node_available(
     }
     if !available {
         for step in end_rows(transaction, Which::QueuedBefore(node)).await? {
-            apply_change(transaction, &Change::Step { step, event: StepEvent::NeverStarted }, &[step]).await?;
+            apply_change(
+                transaction,
+                &Change::Step { step, event: StepEvent::NeverStarted },
+                &[step],
+            )
+            .await?;
         }
     }
     sqlx::query(
@@ -926,14 +1023,21 @@ struct DeadRow {
 }
 
 /// Ends runs without a word of their workers; gives their steps.
-async fn end_rows(transaction: &mut PgConnection, which: Which<'_>) -> Result<Vec<StepId>, StoreError> {
+async fn end_rows(
+    transaction: &mut PgConnection,
+    which: Which<'_>,
+) -> Result<Vec<StepId>, StoreError> {
     let ids = |steps: &[StepId]| steps.iter().map(|step| step.0).collect::<Vec<Uuid>>();
     let (nodes, steps, queued, reason) = match which {
         Which::QueuedOn(node) => (vec![node.0], Vec::new(), true, "its node died"),
-        Which::QueuedBefore(node) => (vec![node.0], Vec::new(), true, "its node was taken out of service"),
+        Which::QueuedBefore(node) => {
+            (vec![node.0], Vec::new(), true, "its node was taken out of service")
+        }
         Which::OfSteps(steps) => (Vec::new(), ids(steps), false, "its node died"),
         Which::QueuedOf(steps) => (Vec::new(), ids(steps), true, "its noderole was removed"),
-        Which::On(nodes) => (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "its node was given up"),
+        Which::On(nodes) => {
+            (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "its node was given up")
+        }
     };
     let rows: Vec<DeadRow> = sqlx::query_as(
         "UPDATE run r SET outcome = CASE r.state WHEN 'queued' THEN 'unstarted' ELSE 'lost' END, state = 'ended',
@@ -949,7 +1053,9 @@ async fn end_rows(transaction: &mut PgConnection, which: Which<'_>) -> Result<Ve
     .bind(reason)
     .fetch_all(&mut *transaction)
     .await?;
-    let told = |row: &DeadRow| run_events(row.id, row.noderole_id, row.deployment_id, &row.outcome, row.log_bytes);
+    let told = |row: &DeadRow| {
+        run_events(row.id, row.noderole_id, row.deployment_id, &row.outcome, row.log_bytes)
+    };
     let events: Vec<_> = rows.iter().flat_map(told).collect();
     append_events(transaction, &events, &[]).await?;
     Ok(rows.into_iter().map(|row| StepId(row.step_id)).collect())
@@ -960,7 +1066,11 @@ async fn end_rows(transaction: &mut PgConnection, which: Which<'_>) -> Result<Ve
 ///
 /// # Errors
 /// What the database refused.
-pub async fn end_removed(transaction: &mut PgConnection, steps: &[StepId], nodes: &[NodeId]) -> Result<(), StoreError> {
+pub async fn end_removed(
+    transaction: &mut PgConnection,
+    steps: &[StepId],
+    nodes: &[NodeId],
+) -> Result<(), StoreError> {
     end_rows(transaction, Which::On(nodes)).await?;
     end_rows(transaction, Which::QueuedOf(steps)).await?;
     Ok(())

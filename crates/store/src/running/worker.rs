@@ -44,7 +44,11 @@ pub struct Hello {
 ///
 /// # Errors
 /// What the database refused.
-pub async fn ensure_worker(pool: &PgPool, hello: &Hello, lease: Duration) -> Result<(), StoreError> {
+pub async fn ensure_worker(
+    pool: &PgPool,
+    hello: &Hello,
+    lease: Duration,
+) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO worker (id, name, phase, capacity, jigs, host, pid, version, lease_until)
          VALUES ($1, $2, 'welcomed', $3, $4, $5, $6, $7, now() + make_interval(secs => $8))
@@ -92,7 +96,11 @@ pub enum Phase {
 ///
 /// # Errors
 /// What the database refused.
-pub async fn renew_worker(pool: &PgPool, worker: WorkerId, lease: Duration) -> Result<Option<Phase>, StoreError> {
+pub async fn renew_worker(
+    pool: &PgPool,
+    worker: WorkerId,
+    lease: Duration,
+) -> Result<Option<Phase>, StoreError> {
     let phase: Option<String> = sqlx::query_scalar(
         "UPDATE worker SET lease_until = now() + make_interval(secs => $2), heard_at = now() WHERE id = $1 RETURNING phase",
     )
@@ -107,7 +115,11 @@ pub async fn renew_worker(pool: &PgPool, worker: WorkerId, lease: Duration) -> R
 ///
 /// # Errors
 /// What the database refused.
-pub async fn report_secrets(pool: &PgPool, worker: WorkerId, secrets: &[KnownSecret]) -> Result<bool, StoreError> {
+pub async fn report_secrets(
+    pool: &PgPool,
+    worker: WorkerId,
+    secrets: &[KnownSecret],
+) -> Result<bool, StoreError> {
     // Only another list is written: the row is renewed often enough.
     let there: Option<bool> = sqlx::query_scalar(
         "WITH reported AS (UPDATE worker SET secrets = $2 WHERE id = $1 AND secrets IS DISTINCT FROM $2)
@@ -126,7 +138,9 @@ pub async fn report_secrets(pool: &PgPool, worker: WorkerId, secrets: &[KnownSec
 ///
 /// # Errors
 /// What the database refused.
-pub async fn known_secrets(on: &mut PgConnection) -> Result<Option<BTreeMap<String, KnownSecret>>, StoreError> {
+pub async fn known_secrets(
+    on: &mut PgConnection,
+) -> Result<Option<BTreeMap<String, KnownSecret>>, StoreError> {
     let reported: Vec<Json<Vec<KnownSecret>>> = sqlx::query_scalar(
         "SELECT secrets FROM worker WHERE phase = 'confirmed' AND lease_until > now() AND secrets <> '[]'",
     )
@@ -136,7 +150,8 @@ pub async fn known_secrets(on: &mut PgConnection) -> Result<Option<BTreeMap<Stri
     for secret in reported.iter().flat_map(|list| &list.0) {
         let of_all = known.entry(secret.name.clone()).or_insert_with(|| secret.clone());
         of_all.versions.extend(&secret.versions);
-        of_all.descriptor = of_all.descriptor.take().filter(|one| Some(one) == secret.descriptor.as_ref());
+        of_all.descriptor =
+            of_all.descriptor.take().filter(|one| Some(one) == secret.descriptor.as_ref());
     }
     Ok((!known.is_empty()).then_some(known))
 }

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
-    Cause, Change, Child, Missing, Outcome, Progress, Step, StepState, Stop, World, apply, apply_each,
+    Cause, Change, Child, Missing, Outcome, Progress, Step, StepState, Stop, World, apply,
+    apply_each,
 };
 use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
 use engine::cluster::EdgeKind;
@@ -133,7 +134,8 @@ pub(super) async fn decide_each(
     changes: &[Change],
     ahead: &[StepId],
 ) -> Result<Outcome, ChangeError> {
-    decided(transaction, ahead, |world| apply_each(world, changes).map(|(outcome, _)| outcome)).await
+    decided(transaction, ahead, |world| apply_each(world, changes).map(|(outcome, _)| outcome))
+        .await
 }
 
 /// What is locked in a round. Edges are read once: they change only in a commit, which APPLY keeps out.
@@ -197,10 +199,11 @@ impl Wanted {
             self.know(edges);
         }
         for node in missing.on_nodes {
-            let steps: Vec<(Uuid,)> = sqlx::query_as("SELECT id FROM step WHERE node_id = $1 AND state <> 'gone'")
-                .bind(node.0)
-                .fetch_all(&mut *on)
-                .await?;
+            let steps: Vec<(Uuid,)> =
+                sqlx::query_as("SELECT id FROM step WHERE node_id = $1 AND state <> 'gone'")
+                    .bind(node.0)
+                    .fetch_all(&mut *on)
+                    .await?;
             self.steps.extend(steps.iter().map(|(id,)| *id));
             self.nodes.insert(node, steps.into_iter().map(|(id,)| StepId(id)).collect());
         }
@@ -208,7 +211,11 @@ impl Wanted {
     }
 
     async fn lock(&self, on: &mut PgConnection) -> Result<World, ChangeError> {
-        let mut world = World { steps: BTreeMap::new(), children: self.children.clone(), on_node: self.nodes.clone() };
+        let mut world = World {
+            steps: BTreeMap::new(),
+            children: self.children.clone(),
+            on_node: self.nodes.clone(),
+        };
         let ids: Vec<Uuid> = self.steps.iter().copied().collect();
         let rows: Vec<StepRow> = sqlx::query_as(
             "SELECT id, node_id, rank, destructive, instant, skipped IS NOT NULL AS skipped, needs, retries, backoff_s,
@@ -239,7 +246,10 @@ struct Moved {
 }
 
 /// Writes an outcome's deltas; gives the events that tell of it.
-pub(super) async fn write(transaction: &mut PgConnection, outcome: &Outcome) -> Result<Vec<Event>, StoreError> {
+pub(super) async fn write(
+    transaction: &mut PgConnection,
+    outcome: &Outcome,
+) -> Result<Vec<Event>, StoreError> {
     let deltas = &outcome.deltas;
     if deltas.is_empty() {
         return Ok(Vec::new());

@@ -36,8 +36,18 @@ impl House {
 
     async fn switch_by(&self, way: Way, cookie: &str, enabled: bool) -> Outcome {
         outcome(&match way {
-            Way::Rest => self.tell("/api/v1/execution", cookie, json!({"enabled": enabled, "reason": "because"})).await,
-            Way::Page => self.post_form("/call/switch", cookie, &format!("enabled={enabled}&reason=because")).await,
+            Way::Rest => {
+                self.tell(
+                    "/api/v1/execution",
+                    cookie,
+                    json!({"enabled": enabled, "reason": "because"}),
+                )
+                .await
+            }
+            Way::Page => {
+                self.post_form("/call/switch", cookie, &format!("enabled={enabled}&reason=because"))
+                    .await
+            }
         })
     }
 
@@ -50,7 +60,12 @@ impl House {
             Way::Page => {
                 let id = self.id_of(deployment, cookie).await;
                 let id = id.as_str().expect("an id");
-                self.post_form("/call/hold", cookie, &format!("deployment={id}&held={held}&reason=because")).await
+                self.post_form(
+                    "/call/hold",
+                    cookie,
+                    &format!("deployment={id}&held={held}&reason=because"),
+                )
+                .await
             }
         })
     }
@@ -58,10 +73,20 @@ impl House {
     async fn restore_by(&self, way: Way, cookie: &str, deployment: &str, target: i64) -> Answer {
         match way {
             Way::Rest => {
-                self.tell(&format!("/api/v1/deployments/{deployment}/restore"), cookie, json!({"target": target})).await
+                self.tell(
+                    &format!("/api/v1/deployments/{deployment}/restore"),
+                    cookie,
+                    json!({"target": target}),
+                )
+                .await
             }
             Way::Page => {
-                self.post_form("/call/restore", cookie, &format!("deployment={deployment}&target={target}")).await
+                self.post_form(
+                    "/call/restore",
+                    cookie,
+                    &format!("deployment={deployment}&target={target}"),
+                )
+                .await
             }
         }
     }
@@ -69,9 +94,13 @@ impl House {
     /// One file of a barclamp; a page takes one at a time.
     async fn import_by(&self, way: Way, cookie: &str, (path, text): (&str, &str)) -> Outcome {
         outcome(&match way {
-            Way::Rest => self.tell("/api/v1/barclamps", cookie, json!({"files": {path: text}})).await,
+            Way::Rest => {
+                self.tell("/api/v1/barclamps", cookie, json!({"files": {path: text}})).await
+            }
             Way::Page => {
-                let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+                let encoded = |text: &str| {
+                    text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>()
+                };
                 let form = format!("path={}&text={}", encoded(path), encoded(text));
                 self.post_form("/call/import", cookie, &form).await
             }
@@ -79,8 +108,15 @@ impl House {
     }
 
     async fn role_of(&self, run: RunId) -> Role {
-        let facts = running::run_facts(self.db.worker(), &[run]).await.expect("a run").remove(&run).expect("a run");
-        let body = running::object_body(self.db.worker(), facts.role_hash).await.expect("a role").expect("a role");
+        let facts = running::run_facts(self.db.worker(), &[run])
+            .await
+            .expect("a run")
+            .remove(&run)
+            .expect("a run");
+        let body = running::object_body(self.db.worker(), facts.role_hash)
+            .await
+            .expect("a role")
+            .expect("a role");
         serde_json::from_slice(&body).expect("a role")
     }
 }
@@ -145,16 +181,25 @@ async fn restoring_opens_a_proposal_and_commits_nothing() {
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
     let (web, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
-    house.passes(&ada, "web", json!([{"edit": "bind", "deployment": web, "node": n1, "role": "app"}]), &[&bo]).await;
+    house
+        .passes(
+            &ada,
+            "web",
+            json!([{"edit": "bind", "deployment": web, "node": n1, "role": "app"}]),
+            &[&bo],
+        )
+        .await;
     let bound = "step";
-    let before = (house.count("target").await, house.count(bound).await, house.count("verdict").await);
+    let before =
+        (house.count("target").await, house.count(bound).await, house.count("verdict").await);
     for way in WAYS {
         let refused = house.restore_by(way, &bo, "web", 1).await;
         assert_eq!(outcome(&refused), no(403, "forbidden"), "{way:?}: a reviewer restores nothing");
         let nowhere = house.restore_by(way, &ada, "web", 99).await;
         assert_eq!(nowhere.status, StatusCode::NOT_FOUND, "{way:?}");
         let restored: Restored =
-            serde_json::from_value(house.restore_by(way, &ada, "web", 1).await.json()).expect("one");
+            serde_json::from_value(house.restore_by(way, &ada, "web", 1).await.json())
+                .expect("one");
         let draft = (restored.proposal.0, restored.version.into());
         let id = house.submit(&ada, draft).await;
         assert_eq!(
@@ -171,7 +216,8 @@ async fn restoring_opens_a_proposal_and_commits_nothing() {
         house.refuses(&ada, id, &no(409, "not_approved"), "restored, and approved by nobody").await;
         let named = house.tell(&format!("{path}/commit"), &ada, json!({"name": "web"})).await;
         assert_eq!(outcome(&named), no(409, "not_approved"), "its name is no approval");
-        let now = (house.count("target").await, house.count(bound).await, house.count("verdict").await);
+        let now =
+            (house.count("target").await, house.count(bound).await, house.count("verdict").await);
         assert_eq!(now, before, "{way:?}");
         assert_eq!(house.discard_by(way, &ada, draft).await.0, 200, "{way:?}");
     }
@@ -189,7 +235,10 @@ async fn a_catalog_imported_again_after_the_approval_reaches_no_run() {
         )
     };
     let path = "tool/tool.yml";
-    let first = house.tell("/api/v1/barclamps", &ada, json!({"files": {path: file("1", "right")}})).await.json();
+    let first = house
+        .tell("/api/v1/barclamps", &ada, json!({"files": {path: file("1", "right")}}))
+        .await
+        .json();
     let (web, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
     let edits = json!([
         {"edit": "use_barclamp", "deployment": web, "barclamp": "tool", "version": first["barclamps"][0][2]},
@@ -199,7 +248,9 @@ async fn a_catalog_imported_again_after_the_approval_reaches_no_run() {
     let draft = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, draft).await;
     house.judge_by(Way::Page, &bo, id, "approve").await;
-    let change = async || house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await.json()["change_hash"].clone();
+    let change = async || {
+        house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await.json()["change_hash"].clone()
+    };
     let approved = change().await;
     assert!(approved.is_string());
     for (way, newer) in [(Way::Rest, "2"), (Way::Page, "3")] {
@@ -211,8 +262,15 @@ async fn a_catalog_imported_again_after_the_approval_reaches_no_run() {
     }
     assert_eq!(house.commit_by(Way::Page, &ada, id).await.0, 200);
     for way in WAYS {
-        assert_eq!(house.import_by(way, &ada, (path, &file("1", "late"))).await, no(409, "other_content"), "{way:?}");
-        assert!(house.import_by(way, &ada, (path, &file(&format!("4-{way:?}"), "wrong"))).await.0 < 300, "{way:?}");
+        assert_eq!(
+            house.import_by(way, &ada, (path, &file("1", "late"))).await,
+            no(409, "other_content"),
+            "{way:?}"
+        );
+        assert!(
+            house.import_by(way, &ada, (path, &file(&format!("4-{way:?}"), "wrong"))).await.0 < 300,
+            "{way:?}"
+        );
     }
     house.awake(&ada).await;
     let runs = house.starts().await;

@@ -65,7 +65,10 @@ fn in_capitals(key: &str) -> String {
 
 /// Lines that a POSIX shell reads back as exactly these variables.
 pub fn as_shell(variables: &BTreeMap<String, String>) -> String {
-    variables.iter().map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''"))).collect()
+    variables
+        .iter()
+        .map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''")))
+        .collect()
 }
 
 #[cfg(test)]
@@ -97,15 +100,20 @@ mod tests {
         let value = "a'b\"c $HOME `id` \\ \n second line";
         let found = variables(&json!({ "k": value }));
         let script = format!("{}printf %s \"$GANTRY_DATA_K\"", as_shell(&found));
-        let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("a POSIX shell is there");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output()
+            .expect("a POSIX shell is there");
         assert_eq!(String::from_utf8_lossy(&output.stdout), value);
     }
 
     #[test]
     fn too_much_is_left_to_the_file() {
-        let found = variables(&json!({"big": "x".repeat(MAX_VALUE + 1), "small": "y", "nul": "a\u{0}b"}));
+        let found =
+            variables(&json!({"big": "x".repeat(MAX_VALUE + 1), "small": "y", "nul": "a\u{0}b"}));
         assert_eq!(found.len(), 1);
-        let many: serde_json::Map<_, _> = (0..100).map(|n| (format!("k{n}"), json!("x".repeat(MAX_VALUE)))).collect();
+        let many: serde_json::Map<_, _> =
+            (0..100).map(|n| (format!("k{n}"), json!("x".repeat(MAX_VALUE)))).collect();
         let size: usize = variables(&Value::Object(many)).values().map(String::len).sum();
         assert!(size <= MAX_ALL);
     }

@@ -46,7 +46,9 @@ impl Heard {
     pub(super) fn failed(&self, port: u16, error: &dyn std::fmt::Display) -> String {
         match self.said() {
             Ok(()) => {
-                format!("its SSH server ended the connection before it had let us in ({error}): its log says why")
+                format!(
+                    "its SSH server ended the connection before it had let us in ({error}): its log says why"
+                )
             }
             Err(said) => not_ssh(port, said, "hangs up without a word"),
         }
@@ -87,7 +89,11 @@ pub(super) struct Listened<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Listened<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let came = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if let Some(new) = buffer.filled().get(before..) {
@@ -98,7 +104,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Listened<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Listened<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -125,9 +135,14 @@ mod tests {
     fn what_answers_is_told_by_its_first_line() {
         let told = |text: &[u8]| heard(text).failed(8080, &"Disconnected");
         assert!(told(b"SSH-2.0-x\r\n").starts_with("its SSH server ended the connection"));
-        assert!(told(b"welcome\r\nSSH-2.0-x\r\n").starts_with("its SSH server ended the connection"));
+        assert!(
+            told(b"welcome\r\nSSH-2.0-x\r\n").starts_with("its SSH server ended the connection")
+        );
         let web = told(b"\r\nHTTP/1.1 400 Bad Request\r\nServer: x\r\n");
-        assert!(web.contains("port 8080 is no SSH server (it says \"HTTP/1.1 400 Bad Request\")"), "{web}");
+        assert!(
+            web.contains("port 8080 is no SSH server (it says \"HTTP/1.1 400 Bad Request\")"),
+            "{web}"
+        );
         assert!(told(b"").contains("hangs up without a word"));
         assert!(told(b"Exceeded MaxStartups\r\n").contains("takes nobody at the moment"));
         let late = |text: &[u8]| heard(text).too_late(22, Duration::from_secs(15));
@@ -139,7 +154,10 @@ mod tests {
     fn what_others_say_is_short_and_seen() {
         let long = heard("\u{202e}x".repeat(10_000).as_bytes());
         let told = long.failed(22, &"");
-        assert!(told.contains("<U+202E>") && !told.contains('\u{202e}') && told.len() < 1_000, "{told}");
+        assert!(
+            told.contains("<U+202E>") && !told.contains('\u{202e}') && told.len() < 1_000,
+            "{told}"
+        );
         heard(&[0xff, 0, 0xfe]).failed(22, &"");
     }
 }

@@ -191,7 +191,13 @@ impl ScriptJig {
     pub async fn look(&self, connection: &Value) -> Look {
         let transport = match Transport::read(connection) {
             Ok(transport) => transport,
-            Err(error) => return Look { tried: Vec::new(), revealing: Vec::new(), came: Err(error.to_string()) },
+            Err(error) => {
+                return Look {
+                    tried: Vec::new(),
+                    revealing: Vec::new(),
+                    came: Err(error.to_string()),
+                };
+            }
         };
         let errands = self.errands(transport);
         let Transport::Ssh { reach, .. } = &*errands.transport else {
@@ -220,7 +226,9 @@ impl ScriptJig {
         let asked = async {
             // Whatever was there before may be on a disk that is there no more.
             let root = errands.transport.root().to_string_lossy().into_owned();
-            errands.stage_wrapper_and("asking what runs there", &[root, "attempts".to_owned()]).await
+            errands
+                .stage_wrapper_and("asking what runs there", &[root, "attempts".to_owned()])
+                .await
         };
         let said = asked.await.map_err(|error: Trouble| error.to_string())?;
         Ok(said.lines().filter_map(running).collect())
@@ -230,7 +238,13 @@ impl ScriptJig {
     ///
     /// # Errors
     /// When the node can't be asked: then nothing is known.
-    pub async fn end_lost(&self, connection: &Value, step: StepId, epoch: i64, run: RunId) -> Result<Left, String> {
+    pub async fn end_lost(
+        &self,
+        connection: &Value,
+        step: StepId,
+        epoch: i64,
+        run: RunId,
+    ) -> Result<Left, String> {
         let transport = Transport::read(connection).map_err(|e| e.to_string())?;
         let errands = self.errands(transport);
         let ended = async {
@@ -246,7 +260,8 @@ impl ScriptJig {
 fn running(line: &str) -> Option<(RunId, StepId)> {
     let mut words = line.split(' ');
     // Epoch and number; wrappers before this one said the number alone.
-    let (run, step) = (words.next()?.rsplit('.').next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let (run, step) =
+        (words.next()?.rsplit('.').next()?.parse().ok()?, words.next()?.parse().ok()?);
     (words.next() == Some("runs")).then_some((RunId(run), step))
 }
 
@@ -296,7 +311,9 @@ enum Why {
 /// How a run came out of which everything is here: it has ended, and what becomes of the way to it after that says nothing of it.
 fn come_whole(come: Result<Ending, GivenUp>) -> Result<Ending, GivenUp> {
     match come {
-        Ok(Ending::Cut(_) | Ending::Killed(_)) | Err(GivenUp { why: Why::TooLong, .. }) => Ok(Ending::Code(0)),
+        Ok(Ending::Cut(_) | Ending::Killed(_)) | Err(GivenUp { why: Why::TooLong, .. }) => {
+            Ok(Ending::Code(0))
+        }
         come => come,
     }
 }
@@ -341,8 +358,11 @@ impl Errands {
 
     /// The words that call the wrapper.
     fn wrapper_words(&self, command: &[String]) -> Vec<String> {
-        let mut words =
-            vec![wrapper_hash().to_string(), self.wrapper_path(), self.transport.root().to_string_lossy().into_owned()];
+        let mut words = vec![
+            wrapper_hash().to_string(),
+            self.wrapper_path(),
+            self.transport.root().to_string_lossy().into_owned(),
+        ];
         words.extend_from_slice(command);
         words
     }
@@ -361,13 +381,21 @@ impl Errands {
     }
 
     /// Stages the wrapper and calls it with these words, if there are any: one command, since each costs a login on the node.
-    async fn stage_wrapper_and(&self, doing: &'static str, call: &[String]) -> Result<String, Trouble> {
+    async fn stage_wrapper_and(
+        &self,
+        doing: &'static str,
+        call: &[String],
+    ) -> Result<String, Trouble> {
         let mut words = vec![self.wrapper_path()];
         words.extend_from_slice(call);
-        let said = self.long_errand(doing, STAGE_WRAPPER, &words, WRAPPER.as_bytes(), SURVEYED).await?;
+        let said =
+            self.long_errand(doing, STAGE_WRAPPER, &words, WRAPPER.as_bytes(), SURVEYED).await?;
         let said = String::from_utf8_lossy(&said).into_owned();
         if let Ok(mut scripts) = self.ways.scripts.lock() {
-            scripts.insert(self.transport.place(), said.lines().filter_map(|name| name.parse().ok()).collect());
+            scripts.insert(
+                self.transport.place(),
+                said.lines().filter_map(|name| name.parse().ok()).collect(),
+            );
         }
         if let Ok(mut staged) = self.ways.staged.lock() {
             staged.insert(self.transport.place());
@@ -401,12 +429,14 @@ impl Errands {
     ) -> Result<Vec<u8>, Trouble> {
         let all = async {
             let mut process = self.start(line, words).await?;
-            let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+            let (stdin, stdout, stderr) =
+                (process.stdin.take(), process.stdout.take(), process.stderr.take());
             let feeding = async {
                 feed(stdin, input).await;
                 Ok(())
             };
-            let reading = (whole(stdout, "standard output", most), whole(stderr, "standard error", ANSWER));
+            let reading =
+                (whole(stdout, "standard output", most), whole(stderr, "standard error", ANSWER));
             match futures::try_join!(feeding, reading.0, reading.1) {
                 Ok(((), stdout, stderr)) => Ok((process.wait().await, stdout, stderr)),
                 Err(much) => {
@@ -415,7 +445,8 @@ impl Errands {
                 }
             }
         };
-        let (how, stdout, stderr) = timeout(ERRAND, all).await.map_err(|_| Trouble::Silent { doing })??;
+        let (how, stdout, stderr) =
+            timeout(ERRAND, all).await.map_err(|_| Trouble::Silent { doing })??;
         match how {
             Ending::Code(0) => Ok(stdout),
             how => Err(Trouble::Errand { doing, how, said: last_line(&stderr) }),
@@ -435,13 +466,24 @@ impl Errands {
         }
     }
 
-    async fn ask(&self, doing: &'static str, command: &[String], input: &[u8]) -> Result<Vec<u8>, Trouble> {
+    async fn ask(
+        &self,
+        doing: &'static str,
+        command: &[String],
+        input: &[u8],
+    ) -> Result<Vec<u8>, Trouble> {
         let words = self.wrapper_words(command);
         self.errand(doing, CALL_WRAPPER, &words, input).await
     }
 
     async fn end(&self, step: StepId, epoch: i64, run: RunId) -> Result<Left, Trouble> {
-        let command = ["end".to_owned(), step.to_string(), epoch.to_string(), run.to_string(), GRACE.to_string()];
+        let command = [
+            "end".to_owned(),
+            step.to_string(),
+            epoch.to_string(),
+            run.to_string(),
+            GRACE.to_string(),
+        ];
         let said = self.ask("ending a run", &command, b"").await?;
         let said = String::from_utf8_lossy(&said);
         Ok(match word(&said, "started") {
@@ -463,7 +505,8 @@ impl Node<'_> {
     /// are too long for that, none does.
     async fn scripts_along(&self, scripts: &dyn Scripts) -> Result<Vec<Script>, Trouble> {
         let place = self.errands.transport.place();
-        let known = self.errands.ways.scripts.lock().ok().and_then(|known| known.get(&place).cloned());
+        let known =
+            self.errands.ways.scripts.lock().ok().and_then(|known| known.get(&place).cloned());
         let mut there = known.unwrap_or_default();
         let (mut along, mut length) = (Vec::new(), 0);
         for script in &self.job.role.scripts {
@@ -501,12 +544,14 @@ impl Node<'_> {
     async fn send_scripts(&self, scripts: &dyn Scripts) -> Result<(), Trouble> {
         self.forget_scripts();
         let mut command = vec!["lacks".to_owned()];
-        let wanted: BTreeSet<String> = self.job.role.scripts.iter().map(|s| s.hash.to_string()).collect();
+        let wanted: BTreeSet<String> =
+            self.job.role.scripts.iter().map(|s| s.hash.to_string()).collect();
         command.extend(wanted);
         let lacking = self.errands.ask("asking for scripts", &command, b"").await?;
         for hash in String::from_utf8_lossy(&lacking).lines() {
-            let hash: Hash =
-                hash.parse().map_err(|_| Trouble::Script(format!("the node lacks {hash:?}, which is no script")))?;
+            let hash: Hash = hash.parse().map_err(|_| {
+                Trouble::Script(format!("the node lacks {hash:?}, which is no script"))
+            })?;
             let bytes = scripts.script(hash).await.map_err(Trouble::Script)?;
             let command = ["put".to_owned(), hash.to_string()];
             self.errands.ask("sending a script", &command, &bytes).await?;
@@ -532,7 +577,8 @@ impl Node<'_> {
             mark.as_str().to_owned(),
             MAX_RESULT.to_string(),
         ];
-        let mut sent: BTreeMap<Hash, usize> = along.iter().map(|(hash, bytes)| (*hash, bytes.len())).collect();
+        let mut sent: BTreeMap<Hash, usize> =
+            along.iter().map(|(hash, bytes)| (*hash, bytes.len())).collect();
         command.extend(job.role.scripts.iter().map(|script| match sent.remove(&script.hash) {
             Some(bytes) => format!("{}+{bytes}:{}", script.hash, script.name),
             None => format!("{}:{}", script.hash, script.name),
@@ -551,8 +597,14 @@ impl Node<'_> {
         let mut abandoned = Abandoned::of(self);
         let mut told = None;
         let ended = loop {
-            let (come, result) =
-                self.follow(&mut process, (std::mem::take(&mut input), &mark), &mut heard, &mut patience).await;
+            let (come, result) = self
+                .follow(
+                    &mut process,
+                    (std::mem::take(&mut input), &mark),
+                    &mut heard,
+                    &mut patience,
+                )
+                .await;
             told = told.or(result);
             let come = if told.is_some() { come_whole(come) } else { come };
             let lost = match &come {
@@ -595,7 +647,8 @@ impl Node<'_> {
         heard: &mut Heard,
         patience: &mut Patience<'_>,
     ) -> (Result<Ending, GivenUp>, Option<Vec<u8>>) {
-        let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+        let (stdin, stdout, stderr) =
+            (process.stdin.take(), process.stdout.take(), process.stderr.take());
         let (says, over) = watch::channel(false);
         let mut told = Told::behind(mark);
         let arrived = told.arrived();
@@ -628,7 +681,12 @@ impl Node<'_> {
     }
 
     /// Finds the run again, from where it was heard last.
-    async fn way_back(&self, heard: &Heard, mark: &Mark, patience: &mut Patience<'_>) -> Result<Process, GivenUp> {
+    async fn way_back(
+        &self,
+        heard: &Heard,
+        mark: &Mark,
+        patience: &mut Patience<'_>,
+    ) -> Result<Process, GivenUp> {
         let mut command = vec!["follow".to_owned(), self.token()];
         command.extend([&heard.out, &heard.err].map(|lines| lines.taken().to_string()));
         command.extend([mark.as_str().to_owned(), MAX_RESULT.to_string()]);
@@ -688,7 +746,11 @@ impl Node<'_> {
                     Some(told) => told,
                     None => self.take().await.unwrap_or_default(),
                 };
-                return Ok(Ended::Stopped { why, started, found: found(split_line(&taken).1, log) });
+                return Ok(Ended::Stopped {
+                    why,
+                    started,
+                    found: found(split_line(&taken).1, log),
+                });
             }
             Err(GivenUp { why: Why::TooLong, .. }) => {
                 return Ok(Ended::failed(format!(
@@ -702,7 +764,10 @@ impl Node<'_> {
             Ending::Code(REFUSED) => return Ok(Ended::Refused(came.last_error)),
             Ending::Code(ORPHANED) => return Ok(Ended::failed(came.last_error)),
             ending => {
-                return Ok(Ended::failed(format!("the node's wrapper ended with {ending}: {}", came.last_error)));
+                return Ok(Ended::failed(format!(
+                    "the node's wrapper ended with {ending}: {}",
+                    came.last_error
+                )));
             }
         }
         let taken = match came.told {
@@ -714,8 +779,11 @@ impl Node<'_> {
     }
 
     async fn take(&self) -> Result<Vec<u8>, Trouble> {
-        let words = self.errands.wrapper_words(&["take".to_owned(), self.token(), MAX_RESULT.to_string()]);
-        self.errands.long_errand("fetching the result", CALL_WRAPPER, &words, b"", MAX_RESULT + ANSWER).await
+        let words =
+            self.errands.wrapper_words(&["take".to_owned(), self.token(), MAX_RESULT.to_string()]);
+        self.errands
+            .long_errand("fetching the result", CALL_WRAPPER, &words, b"", MAX_RESULT + ANSWER)
+            .await
     }
 
     /// What the wrapper calls this attempt.
@@ -760,7 +828,10 @@ impl Node<'_> {
 /// What a run that did not end well has returned all the same. What can't be read is worth a word, and no other reason to fail.
 fn found(output: &[u8], log: &Log) -> Object {
     returned(output, log.secrets()).unwrap_or_else(|why| {
-        log.line(Stream::Gantry, &format!("[gantry: what it returned before it failed is not kept: {why}]"));
+        log.line(
+            Stream::Gantry,
+            &format!("[gantry: what it returned before it failed is not kept: {why}]"),
+        );
         Object::new()
     })
 }
@@ -791,7 +862,9 @@ fn returned(output: &[u8], secrets: &Secrets) -> Result<Object, String> {
             }
         }
         Ok(_) => Err(format!("the output is JSON, but no object; it begins with: {}", begin())),
-        Err(error) => Err(format!("the output is no JSON object ({error}); it begins with: {}", begin())),
+        Err(error) => {
+            Err(format!("the output is no JSON object ({error}); it begins with: {}", begin()))
+        }
     }
 }
 
@@ -851,7 +924,11 @@ struct TooMuch {
 }
 
 /// All of a stream, unless it is longer than that: whoever is at the other end may print for ever.
-async fn whole(from: Option<Reader>, stream: &'static str, most: usize) -> Result<Vec<u8>, TooMuch> {
+async fn whole(
+    from: Option<Reader>,
+    stream: &'static str,
+    most: usize,
+) -> Result<Vec<u8>, TooMuch> {
     let mut read = Vec::new();
     if let Some(from) = from {
         // What was read before an error is what there is.
@@ -868,7 +945,12 @@ async fn is_over(mut over: watch::Receiver<bool>) {
 const PROMPT: Duration = Duration::from_millis(500);
 
 /// Reads a stream into the log until it ends, or until its process has ended and it has been silent for a moment.
-async fn read_out(from: Option<Reader>, lines: &mut Lines, mut over: watch::Receiver<bool>, behind: &mut impl Behind) {
+async fn read_out(
+    from: Option<Reader>,
+    lines: &mut Lines,
+    mut over: watch::Receiver<bool>,
+    behind: &mut impl Behind,
+) {
     let Some(mut from) = from else { return };
     let mut buffer = vec![0; 16 << 10];
     let mut deadline = None;
@@ -947,7 +1029,9 @@ mod tests {
         for lost in ["1e-400", "9007199254740993", "123456789012345678901234"] {
             let error = returned(format!("{{\"a\": [{lost}]}}").as_bytes(), &none).unwrap_err();
             assert!(
-                error.starts_with(&format!("invalid output: the number {lost} at /a/0 can't be stored")),
+                error.starts_with(&format!(
+                    "invalid output: the number {lost} at /a/0 can't be stored"
+                )),
                 "{error}"
             );
         }
@@ -955,17 +1039,21 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_is_kept_of_a_stream_than_its_errand_asks_for() {
-        let read = async |text: &'static [u8]| whole(Some(Box::new(text)), "standard output", 4).await;
+        let read =
+            async |text: &'static [u8]| whole(Some(Box::new(text)), "standard output", 4).await;
         assert_eq!(read(b"four").await.as_deref(), Ok(&b"four"[..]));
         assert_eq!(read(b"four.").await, Err(TooMuch { stream: "standard output", most: 4 }));
-        let endless = whole(Some(Box::new(tokio::io::repeat(b'x'))), "standard error", ANSWER).await;
+        let endless =
+            whole(Some(Box::new(tokio::io::repeat(b'x'))), "standard error", ANSWER).await;
         assert_eq!(endless, Err(TooMuch { stream: "standard error", most: ANSWER }));
     }
 
     #[test]
     fn a_way_that_breaks_behind_the_result_fails_no_run() {
         let too_long = || Err(GivenUp { why: Why::TooLong, started: None });
-        for come in [Ok(Ending::Cut("reset".into())), Ok(Ending::Killed("signal 9".into())), too_long()] {
+        for come in
+            [Ok(Ending::Cut("reset".into())), Ok(Ending::Killed("signal 9".into())), too_long()]
+        {
             assert!(matches!(come_whole(come), Ok(Ending::Code(0))));
         }
         assert!(matches!(come_whole(Ok(Ending::Code(REFUSED))), Ok(Ending::Code(REFUSED))));
@@ -980,7 +1068,11 @@ mod tests {
     fn attempts_are_told_by_their_number_and_those_that_run_count() {
         let step = StepId(uuid::Uuid::from_u128(7));
         assert_eq!(running(&format!("2.15 {step} runs")), Some((RunId(15), step)));
-        assert_eq!(running(&format!("15 {step} runs")), Some((RunId(15), step)), "from a wrapper before this one");
+        assert_eq!(
+            running(&format!("15 {step} runs")),
+            Some((RunId(15), step)),
+            "from a wrapper before this one"
+        );
         assert_eq!(running(&format!("2.15 {step} gone")), None);
         assert_eq!(running("2.x y runs"), None);
     }

@@ -101,10 +101,12 @@ impl Process {
                 Ok(status) => Ending::of(status),
                 Err(error) => Ending::Cut(error.to_string()),
             },
-            Where::There { ending, .. } => match ending.wait_for(Option::is_some).await.as_deref() {
-                Ok(Some(ending)) => ending.clone(),
-                _ => Ending::Cut("its channel is gone".to_owned()),
-            },
+            Where::There { ending, .. } => {
+                match ending.wait_for(Option::is_some).await.as_deref() {
+                    Ok(Some(ending)) => ending.clone(),
+                    _ => Ending::Cut("its channel is gone".to_owned()),
+                }
+            }
         }
     }
 

@@ -89,7 +89,9 @@ fn key<'de, D: Deserializer<'de>>(from: D) -> Result<(String, i64), D::Error> {
     let value = Value::deserialize(from)?;
     let reference = secret::reference(&value);
     let wanted = "key: name a secret, {\"$secret\": \"name\", \"version\": 1}";
-    reference.map(|secret| (secret.name, secret.version)).ok_or_else(|| serde::de::Error::custom(wanted))
+    reference
+        .map(|secret| (secret.name, secret.version))
+        .ok_or_else(|| serde::de::Error::custom(wanted))
 }
 
 /// Why a node is not reached.
@@ -138,7 +140,9 @@ pub enum SshError {
     #[error("{0}")]
     Key(String),
     /// The host key of the record can't be read.
-    #[error("the host key of the node's record can't be read ({0}): it is what ssh-keyscan prints behind the name")]
+    #[error(
+        "the host key of the node's record can't be read ({0}): it is what ssh-keyscan prints behind the name"
+    )]
     HostKey(String),
     /// A connection that was there does not serve any more.
     #[error("the connection to the node broke: {0}")]
@@ -162,7 +166,10 @@ enum Handshake {
 impl client::Handler for Pinned {
     type Error = Handshake;
 
-    async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, Handshake> {
+    async fn check_server_key(
+        &mut self,
+        shown: &PublicKeyOrCertificate,
+    ) -> Result<bool, Handshake> {
         let PublicKeyOrCertificate::PublicKey { key, .. } = shown else {
             return Err(Handshake::OtherKey("a certificate".to_owned()));
         };
@@ -239,7 +246,8 @@ impl Kept {
             self.silent.take_if(|silent| *silent == connection.address);
         }
         self.connection = came.as_ref().ok().cloned();
-        self.tries = Some(Tries { ended: Instant::now(), each, failed: came.as_ref().err().cloned() });
+        self.tries =
+            Some(Tries { ended: Instant::now(), each, failed: came.as_ref().err().cloned() });
     }
 
     fn is_remembered(&self) -> bool {
@@ -281,7 +289,9 @@ impl Connections {
             Err(_) => {
                 self.forget(reach, &connection).await;
                 let connection = self.connection(reach).await?;
-                opened(&connection, command).await.map_err(|error| SshError::Broken(error.to_string()))
+                opened(&connection, command)
+                    .await
+                    .map_err(|error| SshError::Broken(error.to_string()))
             }
         }
     }
@@ -332,15 +342,19 @@ impl Connections {
         kept.answered.take_if(|answered| answered == address);
         kept.silent = Some(address.clone());
         let said = format!("it let us in, and then nothing came: {why}");
-        let each =
-            vec![Tried { address: TriedAddress { address: address.clone(), reached: false, said }, reveals: false }];
+        let each = vec![Tried {
+            address: TriedAddress { address: address.clone(), reached: false, said },
+            reveals: false,
+        }];
         kept.tries = Some(Tries { ended: Instant::now(), each, failed: None });
     }
 
     fn slot(&self, reach: &Reach) -> Slot {
         let Ok(mut kept) = self.kept.lock() else { return Slot::default() };
         // Nodes come and go, and so do their keys.
-        kept.retain(|other, slot| other == reach || slot.try_lock().map_or(true, |slot| slot.is_remembered()));
+        kept.retain(|other, slot| {
+            other == reach || slot.try_lock().map_or(true, |slot| slot.is_remembered())
+        });
         Arc::clone(kept.entry(reach.clone()).or_default())
     }
 
@@ -384,7 +398,10 @@ impl Connections {
             let heard = Heard::default();
             match timeout(LETS_IN, enter(&address, reachable, reach, pinned, key, &heard)).await {
                 Ok(came) => came,
-                Err(_) => Err(SshError::Unreached(vec![format!("{address}: {}", heard.too_late(reach.port, LETS_IN))])),
+                Err(_) => Err(SshError::Unreached(vec![format!(
+                    "{address}: {}",
+                    heard.too_late(reach.port, LETS_IN)
+                )])),
             }
         })
         .await;
@@ -404,16 +421,22 @@ impl Connections {
         kept.connection.take_if(|connection| Arc::ptr_eq(connection, broken));
     }
 
-    async fn private_key(&self, (name, version): &(String, i64)) -> Result<Arc<PrivateKey>, SshError> {
+    async fn private_key(
+        &self,
+        (name, version): &(String, i64),
+    ) -> Result<Arc<PrivateKey>, SshError> {
         let secret = SecretRef { name: name.clone(), version: *version };
         let text = self.secrets.resolve(&secret, Purpose::NodeKey).await;
         let text = text.map_err(|error| SshError::Key(error.to_string()))?;
         let key = PrivateKey::from_openssh(&text);
         // What the parser says is about the text, and the text is secret.
-        let key =
-            key.map_err(|_| SshError::Key(format!("secret {name} version {version} is no OpenSSH private key")))?;
+        let key = key.map_err(|_| {
+            SshError::Key(format!("secret {name} version {version} is no OpenSSH private key"))
+        })?;
         if key.is_encrypted() {
-            return Err(SshError::Key(format!("secret {name} version {version} has a passphrase: take it off")));
+            return Err(SshError::Key(format!(
+                "secret {name} version {version} has a passphrase: take it off"
+            )));
         }
         Ok(Arc::new(key))
     }
@@ -435,15 +458,21 @@ impl Came {
     fn tried(&self, address: &str) -> Tried {
         let said = match self {
             Self::LetIn => return Tried { address: let_in(address), reveals: false },
-            Self::NotYet => "nothing had come from there yet when another address let us in".to_owned(),
+            Self::NotYet => {
+                "nothing had come from there yet when another address let us in".to_owned()
+            }
             Self::Failed(SshError::Unreached(whys)) => whys.join("; "),
             Self::Failed(error) => error.to_string(),
         };
         // The address stands beside it.
         let said = said.strip_prefix(&format!("{address}: ")).unwrap_or(&said).to_owned();
         // Who proved to have the host key of the record is who we want; a rule speaks of the record alone.
-        let reveals = !matches!(self, Self::Failed(SshError::NotLetIn { .. } | SshError::Refused { .. }));
-        Tried { address: TriedAddress { address: address.to_owned(), reached: false, said }, reveals }
+        let reveals =
+            !matches!(self, Self::Failed(SshError::NotLetIn { .. } | SshError::Refused { .. }));
+        Tried {
+            address: TriedAddress { address: address.to_owned(), reached: false, said },
+            reveals,
+        }
     }
 }
 
@@ -515,13 +544,16 @@ async fn enter(
     key: &Arc<PrivateKey>,
     heard: &Heard,
 ) -> Result<Handle<Pinned>, SshError> {
-    let unreached = |why: &dyn std::fmt::Display| SshError::Unreached(vec![format!("{address}: {why}")]);
+    let unreached =
+        |why: &dyn std::fmt::Display| SshError::Unreached(vec![format!("{address}: {why}")]);
     let stream = match timeout(ANSWERS, reachable.connect(address, reach.port)).await {
         Ok(stream) => stream.map_err(|error| match error {
             ConnectError::Refused(why) => SshError::Refused { address: address.to_owned(), why },
             ConnectError::Failed(error) => unreached(&error),
         })?,
-        Err(_) => return Err(unreached(&format!("no answer within {} seconds", ANSWERS.as_secs()))),
+        Err(_) => {
+            return Err(unreached(&format!("no answer within {} seconds", ANSWERS.as_secs())));
+        }
     };
     let config = client::Config {
         inactivity_timeout: Some(IDLE),
@@ -534,7 +566,8 @@ async fn enter(
     };
     let _ = stream.set_nodelay(true);
     let stream = Listened { stream, heard: heard.clone() };
-    let connected = client::connect_stream(Arc::new(config), stream, Pinned { key: pinned.clone() }).await;
+    let connected =
+        client::connect_stream(Arc::new(config), stream, Pinned { key: pinned.clone() }).await;
     let mut handle = connected.map_err(|error| match error {
         Handshake::OtherKey(found) => SshError::OtherHost {
             address: address.to_owned(),
@@ -551,9 +584,11 @@ async fn enter(
     let with = PrivateKeyWithHashAlg::new(Arc::clone(key), None);
     match handle.authenticate_publickey(&reach.user, with).await {
         Ok(result) if result.success() => Ok(handle),
-        Ok(_) => {
-            Err(SshError::NotLetIn { address: address.to_owned(), user: reach.user.clone(), key: reach.key.0.clone() })
-        }
+        Ok(_) => Err(SshError::NotLetIn {
+            address: address.to_owned(),
+            user: reach.user.clone(),
+            key: reach.key.0.clone(),
+        }),
         Err(error) => Err(unreached(&heard.failed(reach.port, &error))),
     }
 }
@@ -602,7 +637,9 @@ fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
                     }
                     // The server does not run the command; it said why to nobody.
                     ChannelMsg::Failure => {
-                        says.send_replace(Some(Ending::Cut("the node's SSH server runs no commands".to_owned())));
+                        says.send_replace(Some(Ending::Cut(
+                            "the node's SSH server runs no commands".to_owned(),
+                        )));
                     }
                     _ => {}
                 }
@@ -614,13 +651,20 @@ fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
         }
         says.send_if_modified(|ending| {
             let nothing = ending.is_none();
-            ending.get_or_insert_with(|| Ending::Cut("it was closed before the command had ended".to_owned()));
+            ending.get_or_insert_with(|| {
+                Ending::Cut("it was closed before the command had ended".to_owned())
+            });
             nothing
         });
         let _ = to.close().await;
         drop(connection);
     });
-    Process::there([Box::new(stdout), Box::new(stderr)], Box::new(stdin), ending, closed.drop_guard())
+    Process::there(
+        [Box::new(stdout), Box::new(stderr)],
+        Box::new(stdin),
+        ending,
+        closed.drop_guard(),
+    )
 }
 
 /// Whoever read this may be gone; the other stream still counts.
@@ -645,7 +689,8 @@ mod tests {
     fn a_shell_takes_the_words_apart_again() {
         let words = ["a b", "it's", "", "$HOME `id` \\ \"x\"\nnext", "'"];
         let script = format!("for word in {}; do printf '%s|' \"$word\"; done", quoted(words));
-        let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("a shell");
+        let output =
+            std::process::Command::new("sh").args(["-c", &script]).output().expect("a shell");
         assert_eq!(String::from_utf8_lossy(&output.stdout), words.join("|") + "|");
     }
 
@@ -668,9 +713,12 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_fails_is_no_reason_to_wait() {
-        let fails = |address| async move { Err::<(), _>(SshError::Unreached(vec![format!("{address}: no")])) };
+        let fails = |address| async move {
+            Err::<(), _>(SshError::Unreached(vec![format!("{address}: no")]))
+        };
         let never = Duration::from_secs(1 << 20);
-        let (each, entered) = first_in(vec!["a".into(), "b".into(), "c".into()], never, fails).await;
+        let (each, entered) =
+            first_in(vec!["a".into(), "b".into(), "c".into()], never, fails).await;
         assert!(entered.is_none());
         assert_eq!(all_of(each).to_string(), "the node is not reached: a: no; b: no; c: no");
         assert_eq!(all_of(Vec::new()), SshError::NoAddress);
@@ -680,9 +728,14 @@ mod tests {
     fn a_record_names_its_key_and_never_holds_one() {
         let record = |key: Value| json!({"addresses": ["10.0.0.1"], "key": key, "host_key": "ssh-ed25519 AAAA"});
         let reach: Reach =
-            serde_json::from_value(record(json!({"$secret": "deploy", "version": 2}))).expect("a record");
-        assert_eq!((reach.port, reach.user.as_str(), reach.key), (22, "root", ("deploy".to_owned(), 2)));
-        let plain = serde_json::from_value::<Reach>(record(json!("-----BEGIN OPENSSH PRIVATE KEY-----")));
+            serde_json::from_value(record(json!({"$secret": "deploy", "version": 2})))
+                .expect("a record");
+        assert_eq!(
+            (reach.port, reach.user.as_str(), reach.key),
+            (22, "root", ("deploy".to_owned(), 2))
+        );
+        let plain =
+            serde_json::from_value::<Reach>(record(json!("-----BEGIN OPENSSH PRIVATE KEY-----")));
         assert!(plain.unwrap_err().to_string().contains("name a secret"));
     }
 }

@@ -52,7 +52,12 @@ pub(super) struct Told<'a> {
 
 impl<'a> Told<'a> {
     pub(super) fn behind(mark: &'a Mark) -> Self {
-        Self { mark: mark.0.as_bytes(), kept: Vec::new(), begun: false, arrived: watch::Sender::new(false) }
+        Self {
+            mark: mark.0.as_bytes(),
+            kept: Vec::new(),
+            begun: false,
+            arrived: watch::Sender::new(false),
+        }
     }
 
     /// Says when the whole result is there.
@@ -71,7 +76,8 @@ impl<'a> Told<'a> {
     }
 
     fn find(&self, from: usize) -> Option<usize> {
-        let found = self.kept[from..].windows(self.mark.len()).position(|window| window == self.mark);
+        let found =
+            self.kept[from..].windows(self.mark.len()).position(|window| window == self.mark);
         found.map(|at| from + at)
     }
 
@@ -100,8 +106,10 @@ impl Behind for Told<'_> {
         self.kept.extend_from_slice(bytes);
         let Some(at) = self.find(0) else {
             let longest = self.kept.len().min(self.mark.len() - 1);
-            let held =
-                (0..=longest).rev().find(|length| self.kept.ends_with(&self.mark[..*length])).unwrap_or_default();
+            let held = (0..=longest)
+                .rev()
+                .find(|length| self.kept.ends_with(&self.mark[..*length]))
+                .unwrap_or_default();
             let rest = self.kept.split_off(self.kept.len() - held);
             pass_on(&self.kept);
             self.kept = rest;
@@ -134,7 +142,11 @@ mod tests {
         let mark = Mark("ABAC".into());
         for piece in 1..20 {
             let both = |all: &[u8]| taken(all, &mark, piece);
-            assert_eq!(both(b"xABABACcode=0\n{}ABAC"), (b"xAB".to_vec(), Some(b"code=0\n{}".to_vec())), "{piece}");
+            assert_eq!(
+                both(b"xABABACcode=0\n{}ABAC"),
+                (b"xAB".to_vec(), Some(b"code=0\n{}".to_vec())),
+                "{piece}"
+            );
             assert_eq!(both(b"ABACABAC"), (Vec::new(), Some(Vec::new())), "{piece}");
             assert_eq!(both(b"ABACABAABAC?"), (Vec::new(), Some(b"ABA".to_vec())), "{piece}");
             assert_eq!(both(b"xABAB"), (b"xABAB".to_vec(), None), "no mark: {piece}");

@@ -42,7 +42,9 @@ fn whole_machine() -> PathBuf {
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// The record says nothing that this worker understands.
-    #[error("this worker can't reach the node: its connection {connection} is none that it knows ({reason})")]
+    #[error(
+        "this worker can't reach the node: its connection {connection} is none that it knows ({reason})"
+    )]
     Unknown {
         /// The record, shortened.
         connection: String,
@@ -77,9 +79,11 @@ impl Transport {
     /// # Errors
     /// When this worker knows no such transport, or it lacks something.
     pub fn read(connection: &Value) -> Result<Self, TransportError> {
-        let transport: Self = serde_json::from_value(connection.clone()).map_err(|error| TransportError::Unknown {
-            connection: connection.to_string().chars().take(200).collect(),
-            reason: error.to_string(),
+        let transport: Self = serde_json::from_value(connection.clone()).map_err(|error| {
+            TransportError::Unknown {
+                connection: connection.to_string().chars().take(200).collect(),
+                reason: error.to_string(),
+            }
         })?;
         if !transport.root().is_absolute() {
             return Err(TransportError::Relative(transport.root().to_owned()));
@@ -98,7 +102,9 @@ impl Transport {
     pub fn place(&self) -> String {
         match self {
             Self::Local { root } => root.to_string_lossy().into_owned(),
-            Self::Ssh { root, reach } => format!("{}@{}:{}", reach.user, reach.host_key, root.display()),
+            Self::Ssh { root, reach } => {
+                format!("{}@{}:{}", reach.user, reach.host_key, root.display())
+            }
         }
     }
 
@@ -126,9 +132,13 @@ impl Transport {
         words: &[String],
     ) -> Result<Process, TransportError> {
         match self {
-            Self::Local { .. } => shell(line, words).spawn().map(Process::here).map_err(TransportError::Spawn),
+            Self::Local { .. } => {
+                shell(line, words).spawn().map(Process::here).map_err(TransportError::Spawn)
+            }
             Self::Ssh { reach, .. } => {
-                let words = ["sh", "-c", line, "gantry"].into_iter().chain(words.iter().map(String::as_str));
+                let words = ["sh", "-c", line, "gantry"]
+                    .into_iter()
+                    .chain(words.iter().map(String::as_str));
                 Ok(connections.start(reach, &quoted(words)).await?)
             }
         }

@@ -117,8 +117,10 @@ mod tests {
     #[test]
     fn a_cycle_is_found_from_its_lowest_role_and_what_waits_for_it_is_not_on_it() {
         use Target::Role;
-        let needs =
-            roles(vec![vec![Role(2)], vec![Role(3)], vec![Role(3)], vec![Role(4)], vec![Role(2)], vec![]], vec![]);
+        let needs = roles(
+            vec![vec![Role(2)], vec![Role(3)], vec![Role(3)], vec![Role(4)], vec![Role(2)], vec![]],
+            vec![],
+        );
         assert_eq!(cycles(&needs), vec![vec![(2, 0), (3, 0), (4, 0)]]);
         assert_eq!(cycles(&roles(vec![vec![Role(0)]], vec![])), vec![vec![(0, 0)]]);
     }

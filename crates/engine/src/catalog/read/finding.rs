@@ -143,7 +143,10 @@ impl Report {
         }
         finding.file = shown(&finding.file).into_owned();
         if *count == MAX_FINDINGS {
-            finding.what = format!("{}; this is number {MAX_FINDINGS}, further ones are left out", finding.what);
+            finding.what = format!(
+                "{}; this is number {MAX_FINDINGS}, further ones are left out",
+                finding.what
+            );
         }
         self.findings.push(finding);
     }
@@ -208,7 +211,10 @@ pub(super) fn did_you_mean(name: String) -> String {
 
 /// A character that has no place in a text, with why.
 pub(super) fn unseen(c: char) -> String {
-    format!("the character {}, which can't be seen or makes it read as another: leave it out", number(c))
+    format!(
+        "the character {}, which can't be seen or makes it read as another: leave it out",
+        number(c)
+    )
 }
 
 /// A text from a file as a message may quote it: short, and on one line.

@@ -17,8 +17,8 @@ use super::{MAX_BACKOFF, MAX_LANE, MAX_PRIORITY, MAX_RETRIES, MAX_TIMEOUT, Sourc
 use crate::canonical::{Hash, Object};
 use crate::catalog::version;
 use crate::catalog::{
-    Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange, OnError, Place,
-    RunPolicy, Script,
+    Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange,
+    OnError, Place, RunPolicy, Script,
 };
 use crate::data::schema::{flaws, misfits};
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, NameError, RoleName};
@@ -156,7 +156,12 @@ const BARCLAMP: Keys = Keys {
 
 const CHILD: Keys = Keys { own: &["name", "description"], kept: &[], dropped: &[], foreign: &[] };
 
-const JIG: Keys = Keys { own: &["name", "class", "description", "implementor"], kept: &[], dropped: &[], foreign: &[] };
+const JIG: Keys = Keys {
+    own: &["name", "class", "description", "implementor"],
+    kept: &[],
+    dropped: &[],
+    foreign: &[],
+};
 
 const ROLE: Keys = Keys {
     own: &[
@@ -199,7 +204,8 @@ const ATTRIB: Keys = Keys {
 
 const WANTED: Keys = Keys { own: &["name"], kept: &[], dropped: &["at"], foreign: &[] };
 
-const LANE: Keys = Keys { own: &["name", "max-running", "mode"], kept: &[], dropped: &[], foreign: &[] };
+const LANE: Keys =
+    Keys { own: &["name", "max-running", "mode"], kept: &[], dropped: &[], foreign: &[] };
 
 const JOIN: Keys = Keys { own: &["need", "after"], kept: &[], dropped: &[], foreign: &[] };
 
@@ -207,7 +213,8 @@ const JOIN: Keys = Keys { own: &["need", "after"], kept: &[], dropped: &[], fore
 const IGNORED_FLAGS: &[&str] = &["replace_node_icon"];
 
 /// What is said of a file that is something else.
-pub(super) const NO_BARCLAMP: &str = "this is no barclamp file: it has none of the keys barclamp, roles and jigs";
+pub(super) const NO_BARCLAMP: &str =
+    "this is no barclamp file: it has none of the keys barclamp, roles and jigs";
 
 /// Whether a word is one of the flags that roles have.
 pub(super) fn is_flag(word: &str) -> bool {
@@ -238,7 +245,10 @@ pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
             reader.file(&root, source)
         }
         Ok(_) => {
-            reader.error(At::START, "the file is empty; a barclamp file has at least the keys barclamp and roles");
+            reader.error(
+                At::START,
+                "the file is empty; a barclamp file has at least the keys barclamp and roles",
+            );
             None
         }
         Err(broken) => {
@@ -271,7 +281,13 @@ impl Reader<'_> {
     }
 
     /// A finding with what to do about it.
-    fn advise(&mut self, severity: Severity, at: At, what: impl Into<String>, advice: impl Into<String>) {
+    fn advise(
+        &mut self,
+        severity: Severity,
+        at: At,
+        what: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
         self.report.add(Finding {
             severity,
             file: self.path.to_owned(),
@@ -301,7 +317,13 @@ impl Reader<'_> {
     }
 
     /// A finding in another file of the folder, which is wrong as a whole.
-    pub(super) fn in_file(&mut self, severity: Severity, file: &str, what: impl Into<String>, near: Option<String>) {
+    pub(super) fn in_file(
+        &mut self,
+        severity: Severity,
+        file: &str,
+        what: impl Into<String>,
+        near: Option<String>,
+    ) {
         self.at_place(severity, file, At::START, what, near.map(did_you_mean));
     }
 
@@ -427,7 +449,10 @@ impl Reader<'_> {
         };
         let version = self.version(entries, "barclamp");
         if get(entries, "version").is_none() && !self.foreign {
-            self.error(node.at, "the barclamp has no version: by name and version people tell two contents apart");
+            self.error(
+                node.at,
+                "the barclamp has no version: by name and version people tell two contents apart",
+            );
         }
         Head {
             name,
@@ -462,9 +487,10 @@ impl Reader<'_> {
         let mut jigs = Vec::new();
         for jig in nodes.iter().filter_map(|node| self.jig(node)).collect::<Vec<_>>() {
             match first.get(&jig.name) {
-                Some(line) => {
-                    self.error(jig.at, format!("jig \"{}\" is declared twice; the first is at line {line}", jig.name))
-                }
+                Some(line) => self.error(
+                    jig.at,
+                    format!("jig \"{}\" is declared twice; the first is at line {line}", jig.name),
+                ),
                 None => {
                     first.insert(jig.name.clone(), jig.at.line);
                     jigs.push(jig);
@@ -519,7 +545,11 @@ impl Reader<'_> {
         })
     }
 
-    fn roles(&mut self, file: &[Entry], source: &Source<'_>) -> (Vec<DraftRole>, BTreeMap<Hash, Object>) {
+    fn roles(
+        &mut self,
+        file: &[Entry],
+        source: &Source<'_>,
+    ) -> (Vec<DraftRole>, BTreeMap<Hash, Object>) {
         let nodes = self.items(file, "roles", "the file");
         if let Some(node) = nodes.get(MAX_ROLES) {
             let count = nodes.len();
@@ -534,8 +564,13 @@ impl Reader<'_> {
                 continue;
             };
             match first.get(&role.name) {
-                Some(line) => self
-                    .error(role.at, format!("role \"{}\" is declared twice; the first is at line {line}", role.name)),
+                Some(line) => self.error(
+                    role.at,
+                    format!(
+                        "role \"{}\" is declared twice; the first is at line {line}",
+                        role.name
+                    ),
+                ),
                 None => {
                     first.insert(role.name.clone(), role.at.line);
                     roles.push(role);
@@ -555,7 +590,10 @@ impl Reader<'_> {
         let jig = match get(entries, "jig") {
             Some(node) => self.name(node, &owner, "jig"),
             None => {
-                self.error(node.at, format!("{owner} has no jig; a role with nothing to do says jig: noop"));
+                self.error(
+                    node.at,
+                    format!("{owner} has no jig; a role with nothing to do says jig: noop"),
+                );
                 None
             }
         };
@@ -611,12 +649,17 @@ impl Reader<'_> {
     fn check_template(&mut self, role: &DraftRole, owner: &str) {
         for Named { at, value: attrib } in &role.attribs {
             let value = attrib.map.iter().try_fold(&role.template, |value, key| value.get(key));
-            let Some((schema, value)) = attrib.schema.as_ref().zip(value.filter(|value| !value.is_null())) else {
+            let Some((schema, value)) =
+                attrib.schema.as_ref().zip(value.filter(|value| !value.is_null()))
+            else {
                 continue;
             };
             for misfit in misfits(value, schema) {
                 let place = attrib.map.join("/");
-                let finding = format!("the template of {owner} has {place}{}, which {}", misfit.path, misfit.what);
+                let finding = format!(
+                    "the template of {owner} has {place}{}, which {}",
+                    misfit.path, misfit.what
+                );
                 let advice = format!("write it as attribute {} wants it", attrib.name);
                 self.advise(Severity::Warning, *at, finding, advice);
             }
@@ -633,7 +676,8 @@ impl Reader<'_> {
                 Some(flag) => *flag = true,
                 None if IGNORED_FLAGS.contains(&word) => {}
                 None => {
-                    let what = format!("{owner} has the flag {}, which means nothing", quoted(word));
+                    let what =
+                        format!("{owner} has the flag {}, which means nothing", quoted(word));
                     let near = self.nearest(Severity::Warning, word, FLAGS.iter().copied());
                     self.say(Severity::Warning, node.at, what, near);
                 }
@@ -684,7 +728,10 @@ impl Reader<'_> {
                 continue;
             };
             if scripts.iter().any(|other| other.name == script.name) {
-                self.error(node.at, format!("{owner} has two scripts of the name {}", quoted(&script.name)));
+                self.error(
+                    node.at,
+                    format!("{owner} has two scripts of the name {}", quoted(&script.name)),
+                );
             }
             scripts.push(script);
         }
@@ -734,7 +781,8 @@ impl Reader<'_> {
             }
             None => {
                 let map = name.value.as_str().replace('-', "/");
-                let (finding, advice) = (format!("{what} has no map"), format!("write map: {map}, which is taken now"));
+                let (finding, advice) =
+                    (format!("{what} has no map"), format!("write map: {map}, which is taken now"));
                 let severity = if self.foreign { Severity::Warning } else { Severity::Note };
                 self.advise(severity, name.at, finding, advice);
                 self.data_path(&map, name.at, &what)?
@@ -744,8 +792,11 @@ impl Reader<'_> {
             Some(node) => self.json(node),
             None => None,
         };
-        let schema = get(entries, "schema").map(|node| (node.at, Value::Object(self.data_map(node, &what, "schema"))));
-        for (at, flaw) in schema.iter().flat_map(|(at, schema)| flaws(schema).into_iter().map(|flaw| (*at, flaw))) {
+        let schema = get(entries, "schema")
+            .map(|node| (node.at, Value::Object(self.data_map(node, &what, "schema"))));
+        for (at, flaw) in
+            schema.iter().flat_map(|(at, schema)| flaws(schema).into_iter().map(|flaw| (*at, flaw)))
+        {
             let finding = format!("the schema of {what}{} {}", flaw.path, flaw.what);
             self.advise(Severity::Warning, at, finding, "write what is meant, or leave it out");
         }
@@ -763,9 +814,13 @@ impl Reader<'_> {
 
     /// `a/b/c` as keys from the top.
     fn data_path(&mut self, text: &str, at: At, owner: &str) -> Option<Vec<String>> {
-        let keys: Vec<String> = text.split('/').filter(|key| !key.is_empty()).map(str::to_owned).collect();
+        let keys: Vec<String> =
+            text.split('/').filter(|key| !key.is_empty()).map(str::to_owned).collect();
         if keys.is_empty() || keys.len() > super::MAX_DEPTH {
-            self.error(at, format!("the map {} of {owner} is not a path such as \"app/port\"", quoted(text)));
+            self.error(
+                at,
+                format!("the map {} of {owner} is not a path such as \"app/port\"", quoted(text)),
+            );
             return None;
         }
         Some(keys)
@@ -783,10 +838,18 @@ impl Reader<'_> {
             exclusive: self.truth(entries, owner, "exclusive").unwrap_or(usual.exclusive),
             lane: self.lane(entries, owner, role),
             on_error: self.word(entries, owner, "on-error", &on_error).unwrap_or(usual.on_error),
-            on_change: self.word(entries, owner, "on-change", &on_change).unwrap_or(usual.on_change),
-            retries: self.number(entries, owner, "retries", 0..=MAX_RETRIES).unwrap_or(usual.retries),
-            backoff: self.seconds(entries, owner, "backoff", 0..=MAX_BACKOFF).unwrap_or(usual.backoff),
-            timeout: self.seconds(entries, owner, "timeout", 1..=MAX_TIMEOUT).unwrap_or(usual.timeout),
+            on_change: self
+                .word(entries, owner, "on-change", &on_change)
+                .unwrap_or(usual.on_change),
+            retries: self
+                .number(entries, owner, "retries", 0..=MAX_RETRIES)
+                .unwrap_or(usual.retries),
+            backoff: self
+                .seconds(entries, owner, "backoff", 0..=MAX_BACKOFF)
+                .unwrap_or(usual.backoff),
+            timeout: self
+                .seconds(entries, owner, "timeout", 1..=MAX_TIMEOUT)
+                .unwrap_or(usual.timeout),
             join: self.join(entries, owner).unwrap_or(usual.join),
             priority: self.priority(entries, owner).unwrap_or(usual.priority),
         }
@@ -808,7 +871,11 @@ impl Reader<'_> {
             return None;
         };
         let mode = [("rolling", LaneMode::Rolling), ("chunk", LaneMode::Chunk)];
-        Some(Lane { name, max_running, mode: self.word(entries, &owner, "mode", &mode).unwrap_or_default() })
+        Some(Lane {
+            name,
+            max_running,
+            mode: self.word(entries, &owner, "mode", &mode).unwrap_or_default(),
+        })
     }
 
     /// `join: any`, `join: 2` or `join: {need: all, after: end}`.
@@ -840,7 +907,10 @@ impl Reader<'_> {
         if need.is_none() {
             self.error(
                 node.at,
-                format!("{key} of {owner} is {}; it can be all, any or a number of parents", quoted(text)),
+                format!(
+                    "{key} of {owner} is {}; it can be all, any or a number of parents",
+                    quoted(text)
+                ),
             );
         }
         need
@@ -870,7 +940,10 @@ impl Reader<'_> {
         match &node.kind {
             Kind::List(items) => items,
             _ => {
-                self.error(node.at, format!("{key} of {owner} must be a list, not {}", node.sort()));
+                self.error(
+                    node.at,
+                    format!("{key} of {owner} must be a list, not {}", node.sort()),
+                );
                 &[]
             }
         }
@@ -939,7 +1012,13 @@ impl Reader<'_> {
         names
     }
 
-    fn word<T: Copy>(&mut self, entries: &[Entry], owner: &str, key: &str, words: &[(&str, T)]) -> Option<T> {
+    fn word<T: Copy>(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> Option<T> {
         let node = get(entries, key)?;
         let text = self.text(node, owner, key)?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
@@ -957,13 +1036,22 @@ impl Reader<'_> {
         match node.kind {
             Kind::Scalar { value: ScalarValue::Bool(truth), .. } => Some(truth),
             _ => {
-                self.error(node.at, format!("{key} of {owner} must be true or false, not {}", node.sort()));
+                self.error(
+                    node.at,
+                    format!("{key} of {owner} must be true or false, not {}", node.sort()),
+                );
                 None
             }
         }
     }
 
-    fn number(&mut self, entries: &[Entry], owner: &str, key: &str, range: RangeInclusive<u32>) -> Option<u32> {
+    fn number(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Option<u32> {
         let node = get(entries, key)?;
         let number = match node.kind {
             Kind::Scalar { value: ScalarValue::Int(number), .. } => {
@@ -974,7 +1062,11 @@ impl Reader<'_> {
         if number.is_none() {
             self.error(
                 node.at,
-                format!("{key} of {owner} must be a whole number from {} to {}", range.start(), range.end()),
+                format!(
+                    "{key} of {owner} must be a whole number from {} to {}",
+                    range.start(),
+                    range.end()
+                ),
             );
         }
         number
@@ -991,14 +1083,22 @@ impl Reader<'_> {
             _ => None,
         };
         if number.is_none() {
-            let what = format!("priority of {owner} must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}");
+            let what = format!(
+                "priority of {owner} must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+            );
             self.error(node.at, what);
         }
         number
     }
 
     /// `90`, `"90s"`, `"5m"`, `"2h"` or `"1d"`.
-    fn seconds(&mut self, entries: &[Entry], owner: &str, key: &str, range: RangeInclusive<u32>) -> Option<u32> {
+    fn seconds(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Option<u32> {
         let node = get(entries, key)?;
         let text = self.text(node, owner, key)?;
         let seconds = parse_seconds(text).filter(|n| range.contains(n));
@@ -1079,12 +1179,18 @@ struct Head {
 
 /// The value of a key; `key:` without one counts as absent.
 fn get<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
-    entries.iter().find(|entry| entry.key == key).map(|entry| &*entry.value).filter(|node| !node.is_null())
+    entries
+        .iter()
+        .find(|entry| entry.key == key)
+        .map(|entry| &*entry.value)
+        .filter(|node| !node.is_null())
 }
 
 /// Whether the file says anything that only OpenCrowbar's and Digital Rebar's files say.
 fn is_foreign(file: &[Entry]) -> bool {
-    let any = |entries: &[Entry], keys: &Keys| entries.iter().any(|entry| keys.foreign.contains(&entry.key.as_str()));
+    let any = |entries: &[Entry], keys: &Keys| {
+        entries.iter().any(|entry| keys.foreign.contains(&entry.key.as_str()))
+    };
     let inside = |key: &str, keys: &Keys| match get(file, key).map(|node| &node.kind) {
         Some(Kind::Map(entries)) => any(entries, keys),
         Some(Kind::List(items)) => {

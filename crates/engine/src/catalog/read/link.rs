@@ -108,12 +108,19 @@ impl Built {
         let barclamps = barclamps.collect();
         let roles = self.roles.into_values().map(|(_, object)| object);
         let documents = self.barclamps.into_iter().map(|(_, _, object)| object);
-        Import { barclamps, objects: self.scripts.into_values().chain(roles).chain(documents).collect(), findings }
+        Import {
+            barclamps,
+            objects: self.scripts.into_values().chain(roles).chain(documents).collect(),
+            findings,
+        }
     }
 }
 
 /// A value and its object; the value is read back from the object's bytes, so that both say the same.
-fn stored<T: Serialize + DeserializeOwned>(kind: ObjectKind, value: &T) -> Result<(T, Object), serde_json::Error> {
+fn stored<T: Serialize + DeserializeOwned>(
+    kind: ObjectKind,
+    value: &T,
+) -> Result<(T, Object), serde_json::Error> {
     let object = Object::of(kind, value)?;
     Ok((serde_json::from_slice(&object.body)?, object))
 }
@@ -158,7 +165,9 @@ impl<'a> KnownRole<'a> {
 
     fn requires(&self) -> Box<dyn Iterator<Item = &RoleName> + '_> {
         match self {
-            Self::New { role, .. } => Box::new(role.requires.iter().map(|required| &required.value)),
+            Self::New { role, .. } => {
+                Box::new(role.requires.iter().map(|required| &required.value))
+            }
             Self::Base(role) => Box::new(role.requires.iter()),
         }
     }
@@ -291,7 +300,8 @@ impl<'a> Linker<'a> {
         match BarclampName::parse(draft.stem()) {
             Ok(name) => Some(name),
             Err(error) => {
-                let what = format!("the file names no barclamp, and its own name does not do: {error}");
+                let what =
+                    format!("the file names no barclamp, and its own name does not do: {error}");
                 self.error(file, At::START, what);
                 None
             }
@@ -346,7 +356,10 @@ impl<'a> Linker<'a> {
             }
         }
         for (_, role) in base.roles() {
-            if role.gathers.is_some() || replaced.contains(&role.barclamp) || self.by_name.contains_key(&role.name) {
+            if role.gathers.is_some()
+                || replaced.contains(&role.barclamp)
+                || self.by_name.contains_key(&role.name)
+            {
                 continue;
             }
             self.roles.push(KnownRole::Base(role));
@@ -419,7 +432,10 @@ impl<'a> Linker<'a> {
         for (file, draft) in self.drafts.iter().enumerate() {
             for child in &draft.children {
                 if !present.contains(&child.name) {
-                    let what = format!("barclamp \"{}\" is listed, but its file is not in the set", child.name);
+                    let what = format!(
+                        "barclamp \"{}\" is listed, but its file is not in the set",
+                        child.name
+                    );
                     self.say(Severity::Note, file, At::START, what, None);
                 }
             }
@@ -474,7 +490,8 @@ impl<'a> Linker<'a> {
     fn check_jig(&mut self, file: usize, jig: &'a form::DraftJig) {
         let client = jig.client_role.as_ref().map(|role| &role.value);
         let differs = |known: &KnownJig<'_>| {
-            known.origin != Origin::File(file) && (*known.class != jig.class || known.client_role != client)
+            known.origin != Origin::File(file)
+                && (*known.class != jig.class || known.client_role != client)
         };
         let other = [self.jigs.get(&jig.name), self.base_jigs.get(&jig.name)]
             .into_iter()
@@ -486,7 +503,10 @@ impl<'a> Linker<'a> {
                 Origin::File(other) => self.drafts[other].path.clone(),
                 Origin::Base => "the catalog".to_owned(),
             };
-            let what = format!("jig \"{}\" is declared with another class or implementor in {by}", jig.name);
+            let what = format!(
+                "jig \"{}\" is declared with another class or implementor in {by}",
+                jig.name
+            );
             self.error(file, jig.at, what);
         }
         let Some(client) = &jig.client_role else { return };
@@ -495,14 +515,19 @@ impl<'a> Linker<'a> {
             Some(KnownRole::New { role, .. }) => (role.flags.implicit, &role.jig.value),
             Some(KnownRole::Base(role)) => (role.flags.implicit, &role.jig),
             None => {
-                let what =
-                    format!("jig \"{}\" has the implementor \"{}\", which no barclamp has", jig.name, client.value);
+                let what = format!(
+                    "jig \"{}\" has the implementor \"{}\", which no barclamp has",
+                    jig.name, client.value
+                );
                 let near = self.near_role(self.strict(), &client.value);
                 return self.say(self.strict(), file, client.at, what, near);
             }
         };
         let what = if *its_jig == jig.name {
-            format!("the implementor of jig \"{}\", role \"{}\", needs that jig itself", jig.name, client.value)
+            format!(
+                "the implementor of jig \"{}\", role \"{}\", needs that jig itself",
+                jig.name, client.value
+            )
         } else if !implicit {
             format!(
                 "the implementor of jig \"{}\", role \"{}\", is not implicit, so it may end up on another node",
@@ -517,8 +542,10 @@ impl<'a> Linker<'a> {
     fn check_jig_of(&mut self, file: usize, role: &DraftRole) {
         self.check_jig_of_base(file, role);
         let Some((class, _)) = self.jig(&role.jig.value) else {
-            let what =
-                format!("role \"{}\" needs the jig \"{}\", which no barclamp declares", role.name, role.jig.value);
+            let what = format!(
+                "role \"{}\" needs the jig \"{}\", which no barclamp declares",
+                role.name, role.jig.value
+            );
             let known = self.jigs.keys().chain(self.base_jigs.keys()).map(|name| name.as_str());
             let known = known.chain(["script", "noop", "test"]);
             let near = self.report.nearest(self.absent(), role.jig.value.as_str(), known);
@@ -535,7 +562,10 @@ impl<'a> Linker<'a> {
                 self.error(file, role.jig.at, what);
             }
             JigClass::Noop | JigClass::Test if has_scripts => {
-                let what = format!("role \"{}\" has scripts, but its jig \"{}\" runs none", role.name, role.jig.value);
+                let what = format!(
+                    "role \"{}\" has scripts, but its jig \"{}\" runs none",
+                    role.name, role.jig.value
+                );
                 self.say(Severity::Warning, file, role.jig.at, what, None);
             }
             _ => {}
@@ -549,7 +579,10 @@ impl<'a> Linker<'a> {
         if matches!(class, JigClass::Other(_)) || self.own_jig(name).0 == class {
             return;
         }
-        let what = format!("role \"{}\" needs the jig \"{name}\", which only the catalog declares", role.name);
+        let what = format!(
+            "role \"{}\" needs the jig \"{name}\", which only the catalog declares",
+            role.name
+        );
         let advice = format!("declare it here too, with class: {}", class.as_str());
         self.advise(self.strict(), file, role.jig.at, what, advice);
     }
@@ -591,7 +624,9 @@ impl<'a> Linker<'a> {
         }
         for number in 0..self.roles.len() {
             match self.roles[number] {
-                KnownRole::New { file, role } => self.needs_of(number, file, role, &groups, &mut graph),
+                KnownRole::New { file, role } => {
+                    self.needs_of(number, file, role, &groups, &mut graph)
+                }
                 KnownRole::Base(role) => self.base_needs_of(number, role, &groups, &mut graph),
             }
         }
@@ -637,13 +672,21 @@ impl<'a> Linker<'a> {
                         self.attribs.keys().map(|name| name.as_str()),
                     );
                     let or = "leave it out, or import the barclamp that has it";
-                    self.advise(self.absent(), file, wanted.at, what, near.map_or_else(|| or.into(), did_you_mean));
+                    self.advise(
+                        self.absent(),
+                        file,
+                        wanted.at,
+                        what,
+                        near.map_or_else(|| or.into(), did_you_mean),
+                    );
                 }
             }
         }
         for later in &role.preceeds {
             match self.by_name.get(&later.value) {
-                Some(other) => graph.add(*other, Target::Role(number), Why::Preceeds, Some((file, later.at))),
+                Some(other) => {
+                    graph.add(*other, Target::Role(number), Why::Preceeds, Some((file, later.at)))
+                }
                 None if self.providers.contains_key(&later.value) => {}
                 None => self.nobody_has(file, self.lenient(), role, "preceeds", later),
             }
@@ -655,7 +698,13 @@ impl<'a> Linker<'a> {
         }
     }
 
-    fn base_needs_of(&self, number: usize, role: &Role, groups: &BTreeMap<&RoleName, usize>, graph: &mut Graph) {
+    fn base_needs_of(
+        &self,
+        number: usize,
+        role: &Role,
+        groups: &BTreeMap<&RoleName, usize>,
+        graph: &mut Graph,
+    ) {
         for required in &role.requires {
             if let Some(target) = self.target(required, groups) {
                 graph.add(number, target, Why::Requires, None);
@@ -685,7 +734,10 @@ impl<'a> Linker<'a> {
     /// A name that nobody has is one flaw however many roles require it: the first is told, with how many more there are; the others
     /// are noted where they stand.
     fn requires_nothing(&mut self, file: usize, role: &DraftRole, required: &Named<RoleName>) {
-        let what = format!("role \"{}\" requires \"{}\", which no barclamp has", role.name, required.value);
+        let what = format!(
+            "role \"{}\" requires \"{}\", which no barclamp has",
+            role.name, required.value
+        );
         let known = self.missing.contains(&required.value);
         if known && self.foreign {
             self.say(Severity::Note, file, required.at, what, None);
@@ -696,7 +748,9 @@ impl<'a> Linker<'a> {
         let near = self.near_role(severity, &required.value);
         let advice = match near {
             Some(near) => did_you_mean(near),
-            None if form::is_flag(required.value.as_str()) => "that is a flag: move it to flags".to_owned(),
+            None if form::is_flag(required.value.as_str()) => {
+                "that is a flag: move it to flags".to_owned()
+            }
             None => "leave it out, or import the barclamp that has it".to_owned(),
         };
         let others = self.required.get(&required.value).map_or(0, |count| count - 1);
@@ -752,8 +806,13 @@ impl<'a> Linker<'a> {
         let mut found = Vec::new();
         for known in &self.roles {
             let KnownRole::New { file, role } = known else { continue };
-            for provided in role.provides.iter().filter(|provided| self.providers.contains_key(&provided.value)) {
-                let what = format!("role \"{}\" provides \"{}\", which no role is called", role.name, provided.value);
+            for provided in
+                role.provides.iter().filter(|provided| self.providers.contains_key(&provided.value))
+            {
+                let what = format!(
+                    "role \"{}\" provides \"{}\", which no role is called",
+                    role.name, provided.value
+                );
                 found.push((*file, provided.at, what));
             }
         }
@@ -766,10 +825,13 @@ impl<'a> Linker<'a> {
     /// Whether requiring `from` leads to `to`.
     fn implies(&self, from: &RoleName, to: &RoleName, left: &mut usize) -> bool {
         *left = left.saturating_sub(1);
-        let same_node = self.by_name.get(to).is_some_and(|number| self.roles[*number].is_implicit());
+        let same_node =
+            self.by_name.get(to).is_some_and(|number| self.roles[*number].is_implicit());
         let (mut open, mut seen) = (vec![from.clone()], BTreeSet::new());
         while let Some(name) = open.pop() {
-            let Some(role) = self.by_name.get(&name).map(|number| &self.roles[*number]) else { continue };
+            let Some(role) = self.by_name.get(&name).map(|number| &self.roles[*number]) else {
+                continue;
+            };
             if same_node && !role.is_implicit() {
                 continue;
             }
@@ -797,8 +859,16 @@ impl<'a> Linker<'a> {
         }
     }
 
-    fn nobody_has(&mut self, file: usize, severity: Severity, role: &DraftRole, verb: &str, name: &Named<RoleName>) {
-        let what = format!("role \"{}\" {verb} \"{}\", which no barclamp has", role.name, name.value);
+    fn nobody_has(
+        &mut self,
+        file: usize,
+        severity: Severity,
+        role: &DraftRole,
+        verb: &str,
+        name: &Named<RoleName>,
+    ) {
+        let what =
+            format!("role \"{}\" {verb} \"{}\", which no barclamp has", role.name, name.value);
         let near = self.near_role(severity, &name.value);
         self.say(severity, file, name.at, what, near);
     }
@@ -828,7 +898,11 @@ impl<'a> Linker<'a> {
     fn own_jig(&self, name: &JigName) -> (JigClass, Option<&'a RoleName>) {
         match self.jigs.get(name) {
             Some(jig) => (jig.class.clone(), jig.client_role),
-            None => (JigClass::built_in(name.as_str()).unwrap_or_else(|| JigClass::Other(name.to_string())), None),
+            None => (
+                JigClass::built_in(name.as_str())
+                    .unwrap_or_else(|| JigClass::Other(name.to_string())),
+                None,
+            ),
         }
     }
 
@@ -858,7 +932,8 @@ impl<'a> Linker<'a> {
         let mut built = Built::default();
         for (name, files) in self.files_of_barclamps() {
             let mut barclamp = self.described(&name, &files);
-            let path = files.first().map(|file| self.drafts[*file].path.clone()).unwrap_or_default();
+            let path =
+                files.first().map(|file| self.drafts[*file].path.clone()).unwrap_or_default();
             for file in files {
                 let draft = &self.drafts[file];
                 built.scripts.extend(draft.scripts.clone());
@@ -900,9 +975,11 @@ impl<'a> Linker<'a> {
         }
         match stored(ObjectKind::Role, &barrier) {
             Ok((content, object)) => drop(built.roles.insert(object.hash, (content, object))),
-            Err(error) => {
-                self.error(file, draft.at, format!("the barrier of role \"{}\" can't be stored: {error}", draft.name))
-            }
+            Err(error) => self.error(
+                file,
+                draft.at,
+                format!("the barrier of role \"{}\" can't be stored: {error}", draft.name),
+            ),
         }
     }
 
@@ -953,7 +1030,8 @@ impl<'a> Linker<'a> {
         }
         barclamp.jigs.extend(draft.jigs.iter().map(|jig| {
             let client_role = jig.client_role.as_ref().map(|role| role.value.clone());
-            let content = Jig { class: jig.class.clone(), description: jig.description.clone(), client_role };
+            let content =
+                Jig { class: jig.class.clone(), description: jig.description.clone(), client_role };
             (jig.name.clone(), content)
         }));
         barclamp.attribs.extend(values(&draft.attribs));

@@ -154,10 +154,17 @@ mod tests {
             files: &files,
         });
         let mut kept = BTreeSet::new();
-        let held = sources.each_ref().map(|source| with_new_scripts(read(source).unwrap(), &mut kept).scripts.len());
+        let held = sources
+            .each_ref()
+            .map(|source| with_new_scripts(read(source).unwrap(), &mut kept).scripts.len());
         assert_eq!(held, [1, 0]);
         let import = import(&sources, &Catalog::default()).unwrap();
-        let scripts: Vec<_> = import.barclamps.iter().flat_map(|b| &b.roles).map(|role| role.scripts[0].hash).collect();
+        let scripts: Vec<_> = import
+            .barclamps
+            .iter()
+            .flat_map(|b| &b.roles)
+            .map(|role| role.scripts[0].hash)
+            .collect();
         assert_eq!(scripts, [Hash::of_bytes(&script); 2], "the folder's own");
         assert_eq!(import.objects.iter().filter(|object| object.body == script).count(), 1);
     }

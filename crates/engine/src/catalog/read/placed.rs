@@ -27,7 +27,8 @@ impl Placed {
     /// The part that a JSON pointer names, as a document that begins where that stands.
     pub fn part(&self, pointer: &str) -> Option<Self> {
         let value = self.value.pointer(pointer)?.clone();
-        let from_there_on = self.places.range::<str, _>((Bound::Included(pointer), Bound::Unbounded));
+        let from_there_on =
+            self.places.range::<str, _>((Bound::Included(pointer), Bound::Unbounded));
         let around = from_there_on.take_while(|(place, _)| place.starts_with(pointer));
         let within = around.filter_map(|(place, at)| Some((place.strip_prefix(pointer)?, *at)));
         let within = within.filter(|(rest, _)| rest.is_empty() || rest.starts_with('/'));
@@ -84,7 +85,11 @@ mod tests {
         assert_eq!(at("/list"), At { line: 3, column: 1 });
         assert_eq!(at("/list/0"), At { line: 4, column: 5 });
         assert_eq!(at("/list/1/y~1z"), At { line: 5, column: 5 });
-        assert_eq!(at("/no"), At { line: 3, column: 1 }, "what is not there stands where the document begins");
+        assert_eq!(
+            at("/no"),
+            At { line: 3, column: 1 },
+            "what is not there stands where the document begins"
+        );
         assert_eq!(placed(b"").unwrap(), []);
     }
 

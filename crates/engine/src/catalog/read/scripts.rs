@@ -30,12 +30,19 @@ impl<'a> Folder<'a> {
         if bytes > MAX_SCRIPTS {
             reader.error(
                 At::START,
-                format!("the scripts have {bytes} bytes; those of one barclamp may have {MAX_SCRIPTS}"),
+                format!(
+                    "the scripts have {bytes} bytes; those of one barclamp may have {MAX_SCRIPTS}"
+                ),
             );
         }
         for (path, _) in folder.below(ROOT) {
             if let Some(c) = deceiving(path) {
-                reader.in_file(Severity::Error, path, format!("the path of the file has {}", unseen(c)), None);
+                reader.in_file(
+                    Severity::Error,
+                    path,
+                    format!("the path of the file has {}", unseen(c)),
+                    None,
+                );
             }
         }
         folder
@@ -59,10 +66,17 @@ impl<'a> Folder<'a> {
     }
 
     /// The script that a role's list names.
-    pub(super) fn one_of(&mut self, role: &RoleName, file: &str, at: At, reader: &mut Reader<'_>) -> Option<Script> {
+    pub(super) fn one_of(
+        &mut self,
+        role: &RoleName,
+        file: &str,
+        at: At,
+        reader: &mut Reader<'_>,
+    ) -> Option<Script> {
         let own = format!("{ROOT}{role}/{file}");
         let shared = format!("{ROOT}{file}");
-        let Some((path, body)) = [&own, &shared].into_iter().find_map(|path| self.file(path)) else {
+        let Some((path, body)) = [&own, &shared].into_iter().find_map(|path| self.file(path))
+        else {
             let folder = format!("{ROOT}{role}/");
             let files = self.below(&folder).map(|(path, _)| &path[folder.len()..]);
             let near = reader.nearest(Severity::Error, file, files);
@@ -96,7 +110,8 @@ impl<'a> Folder<'a> {
             .filter(|folder| roles.keys().all(|role| role.as_str() != *folder))
             .collect();
         for folder in folders {
-            let near = reader.nearest(Severity::Warning, folder, roles.keys().map(RoleName::as_str));
+            let near =
+                reader.nearest(Severity::Warning, folder, roles.keys().map(RoleName::as_str));
             let path = format!("{ROOT}{folder}");
             reader.in_file(
                 Severity::Warning,
@@ -108,7 +123,10 @@ impl<'a> Folder<'a> {
     }
 
     /// The bytes of these scripts as objects.
-    pub(super) fn objects<'s>(&self, scripts: impl Iterator<Item = &'s Script>) -> BTreeMap<Hash, Object> {
+    pub(super) fn objects<'s>(
+        &self,
+        scripts: impl Iterator<Item = &'s Script>,
+    ) -> BTreeMap<Hash, Object> {
         let wanted: BTreeSet<Hash> = scripts.map(|script| script.hash).collect();
         let taken: BTreeMap<Hash, &[u8]> = self.checked.values().flatten().copied().collect();
         let object = |body: &[u8]| Object::of_bytes(ObjectKind::Script, body.to_vec());
@@ -117,7 +135,10 @@ impl<'a> Folder<'a> {
 
     fn script(&mut self, path: &'a str, body: &'a [u8], reader: &mut Reader<'_>) -> Option<Script> {
         let name = file_name(path);
-        let taken = *self.checked.entry(path).or_insert_with(|| check(path, body, reader).map(|hash| (hash, body)));
+        let taken = *self
+            .checked
+            .entry(path)
+            .or_insert_with(|| check(path, body, reader).map(|hash| (hash, body)));
         taken.map(|(hash, _)| Script { name: name.to_owned(), hash })
     }
 }
@@ -134,12 +155,18 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
         return None;
     }
     if body.len() > MAX_SCRIPT {
-        say(Severity::Error, format!("the script has {} bytes; it may have {MAX_SCRIPT}", body.len()));
+        say(
+            Severity::Error,
+            format!("the script has {} bytes; it may have {MAX_SCRIPT}", body.len()),
+        );
         return None;
     }
     let first_line = body.split(|byte| *byte == b'\n').next().unwrap_or(body);
     if !first_line.starts_with(b"#!") {
-        say(Severity::Warning, "the script does not say what runs it: its first line should be like #!/bin/sh".into());
+        say(
+            Severity::Warning,
+            "the script does not say what runs it: its first line should be like #!/bin/sh".into(),
+        );
     } else if first_line.ends_with(b"\r") {
         say(
                 Severity::Error,

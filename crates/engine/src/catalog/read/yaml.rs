@@ -89,9 +89,14 @@ impl Node {
     /// The same as JSON. Errors name what JSON, or its canonical form, can't say.
     pub(super) fn json(&self) -> Result<Value, Broken> {
         Ok(match &self.kind {
-            Kind::List(items) => Value::Array(items.iter().map(|n| n.json()).collect::<Result<_, _>>()?),
+            Kind::List(items) => {
+                Value::Array(items.iter().map(|n| n.json()).collect::<Result<_, _>>()?)
+            }
             Kind::Map(entries) => Value::Object(
-                entries.iter().map(|entry| Ok((entry.key.clone(), entry.value.json()?))).collect::<Result<_, _>>()?,
+                entries
+                    .iter()
+                    .map(|entry| Ok((entry.key.clone(), entry.value.json()?)))
+                    .collect::<Result<_, _>>()?,
             ),
             Kind::Scalar { value, text } => match value {
                 ScalarValue::Null => Value::Null,
@@ -117,7 +122,8 @@ impl Node {
 
     fn finite(&self, number: f64, text: &str) -> Result<Value, Broken> {
         if fidelity(text).is_some_and(|found| found > Fidelity::Exact) {
-            let what = format!("the number {} can't be stored exactly: {}", quoted(text), advice(text));
+            let what =
+                format!("the number {} can't be stored exactly: {}", quoted(text), advice(text));
             return Err(self.broken(what));
         }
         serde_json::Number::from_f64(number)
@@ -149,7 +155,10 @@ fn trees(bytes: &[u8], mut builder: Builder) -> Result<Vec<Rc<Node>>, Broken> {
     Ok(builder.roots)
 }
 
-fn next<'t>(parser: &mut Parser<'t, StrInput<'t>>, text: &str) -> Result<Option<(Event<'t>, Span)>, Broken> {
+fn next<'t>(
+    parser: &mut Parser<'t, StrInput<'t>>,
+    text: &str,
+) -> Result<Option<(Event<'t>, Span)>, Broken> {
     match parser.next_event() {
         None => Ok(None),
         Some(Ok(event)) => Ok(Some(event)),
@@ -190,7 +199,10 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
         let column = good.rsplit('\n').next().unwrap_or("").chars().count() + 1;
         Broken {
             at: At { line: line as u32, column: column as u32 },
-            what: format!("the byte 0x{:02x} is not UTF-8; such a file is UTF-8 text", bytes[error.valid_up_to()]),
+            what: format!(
+                "the byte 0x{:02x} is not UTF-8; such a file is UTF-8 text",
+                bytes[error.valid_up_to()]
+            ),
         }
     })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
@@ -254,7 +266,8 @@ impl Builder {
             }
             Event::MappingStart(anchor, tag) => {
                 check_tag(tag.as_deref(), "map", at)?;
-                let content = Content::Map { entries: Vec::new(), seen: BTreeSet::new(), key: None };
+                let content =
+                    Content::Map { entries: Vec::new(), seen: BTreeSet::new(), key: None };
                 self.enter(anchor, at, content)
             }
             Event::SequenceEnd | Event::MappingEnd => self.leave(at),
@@ -311,7 +324,11 @@ impl Builder {
             Content::List(items) => Kind::List(items),
             Content::Map { entries, .. } => Kind::Map(entries),
         };
-        let built = Built { node: Rc::new(Node { at: frame.at, kind }), height: frame.height, weight: frame.weight };
+        let built = Built {
+            node: Rc::new(Node { at: frame.at, kind }),
+            height: frame.height,
+            weight: frame.weight,
+        };
         self.finish(built, frame.anchor, frame.at)
     }
 
@@ -346,9 +363,12 @@ impl Builder {
     fn spend(&mut self, weight: usize, at: At) -> Result<(), Broken> {
         self.spent = self.spent.saturating_add(weight);
         match self.spent > MAX_EXPANDED {
-            true => {
-                broken(at, format!("with its aliases written out the file stands for more than {MAX_EXPANDED} bytes"))
-            }
+            true => broken(
+                at,
+                format!(
+                    "with its aliases written out the file stands for more than {MAX_EXPANDED} bytes"
+                ),
+            ),
             false => Ok(()),
         }
     }
@@ -373,7 +393,12 @@ fn new_key(node: &Node, seen: &mut BTreeSet<String>, at: At) -> Result<String, B
     }
 }
 
-fn scalar_value(text: &str, style: ScalarStyle, tag: Option<Cow<'_, Tag>>, at: At) -> Result<ScalarValue, Broken> {
+fn scalar_value(
+    text: &str,
+    style: ScalarStyle,
+    tag: Option<Cow<'_, Tag>>,
+    at: At,
+) -> Result<ScalarValue, Broken> {
     if let Some(tag) = tag.as_deref()
         && !tag.is_yaml_core_schema()
         && !is_plain_tag(tag)
@@ -447,7 +472,10 @@ mod tests {
 
     #[test]
     fn aliases_share_and_places_count_characters_from_one() {
-        assert_eq!(json_of("a: &x [1, {b: c}]\nd: *x\n"), json!({"a": [1, {"b": "c"}], "d": [1, {"b": "c"}]}));
+        assert_eq!(
+            json_of("a: &x [1, {b: c}]\nd: *x\n"),
+            json!({"a": [1, {"b": "c"}], "d": [1, {"b": "c"}]})
+        );
         let tree = parse("é: [ü, {k: v}]".as_bytes()).unwrap().unwrap();
         let Kind::Map(entries) = &tree.kind else { panic!("{tree:?}") };
         assert_eq!(entries[0].at, At { line: 1, column: 1 });
@@ -460,17 +488,30 @@ mod tests {
             complaint("a:\n  - 9007199254740993\n"),
             "2:5: the number \"9007199254740993\" is too large to be kept exactly; write it as text, in quotes"
         );
-        for changed in ["1e-400", "0.10000000000000001", "1e400", "123456789012345678901234", "!!float 1e-400"] {
+        for changed in
+            ["1e-400", "0.10000000000000001", "1e400", "123456789012345678901234", "!!float 1e-400"]
+        {
             let said = complaint(&format!("a:\n - {changed}\n"));
             let number = changed.trim_start_matches("!!float ");
-            assert!(said.starts_with(&format!("2:4: the number {number:?} can't be stored exactly: write")), "{said}");
+            assert!(
+                said.starts_with(&format!(
+                    "2:4: the number {number:?} can't be stored exactly: write"
+                )),
+                "{said}"
+            );
         }
         assert_eq!(complaint("a: .inf"), "1:4: \".inf\" is not a finite number");
         assert_eq!(complaint("a: 1\nb: 2\na: 3\n"), "3:1: the key \"a\" occurs twice");
         assert_eq!(complaint("? [a]\n: b\n"), "1:3: a key is text, not a list");
-        assert_eq!(complaint("a: !ruby/object {}"), "1:4: the tag \"!ruby/object\" has no meaning in a barclamp");
+        assert_eq!(
+            complaint("a: !ruby/object {}"),
+            "1:4: the tag \"!ruby/object\" has no meaning in a barclamp"
+        );
         assert_eq!(complaint("a: &x [*x]"), "1:8: an alias stands inside what it stands for");
-        assert_eq!(complaint("a: 1\n---\nb: 2\n"), "2:1: a second document begins here; a barclamp file has one");
+        assert_eq!(
+            complaint("a: 1\n---\nb: 2\n"),
+            "2:1: a second document begins here; a barclamp file has one"
+        );
         assert!(complaint("b: &b {c: d}\na:\n  <<: *b\n").starts_with("3:3: the merge key"));
     }
 
@@ -484,7 +525,8 @@ mod tests {
         complaint(&"- ".repeat(MAX_FILE / 2));
         // Each alias adds its own height: two halves make more than the whole allows.
         let half = MAX_DEPTH / 2 + 1;
-        let text = format!("a: &x {}\nb: {}*x{}\n", nested(half), "[".repeat(half), "]".repeat(half));
+        let text =
+            format!("a: &x {}\nb: {}*x{}\n", nested(half), "[".repeat(half), "]".repeat(half));
         assert!(complaint(&text).contains("deeper than"), "{text}");
     }
 
