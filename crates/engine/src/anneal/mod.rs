@@ -8,11 +8,11 @@
 //! not deleted.
 //!
 //! ```text
-//!           parents missing           claimed                  succeeded
-//!   BLOCKED <-------------- TODO ---------------> TRANSITION -------------> ACTIVE
-//!      |    -------------->  ^                        |                        |
-//!      |    join satisfied   |        retry           | failed, lost,          | re-run, node dead,
-//!      |                     +-----------+            v canceled               v ERROR above it
+//!           parents missing           claimed                 succeeded
+//!   BLOCKED <-------------- TODO ---------------> TRANSITION ------------> ACTIVE
+//!      |    -------------->  ^                        |                       |
+//!      |    join satisfied   |        retry           | failed, lost,         | re-run, node dead,
+//!      |                     +-----------+            v canceled              v ERROR above it
 //!      +--- kept result: ACTIVE at once  +--------- ERROR              TODO or BLOCKED
 //! ```
 //!

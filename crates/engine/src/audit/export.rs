@@ -1,19 +1,23 @@
-//! An export of the audit, and the proof that it holds.
+//! An export of the audit, and its verification.
 //!
-//! An export is a text with one JSON object per line ([`Line`]). First the header, then the sealed entries, then the rows that the
-//! entries are about with the documents that they name, then the end with the totals. Rows come in an order that a verifier can follow
-//! with little memory: passkeys, policies, submissions, verdicts and their signatures before targets, each target after its root and its
-//! new documents, runs after their target.
+//! An export has one JSON object per line ([`Line`]): the header, the sealed entries, the rows that
+//! they record with the documents that these name, and the end with the totals. The order of the
+//! rows lets a verifier use little memory. Passkeys, policies, submissions, verdicts and signatures
+//! come before targets. Each target follows its root and its new documents, and runs follow their
+//! target.
 //!
-//! [`Check`] proves from such a text alone that
-//! * the entries are the ones that were sealed, in order;
-//! * each row is the one that the database recorded in its entry, and each entry has its row;
+//! From such a text alone, [`Check`] proves that
+//! * the entries are those that were sealed, in order;
+//! * each row equals the row that its entry records, and each entry has its row;
 //! * each target is its parent with exactly the documents of its submission replaced;
-//! * each submission that became a target had the approvals that the policy in force asked for, of people who could review and had no
-//!   part in it, and no objection, and that they were signed with confirmed passkeys where the policy demanded it;
-//! * each run belongs to a target whose documents ask for exactly what it ran.
+//! * each committed submission had the approvals that the policy in force required, and no
+//!   objection;
+//! * these approvals came from people who could review and were not authors;
+//! * they were signed with confirmed passkeys if the policy required it;
+//! * each run belongs to a target whose documents require exactly the content that it ran.
 //!
-//! It does not prove that a reviewer with a permission in a part of the tree had it for the right part: the database checks that.
+//! It does not prove that a reviewer's permission for a part of the tree covers the right part. The
+//! database checks that.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -32,70 +36,53 @@ use crate::gate::signature::{self, Assertion, Confirmation, Nonce, Passkey, Revi
 use crate::gate::{Policy, Risk, SignedRule, VerdictKind};
 use crate::ids::{ActionName, NodeId, PasskeyId, PersonId, StepId};
 
-/// The version of the format.
+/// The version of the export format.
 pub const FORMAT: u32 = 3;
 
-/// A line of an export.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Line {
-    /// The first line.
     Header(Header),
-    /// A sealed entry.
     Audit(Sealed),
     /// The bytes of a document, policy, role or script.
     Object {
-        /// What it is.
         kind: ObjectKind,
-        /// The SHA-256 of its bytes.
         hash: Hash,
-        /// The bytes, if they are text.
+        /// The bytes as text, if they are UTF-8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         body: Option<String>,
-        /// The bytes in hexadecimal digits, if they are not.
+        /// The bytes in hexadecimal digits, if they are not UTF-8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hex: Option<String>,
     },
-    /// A row that the audit recorded.
     Row {
-        /// Its table.
         table: Table,
-        /// Its columns, as the audit records them.
+        /// The columns of the row, as the audit records them.
         row: Map<String, Value>,
-        /// The documents of a submission.
+        /// Only for submissions: their documents.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         documents: Option<Vec<DocumentChange>>,
     },
-    /// The last line.
     End(End),
 }
 
-/// The tables whose rows an export has, in its order.
+/// The tables whose rows an export has, in the order of the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Table {
-    /// Imported barclamps.
     Barclamp,
-    /// Passkeys.
     Passkey,
-    /// Confirmations of passkeys.
     PasskeyConfirmation,
-    /// Policies.
     Policy,
-    /// Submissions.
     Submission,
-    /// Verdicts.
     Verdict,
-    /// Signatures of verdicts.
     VerdictSignature,
-    /// Targets.
     Target,
-    /// Runs.
     Run,
 }
 
 impl Table {
-    /// Its name in the database, and in the actions of its entries.
+    /// The name of the table in the database, and in the actions of the entries.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Barclamp => "barclamp",
@@ -127,62 +114,45 @@ impl Table {
     }
 }
 
-/// The first line of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// [`FORMAT`].
     pub format: u32,
-    /// The last entry that the export leaves out; 0 for a whole export. Any other export has entries only and proves the chain only.
+    /// The last entry before the export. It is 0 for a full export. Otherwise the export has only
+    /// entries, and proves only the chain.
     pub after: u64,
-    /// The last entry.
     pub end: u64,
-    /// Its link.
+    /// The link of the last entry.
     pub hash: Hash,
 }
 
-/// The last line of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
-    /// The last entry.
     pub end: u64,
-    /// Its link.
+    /// The link of the last entry.
     pub hash: Hash,
-    /// The lines of each kind before this one.
+    /// The number of lines of each kind before this one.
     pub totals: Totals,
 }
 
-/// The lines of each kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Totals {
-    /// Sealed entries.
     pub entries: u64,
-    /// Objects.
     pub objects: u64,
-    /// Barclamps.
     pub barclamps: u64,
-    /// Passkeys.
     pub passkeys: u64,
-    /// Confirmations of passkeys.
     pub passkey_confirmations: u64,
-    /// Policies.
     pub policies: u64,
-    /// Submissions.
     pub submissions: u64,
-    /// Verdicts.
     pub verdicts: u64,
-    /// Signatures of verdicts.
     pub verdict_signatures: u64,
-    /// Targets.
     pub targets: u64,
-    /// Runs.
     pub runs: u64,
 }
 
 impl Totals {
-    /// Counts a line.
     pub fn count(&mut self, line: &Line) {
         let total = match line {
             Line::Header(_) | Line::End(_) => return,
@@ -203,7 +173,7 @@ impl Totals {
         *total += 1;
     }
 
-    /// The counts that differ from the lines that were found.
+    /// Describes the totals that differ from the lines that were found.
     fn difference(&self, found: &Self) -> String {
         let counts = |totals: &Self| match serde_json::to_value(totals) {
             Ok(Value::Object(counts)) => counts,
@@ -218,18 +188,16 @@ impl Totals {
     }
 }
 
-/// What an export proves.
+/// The result of a successful verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Proven {
-    /// The entries.
     pub chain: Chain,
-    /// Whether the export is whole, so that the rest is proven too.
+    /// Whether the export begins at entry 1. Only then are rows and documents verified too.
     pub whole: bool,
-    /// What it has.
     pub totals: Totals,
 }
 
-/// The text that was sealed.
+/// The sealed text of an entry.
 #[derive(Deserialize)]
 struct Content {
     action: String,
@@ -239,7 +207,8 @@ struct Content {
     source: Option<String>,
 }
 
-/// The entry of a row: the fields that it recorded and a hash of their values, because there may be millions of runs.
+/// The entry that records a row. It stores only a hash of the values, because there may be millions
+/// of runs.
 #[derive(Clone, Copy)]
 struct Recorded {
     seq: u64,
@@ -248,15 +217,15 @@ struct Recorded {
     met: bool,
 }
 
-/// What a person could do after an entry.
+/// A person's permission to review after an entry.
 #[derive(Clone, Copy)]
 struct Standing {
     seq: u64,
-    /// A person whose account is enabled.
+    /// Whether the account is an enabled person.
     able: bool,
-    /// With the permission to review everywhere.
+    /// Whether the person may review everywhere.
     everywhere: bool,
-    /// Parts of the tree with the permission to review.
+    /// Number of grants to review a part of the tree.
     parts: i64,
 }
 
@@ -283,14 +252,12 @@ struct BarclampRow {
     hash: Hash,
 }
 
-/// What a document of a barclamp names.
 #[derive(Deserialize)]
 struct BarclampParts {
     #[serde(default)]
     roles: BTreeMap<String, Hash>,
 }
 
-/// What a document of a role names.
 #[derive(Deserialize)]
 struct RoleParts {
     #[serde(default)]
@@ -310,7 +277,7 @@ struct SubmissionRow {
     risk: BTreeSet<Risk>,
     authors: BTreeSet<PersonId>,
     created_by: PersonId,
-    /// Whether the database demanded signed approvals.
+    /// Whether the database required signed approvals.
     #[serde(default)]
     signed: bool,
 }
@@ -341,7 +308,7 @@ struct SignatureRow {
     signed: SignedRow,
 }
 
-/// A nonce and a signature, as the database writes bytes in JSON.
+/// A nonce and a signature. The database writes bytes in JSON as `\x` and hexadecimal digits.
 #[derive(Deserialize)]
 struct SignedRow {
     nonce: String,
@@ -407,16 +374,15 @@ fn optional_bytea<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<H
 
 struct Submission {
     row: SubmissionRow,
-    /// What signatures cover; None: the entry is from before there were any.
+    /// The content that signatures cover. `None` for entries from before signatures existed.
     reviewed: Option<Reviewed>,
     documents: Vec<DocumentChange>,
-    /// In order.
+    /// In the order of their entries.
     verdicts: Vec<Judged>,
 }
 
-/// A verdict.
 struct Judged {
-    /// The number of its entry.
+    /// The number of the entry that records it.
     seq: u64,
     id: i64,
     person: PersonId,
@@ -430,7 +396,7 @@ fn no_verifier(_: &Passkey, _: Hash, _: &Assertion) -> Result<(), String> {
     Err("this program cannot verify signatures".to_owned())
 }
 
-/// The target before.
+/// The previous target.
 struct Before {
     number: i64,
     root_hash: Hash,
@@ -438,7 +404,7 @@ struct Before {
     epoch: i64,
 }
 
-/// An export that is being checked, line by line.
+/// Verifies an export line by line.
 #[derive(Default)]
 pub struct Check {
     lines: usize,
@@ -455,21 +421,22 @@ pub struct Check {
     /// The scripts of each role document.
     roles: BTreeMap<Hash, Vec<Script>>,
     scripts: BTreeSet<Hash>,
-    /// Documents whose bytes have another hash. The line that names one says what it is.
+    /// Documents whose bytes have another hash. The error is reported later, by the line that names
+    /// the document, because that line can describe it.
     altered: BTreeMap<Hash, ObjectKind>,
     policy_objects: BTreeMap<Hash, Policy>,
     deployments: HashMap<Hash, Arc<DeploymentDoc>>,
     nodes: HashMap<Hash, Arc<NodeDoc>>,
     next_root: Option<(Hash, RootDoc)>,
-    /// By the target that brought it.
+    /// By the number of the target that introduced it.
     policies: BTreeMap<i64, PolicyRow>,
     submissions: HashMap<i64, Submission>,
     verify: Option<VerifySignature>,
     passkeys: BTreeMap<PasskeyId, Passkey>,
-    /// By verdict.
+    /// By the id of the verdict.
     signatures: HashMap<i64, (PasskeyId, Nonce, Assertion)>,
     before: Option<Before>,
-    /// Targets that brought documents.
+    /// Numbers of the targets that changed documents.
     generations: BTreeSet<i64>,
 }
 
@@ -478,21 +445,17 @@ fn wrong(what: impl Into<String>, why: impl Into<String>) -> Broken {
 }
 
 impl Check {
-    /// A check of an export that must have these links.
+    /// Checks an export that must have these links.
     pub fn expecting(links: impl IntoIterator<Item = (u64, Hash)>) -> Self {
         Self { expected: links.into_iter().collect(), ..Self::default() }
     }
 
-    /// The same, with a function that verifies signatures. Without one, changes that had to be signed are rejected.
+    /// Also verifies signatures. Without this, changes that required signatures are rejected.
     #[must_use]
     pub fn with_signatures(self, verify: VerifySignature) -> Self {
         Self { verify: Some(verify), ..self }
     }
 
-    /// The next line.
-    ///
-    /// # Errors
-    /// The first thing that does not hold.
     pub fn line(&mut self, text: &str) -> Result<(), Broken> {
         self.lines += 1;
         let number = self.lines;
@@ -549,7 +512,7 @@ impl Check {
         }
     }
 
-    /// The last entry so far.
+    /// The number of the last entry so far.
     fn last(&self, after: u64) -> u64 {
         if self.chain.first == 0 { after } else { self.chain.last }
     }
@@ -594,7 +557,7 @@ impl Check {
         Ok(())
     }
 
-    /// Whether the export has each recorded row, up to those of a table.
+    /// Whether the export has every recorded row, in all tables up to `up_to`.
     fn all_met(&self, up_to: Table) -> Result<(), Broken> {
         let missing =
             self.recorded.iter().filter(|((table, _), recorded)| !recorded.met && *table <= up_to);
@@ -607,10 +570,10 @@ impl Check {
         }
     }
 
-    /// What is proven, when all lines were given.
+    /// The result, after all lines.
     ///
     /// # Errors
-    /// When the end is missing, or an expected link.
+    /// If the end or an expected link is missing.
     pub fn finish(self) -> Result<Proven, Broken> {
         if !self.ended {
             return Err(Broken::BrokenOff(self.chain.last));
@@ -621,7 +584,7 @@ impl Check {
             return Err(Broken::CutTail { from: last + 1, to: *newest });
         }
         if let Some((seq, hash)) = self.expected.first_key_value() {
-            // The link before the first entry is known, too.
+            // An export of later entries also proves the link before its first entry.
             if *seq == after && self.expected.len() == 1 && after > 0 && self.chain.first > 0 {
                 if *hash != self.chain.from {
                     return Err(Broken::Recomputed {
@@ -670,7 +633,7 @@ impl Check {
             .recorded
             .insert(key.clone(), Recorded { seq: sealed.seq, fields: place, hash, met: false });
         match earlier {
-            // A run starts, ends, and may report late.
+            // A run has several entries: it starts, ends, and may report late.
             Some(earlier) if table != Table::Run => Err(wrong(
                 format!("{} {}", table.as_str(), key.1),
                 format!("entries {} and {} both say that it was added", earlier.seq, sealed.seq),
@@ -766,7 +729,7 @@ impl Check {
         if recorded.met {
             return Err(wrong(what(), "it is in the export twice"));
         }
-        // Columns that came with a later version are not in the entry. Nothing below uses them.
+        // The entry lacks columns that were added later. Nothing below uses them.
         let fields = self.fields.get(recorded.fields).map(Vec::as_slice).unwrap_or_default();
         let as_recorded: Map<String, Value> =
             row.into_iter().filter(|(name, _)| fields.binary_search(name).is_ok()).collect();
@@ -797,7 +760,7 @@ impl Check {
         }
     }
 
-    /// Whether the document of a barclamp is there, with its roles and their scripts.
+    /// Checks that the barclamp's document, its roles and their scripts are present.
     fn barclamp(&self, row: &BarclampRow) -> Result<(), Broken> {
         let what = || format!("barclamp {} {}", row.name, row.version);
         let roles =
@@ -807,7 +770,7 @@ impl Check {
             .try_for_each(|(role, hash)| self.role(*hash, || format!("role {role} of {}", what())))
     }
 
-    /// Whether the document of a role is there, with its scripts.
+    /// Checks that the role's document and its scripts are present.
     fn role(&self, hash: Hash, what: impl Fn() -> String) -> Result<(), Broken> {
         let scripts = self.roles.get(&hash).ok_or_else(|| wrong(what(), self.gone(hash)))?;
         match scripts.iter().find(|script| !self.scripts.contains(&script.hash)) {
@@ -818,7 +781,7 @@ impl Check {
         }
     }
 
-    /// Why a document is not there.
+    /// The reason that a document cannot be used: altered or missing.
     fn gone(&self, hash: Hash) -> String {
         match self.altered.contains_key(&hash) {
             true => format!("its document {hash} was altered: its bytes have another hash"),
@@ -906,7 +869,7 @@ impl Check {
     fn target(&mut self, seq: u64, row: &TargetRow) -> Result<(), Broken> {
         let what = || format!("target {}", row.number);
         if self.before.is_none() {
-            // Its approvals and signatures come before it. A missing one has a name of its own.
+            // Approvals and signatures come before the first target. This names the missing one.
             self.all_met(Table::VerdictSignature)?;
         }
         let before = self.before.take();
@@ -921,11 +884,14 @@ impl Check {
         let root = match (&before, row.kind.as_str()) {
             (Some(before), "switch") if row.root == before.root_hash => before.root.clone(),
             (Some(_), "switch") => {
-                return Err(wrong(what(), "a switch of execution has another root than its parent"));
+                return Err(wrong(
+                    what(),
+                    "a switch of execution has another root than its parent",
+                ));
             }
             (None, "genesis") | (Some(_), "change") => match next {
                 Some((hash, root)) if hash == row.root => root,
-                // A change of the policy alone has the root of its parent.
+                // A change of only the policy keeps the root of its parent.
                 _ => match &before {
                     Some(before) if before.root_hash == row.root => before.root.clone(),
                     _ => return Err(wrong(format!("the root of {}", what()), self.gone(row.root))),
@@ -955,7 +921,7 @@ impl Check {
         Ok(())
     }
 
-    /// Whether the new document of a change is there, with the roles that it names.
+    /// Checks that the new document of a change is present, with the roles that it names.
     fn documents_of(
         &self,
         change: &DocumentChange,
@@ -1051,7 +1017,7 @@ impl Check {
             .map(|policy| policy.approvals_for(&submission.row.risk))
             .max()
             .unwrap_or(u32::MAX);
-        // Rules for single deployments are the database's to apply.
+        // Only the database applies rules for single deployments.
         let fits = |rule: &SignedRule| {
             rule.deployment.is_none()
                 && rule.risk.is_none_or(|risk| submission.row.risk.contains(&risk))
@@ -1062,7 +1028,8 @@ impl Check {
         self.counted(seq, row, submission, (asked.max(submission.row.approvals_needed), signed))
     }
 
-    /// Counts the last verdict of each person who could review then.
+    /// Checks that the approvals suffice. Each person's last verdict counts, if the person could
+    /// review when the target was committed.
     fn counted(
         &self,
         seq: u64,
@@ -1119,7 +1086,7 @@ impl Check {
         Ok(())
     }
 
-    /// Whether an approval is signed with a confirmed passkey; else why not.
+    /// Checks that an approval is signed with a confirmed passkey.
     fn is_signed(&self, submission: &Submission, judged: &Judged) -> Result<(), String> {
         let (by, nonce, assertion) = self.signatures.get(&judged.id).ok_or("it is not signed")?;
         let reviewed = submission
@@ -1195,10 +1162,7 @@ impl Check {
     }
 }
 
-/// Checks a whole export.
-///
-/// # Errors
-/// The first thing that does not hold.
+/// Verifies all lines of an export. Changes that required signatures are rejected.
 pub fn verify<'t>(lines: impl IntoIterator<Item = &'t str>) -> Result<Proven, Broken> {
     let mut check = Check::default();
     lines.into_iter().try_for_each(|line| check.line(line))?;

@@ -1,4 +1,4 @@
-//! A small history, exported; then one thing of it is removed or altered, and the verifier names it.
+//! Each test removes or alters one part of a small export. The verifier must name that part.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const DEPLOYMENT: &str = "00000000-0000-0000-0000-0000000000d0";
 const NODE: &str = "00000000-0000-0000-0000-0000000000e0";
 const SCRIPT: &str = "#!/bin/sh\n";
 
-/// An export in the making. Rows are sealed in the order in which they are told of.
+/// Builds an export. Entries are sealed in the order in which they are added.
 #[derive(Clone, Default)]
 struct Export {
     entries: Vec<Value>,
@@ -75,7 +75,7 @@ fn node_doc(role: Hash, port: u64) -> Value {
         "app": {"deployment": DEPLOYMENT, "role": role, "data": {"port": port}, "reruns": 0, "rank": 0, "parents": []}}})
 }
 
-/// Genesis, a reviewed change of a node, and a run of it.
+/// A history: genesis, a reviewed change of a node, and a run of it.
 fn history() -> Export {
     let mut e = Export::default();
     for (id, permission) in [(ADA, "operator"), (BO, "reviewer")] {
@@ -179,7 +179,7 @@ fn object_of(kind: ObjectKind) -> impl Fn(&Line) -> bool {
     move |line| matches!(line, Line::Object { kind: found, .. } if *found == kind)
 }
 
-/// Changes what the database recorded and the row alike, as a forged row would be.
+/// Changes both a row and the entry that records it, like an attacker with the whole chain.
 fn forged(table: Table, field: &str, value: Value) -> Export {
     let mut e = history();
     let at = last_of(&e, row_of(table));
@@ -216,7 +216,7 @@ fn honest_history_is_proven() {
     );
 }
 
-/// Each kind of document, with the name that a verifier has for it.
+/// Each kind of document, with the name that the verifier reports.
 const DOCUMENTS: [(&str, ObjectKind); 7] = [
     ("barclamp house 1: its document", ObjectKind::Barclamp),
     ("role app of barclamp house 1: its document", ObjectKind::Role),
@@ -386,7 +386,7 @@ fn expected_link_finds_cut_tail_and_recomputed_chain() {
         check(last, other, &lines),
         Err(Broken::Recomputed { seq: last, expected: other, found: hash })
     );
-    // The person who cut it wrote header and end again.
+    // An attacker who cuts the chain also rewrites the header and the end.
     let mut cut = e.clone();
     cut.entries.truncate(2);
     cut.rest.clear();
@@ -424,7 +424,7 @@ proptest! {
         let line = line.index(lines.len());
         let mut bytes = lines[line].clone().into_bytes();
         let at = at.index(bytes.len());
-        // A letter or digit in a value; names of fields that nothing reads are the only other text.
+        // Changes a letter or digit. The only other text is the names of fields that nothing reads.
         prop_assume!(bytes[at].is_ascii_hexdigit());
         bytes[at] = if bytes[at] == b'1' { b'2' } else { b'1' };
         lines[line] = String::from_utf8(bytes).unwrap();
