@@ -1,8 +1,8 @@
-//! Where a comment stands: the stable name of one change within a difference.
+//! Anchors of comments: a stable name for one change within a difference.
 //!
-//! A change is named by what it is about (document, then role or noderole, then the path of a value), never by its place on a page
-//! or by a hash: so a comment stays with its change when the plan is made anew, and a reader sees whether the change it speaks of is
-//! still there.
+//! An anchor names its subject: a document, then a role or noderole, then the path of a value. It
+//! never contains a position on a page or a hash. So a comment stays with its change when the plan
+//! is made again, and a reader sees whether that change still exists.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,33 +14,33 @@ use crate::cluster::NoderoleKey;
 use crate::data::Change;
 use crate::ids::{BarclampName, DeploymentId, NodeId, RoleName};
 
-/// Longest anchor, in bytes.
+/// The maximum length of an anchor, in bytes.
 pub const MAX_ANCHOR: usize = 2_000;
 
-/// What a comment speaks of. As text: nothing, `policy`, `deployment/ID`, `deployment/ID/barclamp/NAME`, `deployment/ID/role/NAME`,
-/// `node/ID`, `node/ID/noderole/ROLE`; the policy, a role and a noderole may end in `#` and the JSON pointer of a value.
+/// Subject of a comment. An empty text is the whole change. Others are `policy`, `deployment/ID`,
+/// `deployment/ID/barclamp/NAME`, `deployment/ID/role/NAME`, `node/ID` and `node/ID/noderole/ROLE`.
+/// A policy, role or noderole may be followed by `#` and the JSON pointer of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("maxLength" = MAX_ANCHOR)))]
 #[serde(try_from = "String", into = "String")]
 pub enum Anchor {
-    /// The change as a whole.
+    /// The whole change.
     Whole,
-    /// The gate's policy, or one value of it.
+    /// The approval policy, or one of its values.
     Policy(Option<String>),
-    /// A deployment's document.
+    /// A deployment document.
     Deployment(DeploymentId),
-    /// A deployment's use of a barclamp.
+    /// A barclamp of a deployment.
     Barclamp(DeploymentId, BarclampName),
-    /// A deployment's role, or one value of its data.
+    /// A role of a deployment, or one value of its data.
     Role(DeploymentId, RoleName, Option<String>),
-    /// A node's document.
+    /// A node document.
     Node(NodeId),
     /// A noderole, or one value of its data.
     Noderole(NodeId, NoderoleKey, Option<String>),
 }
 
-/// A text that names no change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} names no change: leave it out for the whole, or write policy, deployment/ID, deployment/ID/role/NAME, node/ID or \
@@ -124,7 +124,7 @@ impl From<Anchor> for String {
 }
 
 impl Anchor {
-    /// Whether a difference has the change that this speaks of.
+    /// Whether a difference contains the subject of the comment.
     pub fn stands_in(&self, difference: &Difference) -> bool {
         let deployment = |id: &DeploymentId| difference.deployments.iter().find(|d| d.id == *id);
         let node = |id: &NodeId| difference.nodes.iter().find(|n| n.id == *id);
@@ -152,7 +152,7 @@ impl Anchor {
         }
     }
 
-    /// The value that it speaks of, as a JSON pointer.
+    /// The JSON pointer of the value, if the subject is a value.
     pub fn value(&self) -> Option<&str> {
         match self {
             Self::Policy(value) | Self::Role(_, _, value) | Self::Noderole(_, _, value) => {

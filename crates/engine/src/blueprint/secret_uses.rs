@@ -1,13 +1,15 @@
-//! Which secrets a change uses, replaces or drops, by name and version.
+//! The secrets that a change adds, replaces or removes, by name and version.
 //!
-//! A noderole uses the secrets that its own reviewed data names: the role's template, its deployment's data for the role, and the
-//! data of the noderole itself. A noderole that is new, or that gets new parents, also receives secrets from the data of other
-//! noderoles on its node and of its ancestors; these uses are marked [`SecretChange::inherited`].
+//! A noderole uses the secrets that its own reviewed data names: the role's template, its
+//! deployment's data for the role, and the data of the noderole itself. A noderole that is new, or
+//! that gets new parents, also receives secrets from the data of other noderoles on its node and of
+//! its ancestors. These uses are marked [`SecretChange::inherited`].
 //!
-//! ## Invariants
+//! Invariants:
 //!
-//! * Every reference that a change adds to a document is in the result. A reviewer approves each of them by name.
-//! * Names and versions only. The plain text is on the workers, and nowhere in the engine.
+//! * The result contains every reference that a change adds to a document. A reviewer approves each
+//!   of them by name.
+//! * The result contains only names and versions. The engine never has the plain text; workers do.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,64 +28,65 @@ use crate::ids::{
     ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId,
 };
 
-/// What a change does to a use of a secret.
+/// Kind of a change of a secret's use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum UseChange {
     /// The use is new.
     Added,
-    /// Another secret, or another version, takes its place.
+    /// The use has another secret or another version.
     Replaced,
-    /// The secret is no longer used there.
+    /// The secret is no longer used.
     Removed,
 }
 
-/// What a secret is used for.
+/// Purpose of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SecretKind {
-    /// A value in the data of roles. Scripts receive it in plain text.
+    /// Value in the data of roles. Scripts receive it in plain text.
     Data,
-    /// The key with which workers connect to nodes. Scripts never receive it.
+    /// Key with which workers connect to nodes. Scripts never receive it.
     NodeKey,
 }
 
-/// A use of a secret that a change adds, replaces or removes.
+/// Use of a secret that a change adds, replaces or removes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SecretChange {
     /// Whether the use is added, replaced or removed.
     pub change: UseChange,
-    /// The secret. For a removed use, the one that was used.
+    /// The secret. For a removed use, the previous secret.
     pub secret: SecretRef,
-    /// The secret that it replaces.
+    /// The secret that it replaces. Absent unless `change` is `replaced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was: Option<SecretRef>,
-    /// What it is used for.
+    /// Purpose of the secret.
     pub kind: SecretKind,
-    /// The deployment that uses it.
+    /// The deployment that uses the secret.
     pub deployment: DeploymentName,
-    /// The role whose data names it, or that receives it.
+    /// The role whose data names the secret, or that receives it. Absent for node keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<RoleName>,
-    /// Whether the role receives it from the data of other noderoles: on the same node, or of ancestors.
+    /// Whether the role receives the secret from the data of other noderoles, on the same node or
+    /// of ancestors.
     #[serde(default)]
     pub inherited: bool,
-    /// The nodes of that role, by name. None: the role is not bound on any node yet.
+    /// Names of the nodes with this role or key. Empty if the role is not bound on any node.
     pub nodes: Counted<Fqdn>,
 }
 
 impl SecretChange {
-    /// Whether runs receive a secret, or a version, that they did not receive before. Node keys do not count: a node's connection
-    /// is reviewed as such.
+    /// Whether runs receive a secret, or a version, that they did not receive before. Node keys do
+    /// not count, because the review shows a node's connection separately.
     pub fn is_new_to_runs(&self) -> bool {
         self.change != UseChange::Removed && self.kind == SecretKind::Data
     }
 }
 
-/// `uses secret db/password version 2 (was version 1) in app of web on n1, n2`
+/// Such as `uses secret db/password version 2 (was version 1) in app of web on n1, n2`.
 impl fmt::Display for SecretChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { change, secret, was, kind, deployment, role, inherited, nodes } = self;
@@ -116,13 +119,13 @@ impl fmt::Display for SecretChange {
     }
 }
 
-/// Every use of a secret that a change adds, replaces or removes; added ones first, then by secret.
+/// Every use of a secret that a change adds, replaces or removes: added ones first, then by secret.
 pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
     let old = Side::of(planned.old, planned.catalog);
     let new = Side::of(planned.new, planned.catalog);
     let mut found = Gathered::default();
     for deployment in &planned.difference.deployments {
-        // A renamed deployment is another one for the worker, which goes by the name.
+        // Workers identify a deployment by name, so a renamed one counts as another one.
         let renamed = deployment.renamed.is_some();
         let changed = deployment.roles.iter().map(|role| &role.role);
         let all =
@@ -153,7 +156,8 @@ pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
     found.close()
 }
 
-/// The noderoles whose secrets may differ, each with whether it may also receive other noderoles' secrets for the first time.
+/// The noderoles whose secrets may differ. The flag says whether a noderole may also receive the
+/// secrets of other noderoles for the first time.
 fn affected(difference: &Difference, sides: [&Side<'_>; 2]) -> Vec<(NodeId, NoderoleKey, bool)> {
     let mut found: BTreeMap<(NodeId, NoderoleKey), bool> = BTreeMap::new();
     for node in &difference.nodes {
@@ -177,7 +181,7 @@ fn affected(difference: &Difference, sides: [&Side<'_>; 2]) -> Vec<(NodeId, Node
             for (key, noderole) in &stored.doc.noderoles {
                 let Some(roles) = told.get(&noderole.deployment) else { continue };
                 if roles.as_ref().is_none_or(|roles| roles.contains(&key.role)) {
-                    // A rename may take away what the deployment was allowed to receive, or allow it more.
+                    // A rename can change which secrets the deployment may receive.
                     *found.entry((*id, key.clone())).or_default() |= roles.is_none();
                 }
             }
@@ -186,15 +190,15 @@ fn affected(difference: &Difference, sides: [&Side<'_>; 2]) -> Vec<(NodeId, Node
     found.into_iter().map(|((node, key), follows)| (node, key, follows)).collect()
 }
 
-/// Who uses a secret.
+/// The user of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct User {
     deployment: DeploymentName,
-    /// None: the node itself.
+    /// `None` means the node itself.
     role: Option<RoleName>,
 }
 
-/// A place that names a secret: the noderole if it is another one than the user, and a JSON pointer.
+/// The position of a reference: the noderole, if it is not the user, and a JSON pointer.
 type At = (Option<NoderoleId>, String);
 type Uses = BTreeMap<At, SecretRef>;
 
@@ -202,7 +206,7 @@ fn at_pointers(value: &Value) -> Uses {
     located(value).into_iter().map(|(pointer, secret)| ((None, pointer), secret)).collect()
 }
 
-/// A blueprint, and where its noderoles are.
+/// A blueprint with an index of its noderoles.
 struct Side<'a> {
     blueprint: &'a Blueprint,
     catalog: &'a Catalog,
@@ -222,7 +226,7 @@ impl<'a> Side<'a> {
         self.blueprint.deployments.get(&id).into_iter().flat_map(|stored| stored.doc.roles.keys())
     }
 
-    /// The secrets that a deployment's data for a role names, whether or not the role is bound.
+    /// The secrets that a deployment's data for a role names, even if the role is not bound.
     fn of_role(&self, deployment: DeploymentId, role: &RoleName) -> Uses {
         let stored = self.blueprint.deployments.get(&deployment);
         stored
@@ -252,14 +256,15 @@ impl<'a> Side<'a> {
         };
         match layers(StepId::of(key.id(node), &ActionName::run()), own, None) {
             Ok(layered) => at_pointers(&layered.value),
-            // Such data runs nowhere. Its references are named all the same.
+            // Such data can never run. Its references are still listed.
             Err(_) => {
                 [template, of_role, &noderole.data].into_iter().flat_map(at_pointers).collect()
             }
         }
     }
 
-    /// Who a noderole is, and the secrets that it receives; with those of other noderoles' data if `follows`.
+    /// The noderole as a user, and the secrets that it receives. If `follows`, this includes
+    /// secrets from the data of other noderoles.
     fn of_noderole(&self, node: NodeId, key: &NoderoleKey, follows: bool) -> (Option<User>, Uses) {
         let Some((_, noderole)) = self.blueprint.noderole(node, key) else {
             return (None, Uses::new());
@@ -290,7 +295,8 @@ impl<'a> Side<'a> {
         (user, [((None, "/connection/key".to_owned()), ssh.key.clone())].into())
     }
 
-    /// The noderoles whose data a noderole sees: all others on its node, and its ancestors by hard edges.
+    /// The noderoles whose data a noderole receives: all others on its node, and its ancestors via
+    /// hard edges.
     fn seen(
         &self,
         node: NodeId,
@@ -335,7 +341,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// What uses have in common that are told as one.
+/// The properties of uses that are reported as one change.
 type Group =
     (UseChange, SecretRef, Option<SecretRef>, SecretKind, DeploymentName, Option<RoleName>, bool);
 

@@ -1,15 +1,18 @@
-//! How the effect of a change shifts when it is planned anew on another base.
+//! How the effect of a change differs after it is planned again on another base.
 //!
-//! Both plans are taken as the difference from *their own* base, and what is in both is left out. So what other people changed
-//! meanwhile is in neither, and a reviewer whose base moved reads only what became of the change itself; mostly nothing, and that is
-//! then said as *effect unchanged*.
+//! Each plan is compared with *its own* base, and the common part is left out. So neither side
+//! contains the changes of other people, and a reviewer reads only the differences in the change
+//! itself. Usually there are none, which is reported as *effect unchanged*.
 //!
-//! Three things are no effect of the change and are not compared: how much around it stays as it is, how often something was asked to
-//! run again before (that it runs again is compared), and whether a node has a document yet. A new node has none until something is
-//! first meant of it; where another change came first with that, this one writes no document any more and moves no record into one,
-//! and does the same as before.
+//! Three differences do not count as an effect of the change:
 //!
-//! A base may move under a change of a whole cluster, so both plans are compared document by document, each looked up by its id.
+//! * the number of unchanged documents and noderoles;
+//! * the number of earlier re-run requests (that a step runs again does count);
+//! * whether a node has a document yet. A new node gets its document with the first change of it.
+//!   If another change was first, this one adds no document and copies no record into one. Its
+//!   effect is the same.
+//!
+//! The base of a change to a whole cluster may move, so documents are matched by id.
 
 use std::collections::BTreeMap;
 
@@ -21,29 +24,29 @@ use super::difference::{
 use crate::cluster::NoderoleKey;
 use crate::ids::{DeploymentId, NodeId, RoleName};
 
-/// What only the plan before had, and what only the new one has. A value that differs is in both.
+/// Difference between two plans of the same change. A value that differs is in both parts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shift {
-    /// As it was planned before.
+    /// The part that only the earlier plan has.
     pub before: Difference,
-    /// As it is planned now.
+    /// The part that only the new plan has.
     pub after: Difference,
 }
 
 impl Shift {
-    /// Between two plans of the same edits.
+    /// Compares two plans of the same edits.
     pub fn between(before: &Difference, after: &Difference) -> Self {
         Self { before: beyond(before, after), after: beyond(after, before) }
     }
 
-    /// Whether both plans do the same.
+    /// Whether both plans have the same effect.
     pub fn is_empty(&self) -> bool {
         self.before.is_empty() && self.after.is_empty()
     }
 }
 
-/// What one difference has beyond another.
+/// The part of `one` that `other` does not have.
 fn beyond(one: &Difference, other: &Difference) -> Difference {
     let known: BTreeMap<DeploymentId, &DeploymentDifference> =
         other.deployments.iter().map(|d| (d.id, d)).collect();
@@ -60,7 +63,8 @@ fn beyond(one: &Difference, other: &Difference) -> Difference {
     Difference { deployments: deployments.collect(), nodes: nodes.collect(), unchanged: 0, policy }
 }
 
-/// None: all of it is in the other, too. What the document itself says goes along with what differs inside.
+/// `None` if `other` contains all of it. If a part differs, the deployment's own fields are
+/// included.
 fn deployment_beyond(
     one: &DeploymentDifference,
     other: &DeploymentDifference,
@@ -92,7 +96,7 @@ fn node_beyond(one: &NodeDifference, other: &NodeDifference) -> Option<NodeDiffe
     (!left.noderoles.is_empty() || !are_alike(&left, &twin)).then_some(left)
 }
 
-/// Whether two differences say the same of a node itself.
+/// Whether two differences agree on the node itself, without its noderoles.
 fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
     let itself = |n: &NodeDifference| NodeDifference { noderoles: Vec::new(), ..n.clone() };
     let (new, known) = match (one.mark, other.mark) {
@@ -100,10 +104,11 @@ fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
         (Mark::Changed, Mark::Added) => (other, one),
         _ => return itself(one) == itself(other),
     };
-    // Where a node goes is said of one with a document only when it goes elsewhere.
+    // A node with a document has `moved` only if its deployment changes.
     let to = |n: &NodeDifference| n.moved.and_then(|(_, to)| to);
     let goes_elsewhere = known.moved.is_some() && to(known) != to(new);
-    // A first document takes over the record; where another change came first with that, the record is in its document.
+    // The first document of a node copies its record. If another change did this first, its
+    // document already contains the record.
     let shown = |n: &NodeDifference| NodeDifference {
         mark: Mark::Changed,
         moved: None,
@@ -114,7 +119,7 @@ fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
     !goes_elsewhere && shown(new) == shown(known)
 }
 
-/// A node's difference without what is no effect.
+/// Removes the parts that do not count as an effect.
 fn plain(node: &NodeDifference) -> NodeDifference {
     let noderole = |n: &NoderoleDifference| NoderoleDifference { reruns: None, ..n.clone() };
     NodeDifference {
@@ -252,7 +257,7 @@ mod tests {
         let (before, after) = (of_all(1), of_all(1));
         let began = std::time::Instant::now();
         assert!(Shift::between(&before, &after).is_empty());
-        // Looking for each node among all others takes minutes.
+        // A linear search for each node would take minutes.
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
