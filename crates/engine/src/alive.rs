@@ -1,9 +1,9 @@
 //! Decides from health checks whether a node is alive.
 //!
-//! One failed check may be a lost packet, and one successful check may be a machine that reboots in
-//! a loop. A change of aliveness moves steps, ends runs and alerts people, so it takes several
-//! checks in a row. One success is enough for a node that was never alive, because nothing depends
-//! on it yet.
+//! One failed check may be a lost packet. One successful check may be a machine that reboots in a
+//! loop. A change of aliveness moves steps, ends runs and alerts people, so it takes several checks
+//! in a row. One success is enough for a node that was never alive, because nothing depends on it
+//! yet.
 //!
 //! A node's own report is only a hint, because anyone with the node's token can send it. It changes
 //! nothing by itself, but one health check that agrees is then enough. A check that disagrees

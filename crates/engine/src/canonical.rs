@@ -1,9 +1,8 @@
 //! Canonical JSON and content hashes.
 //!
 //! A document's identity is the SHA-256 of its canonical bytes (RFC 8785). The database stores and
-//! checks exactly these bytes. So two planners with the same result store the same object,
-//! blueprints differ where their hashes differ, and the content of an approved hash cannot be
-//! replaced.
+//! checks exactly these bytes. So two planners with the same result store the same object, and
+//! blueprints differ where their hashes differ. The content of an approved hash cannot be replaced.
 //!
 //! Reconfigurator stores blueprints in some sixteen tables, with torn reads and full copies.
 //! Documents share their unchanged parts, so a blueprint costs only its changes.

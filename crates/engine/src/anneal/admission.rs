@@ -15,9 +15,9 @@
 //! | concurrency group | fewer open runs than its limit; chunk: also none when the claim began |
 //! | disruption budget | its node is down already, or fewer nodes are down than the budget allows |
 //!
-//! Phantom nodes are always alive, available and confirmed. For a disruption budget, a node is
-//! *down* if it is dead or a step in that budget is running, in ERROR or being retried. A node
-//! counts once.
+//! Phantom nodes are always alive, available and confirmed. A disruption budget counts each node at
+//! most once. A node is *down* if it is dead, or if a step in the budget runs, failed or is in
+//! ERROR.
 //!
 //! **Order**: priority (highest first), deployment with the fewest open runs, ready since, rank,
 //! id. Deployments take turns, so a large one cannot starve a small one. *Ready since* comes before

@@ -3,9 +3,9 @@
 //!
 //! Both are pure. The database applies the same rules in SQL, row by row and under locks, and must
 //! agree with this module. The simulator, the tests and the pending reasons run this code directly.
-//! The states and moves come from OpenCrowbar, except that every move of a row is reported, a retry
-//! has a precondition, a lost worker's step leaves TRANSITION, and a dead node's runs are ended,
-//! not deleted.
+//! The states and moves come from OpenCrowbar. Gantry differs in four points: it reports every move
+//! of a row, and a retry has a precondition. A step does not stay in TRANSITION after its worker is
+//! lost. If a node dies, its runs are ended, not deleted.
 //!
 //! ```text
 //!           parents missing           claimed                 succeeded
@@ -21,17 +21,16 @@
 //!
 //! # Invariants after every change
 //!
-//! 1. `pending` equals a recount over all parents ([`count`]), in every state. It is the number of
-//!    parents that the step's join still lacks, plus the order-only parents that are still going to
-//!    run.
+//! 1. `pending` equals a recount over all parents ([`count`]), in every state. It counts the
+//!    parents that the join still lacks and the order-only parents that are still going to run.
 //! 2. TODO has `pending = 0` and BLOCKED has `pending > 0`. So a step starts only if its join
 //!    holds.
 //! 3. ACTIVE means that the result of the step's current generation is applied.
 //! 4. A destructive step whose result of this generation is applied is neither TODO nor in
 //!    TRANSITION.
-//! 5. An immediate step is ACTIVE only while its `pending` is 0, because it has no result that
-//!    could outlive its parents. With `pending = 0` it is ACTIVE, or TODO between two calls of a
-//!    batch ([`BATCH`]). A step that becomes skipped while it runs ends its run first.
+//! 5. An immediate step is ACTIVE only while its `pending` is 0: it has no result that could
+//!    outlive its parents. With `pending = 0` it is ACTIVE, or TODO between two calls of a batch
+//!    ([`BATCH`]). A step that becomes skipped while it runs ends its run first.
 //!
 //! The database also enforces invariants 2 and 4, and `applied <= generation`, with CHECK
 //! constraints.

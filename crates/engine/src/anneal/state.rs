@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub enum StepState {
     /// The step waits for its parents.
     Blocked,
-    /// The step can run and waits for a worker.
+    /// The parents are done, and the step waits to start.
     Todo,
     /// An attempt is queued or running.
     Transition,

@@ -199,8 +199,8 @@ impl Step {
         self.destructive && self.is_applied() && !self.is_instant()
     }
 
-    /// Whether it becomes ACTIVE without a run when its join holds: immediate, or applied with no
-    /// cause.
+    /// Whether it becomes ACTIVE without a run when its join holds: immediate, or applied without a
+    /// cause. An applied destructive step ignores its cause.
     ///
     /// A TODO step for which this is true is left over from a batch ([`super::BATCH`]) and must not
     /// start.

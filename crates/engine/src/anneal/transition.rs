@@ -12,16 +12,16 @@
 //!   and through immediate steps. A step that was BLOCKED before stops it; otherwise every failure
 //!   in a fresh deployment would cost all descendants. An applied destructive step stays ACTIVE and
 //!   shields its children.
-//! * Other steps never move a step in **TRANSITION**, except the death of its node. Its `pending`
+//! * Other steps never move a step in **TRANSITION**. The death of its node does. Its `pending`
 //!   stays current. It becomes ACTIVE on success even if a parent has failed, because the parent
 //!   was ACTIVE when the run started.
 //! * A **dead node** undoes the steps that need it alive: they go to TODO or BLOCKED, and their
 //!   open attempts are outdated. Immediate steps and steps *for* the node (create, power, fence)
 //!   stay.
 //!
-//! **Doubt ends in ERROR.** A destructive step with an unknown result (lost, failed half-way, node
-//! died during the run) goes to ERROR. It ignores its retries and stays in ERROR when its node
-//! dies. Only a retry by a person or a reviewed re-run starts it again; drift and hooks cannot.
+//! **Doubt ends in ERROR.** A destructive step goes to ERROR if its result is unknown: it was lost,
+//! failed half-way, or its node died. It ignores its retries and stays in ERROR when its node dies.
+//! Only a retry by a person or a reviewed re-run starts it again; drift and hooks cannot.
 //!
 //! Ranks rise along edges. Changes are processed in (rank, id) order, so each step is visited once,
 //! after all its parents are final. Rows are locked, and deltas are listed, in the same order.
@@ -47,8 +47,8 @@ use crate::ids::{NodeId, StepId, TargetNo};
 /// to an ERROR either, because half-propagated blocking would make `pending` wrong.
 pub const BATCH: usize = 1_000;
 
-/// Minimum number of retries after a lost worker, because a loss says nothing about the step. It is
-/// bounded because a step that crashes its worker each time would otherwise run forever.
+/// Retries after lost workers, for steps with fewer retries of their own: a loss says nothing about
+/// the step. Bounded because a step that crashes its worker each time would otherwise run forever.
 pub const LOSSES: u32 = 5;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,7 +256,7 @@ pub enum Broken {
 /// Applies a change to the steps. Writes nothing: [`World::take`] or the database does.
 ///
 /// # Errors
-/// [`Stop::Missing`] until enough is loaded, [`Stop::Refused`] if the change does not fit,
+/// [`Stop::Missing`] until enough is loaded. [`Stop::Refused`] if the change does not fit.
 /// [`Stop::Broken`] if the loaded rows violate an invariant.
 pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
     let mut work = Work::new(world);
@@ -279,7 +279,7 @@ pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
 /// reported by its index, and does not affect the others.
 ///
 /// # Errors
-/// [`Stop::Missing`] until enough is loaded, [`Stop::Broken`] if the loaded rows violate an
+/// [`Stop::Missing`] until enough is loaded. [`Stop::Broken`] if the loaded rows violate an
 /// invariant. Never [`Stop::Refused`].
 pub fn apply_each(
     world: &World,

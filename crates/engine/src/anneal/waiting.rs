@@ -1,10 +1,10 @@
 //! Pending reasons: the one reason that each unfinished step is listed under.
 //!
 //! [`why_not`] returns all reasons of one step, and its page shows them. A list shows only the
-//! first, in the order in which [`Wait`] declares them. Reasons that concern this step and need a
-//! person come first, then those that stop everything, then those that pass by themselves. So the
-//! steps under *paused* start as soon as execution resumes; a step whose node is also dead is not
-//! among them.
+//! first, in the order in which [`Wait`] declares them. First come reasons that concern this step
+//! and need a person. Next are those that stop everything, then those that pass by themselves. So
+//! the steps under *paused* start as soon as execution resumes; a step whose node is also dead is
+//! not among them.
 //!
 //! The database computes the same for many steps in one statement (`waiting.sql` in `store`). A
 //! test compares the two over random states.
@@ -30,7 +30,8 @@ pub const ENDING: u32 = 60;
 
 macro_rules! waits {
     ($($(#[doc = $doc:literal])* $name:ident = $word:literal, $heading:literal, $frees:literal;)*) => {
-        /// Reason why a step is pending. The first one that applies, in this order.
+        /// Why a step is pending. If several reasons apply, the first one in this order is
+        /// reported.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]

@@ -29,8 +29,8 @@ pub struct Child {
 /// ```
 ///
 /// The loop ends because `wanted` only grows. Each hop of a chain that was not loaded costs another
-/// round. One recursive query can load the children that are reachable through immediate steps,
-/// because edges and immediate steps change only in a commit.
+/// round. One recursive query can load the children that are reachable through immediate steps.
+/// This is safe because edges and immediate steps change only in a commit.
 #[derive(Debug, Clone, Default)]
 pub struct World {
     pub steps: BTreeMap<StepId, Step>,

@@ -1,10 +1,10 @@
 //! An export of the audit, and its verification.
 //!
-//! An export has one JSON object per line ([`Line`]): the header, the sealed entries, the rows that
-//! they record with the documents that these name, and the end with the totals. The order of the
-//! rows lets a verifier use little memory. Passkeys, policies, submissions, verdicts and signatures
-//! come before targets. Each target follows its root and its new documents, and runs follow their
-//! target.
+//! An export has one JSON object per line ([`Line`]). First comes the header, then the sealed
+//! entries. Next are the rows that they record, with the documents that these name. The last line
+//! has the totals. The order of the rows lets a verifier use little memory. Passkeys, policies,
+//! submissions, verdicts and signatures come before targets. Each target follows its root and its
+//! new documents, and runs follow their target.
 //!
 //! From such a text alone, [`Check`] proves that
 //! * the entries are those that were sealed, in order;

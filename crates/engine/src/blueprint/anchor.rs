@@ -2,7 +2,7 @@
 //!
 //! An anchor names its subject: a document, then a role or noderole, then the path of a value. It
 //! never contains a position on a page or a hash. So a comment stays with its change when the plan
-//! is made again, and a reader sees whether that change still exists.
+//! is made again. A reader sees whether that change still exists.
 
 use std::fmt;
 use std::str::FromStr;

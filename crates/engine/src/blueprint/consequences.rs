@@ -2,7 +2,7 @@
 //!
 //! The difference shows which documents change. The impact shows the effect: the steps that start,
 //! run again or lose data, the noderoles downstream, and the order. All of it follows from the two
-//! blueprints and their projection, so the console, the CLI and the gate always agree. If the
+//! blueprints and their projection. So the console, the CLI and the gate always agree. If the
 //! caller passes the states of steps, the impact also says what is in use now. That part becomes
 //! outdated, so no decision depends on it.
 //!

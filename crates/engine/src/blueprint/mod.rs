@@ -1,7 +1,7 @@
 //! Comparisons of blueprints.
 //!
-//! All views of the change from one blueprint to another start from the hashes of the two roots, so
-//! each costs only the differences:
+//! Each view of the change between two blueprints starts from the hashes of their roots. So it
+//! costs only the differences:
 //!
 //! * [`changes`]: the documents that differ, by hash. A submission lists them, and its commit may
 //!   change nothing else. Applied to the old root they give exactly the new one ([`apply`]).

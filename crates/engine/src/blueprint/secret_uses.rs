@@ -1,9 +1,9 @@
 //! The secrets that a change adds, replaces or removes, by name and version.
 //!
 //! A noderole uses the secrets that its own reviewed data names: the role's template, its
-//! deployment's data for the role, and the data of the noderole itself. A noderole that is new, or
-//! that gets new parents, also receives secrets from the data of other noderoles on its node and of
-//! its ancestors. These uses are marked [`SecretChange::inherited`].
+//! deployment's data for the role, and the data of the noderole itself. A noderole that is new or
+//! gets new parents also receives secrets from other data: that of its ancestors and of the other
+//! noderoles on its node. These uses are marked [`SecretChange::inherited`].
 //!
 //! Invariants:
 //!

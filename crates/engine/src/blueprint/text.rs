@@ -6,9 +6,8 @@
 //! so every reader gets the same text.
 //!
 //! Blueprints name versions and contents by hash. A caller with the catalog passes their
-//! descriptions in [`Behind`], because a new version is one line in a blueprint but may change
-//! every script. The differences between two contents of a role appear once, where they occur
-//! first.
+//! descriptions in [`Behind`]. Otherwise a new version is one line, although it may change every
+//! script. The differences between two contents of a role appear once, where they occur first.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
