@@ -103,8 +103,8 @@ pub struct Restart {
     /// Reason that a person gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether the noderole is ACTIVE now, so that the re-run interrupts it. Absent without step
-    /// states.
+    /// Whether the noderole is ACTIVE now, so that the re-run interrupts it. Absent if the step
+    /// states are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_use: Option<bool>,
 }
@@ -188,7 +188,7 @@ pub struct Downstream {
     pub deployment: DeploymentName,
     #[serde(flatten)]
     pub noderoles: Counted<Touched>,
-    /// Number of these noderoles that are ACTIVE now. Absent without step states.
+    /// Number of these noderoles that are ACTIVE now. Absent if the step states are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_use: Option<usize>,
 }
@@ -261,7 +261,7 @@ pub struct Awaited {
 pub struct Counted<T> {
     /// Number of all items.
     pub count: usize,
-    /// The first items.
+    /// The first items, at most 200.
     pub first: Vec<T>,
 }
 
@@ -301,18 +301,18 @@ pub struct Consequences {
     pub starts: Counted<Touched>,
     /// Noderoles that run again. Those that are ACTIVE now come first, then by name.
     pub restarts: Counted<Restart>,
-    /// Noderoles that get new content or data and do not run, because their role says `on-change:
-    /// keep`. Their applied result stays, and a later run uses the new values. With step states,
-    /// only ACTIVE noderoles are listed. Without them, some may have no applied result yet.
+    /// Noderoles with new content or data that do not run, because their role sets `on-change` to
+    /// `keep`. Their applied result stays, and a later run uses the new values. If the step states
+    /// are known, only ACTIVE noderoles are listed. Otherwise some may have no applied result yet.
     #[serde(default)]
     pub kept: Counted<Touched>,
     /// Number of noderoles that run again and are ACTIVE now, so that they are interrupted. Absent
-    /// without step states.
+    /// if the step states are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<usize>,
     /// Losses, the most severe first.
     pub lost: Counted<Loss>,
-    /// Number of removed noderoles that are ACTIVE now. Absent without step states.
+    /// Number of removed noderoles that are ACTIVE now. Absent if the step states are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_in_use: Option<usize>,
     /// Noderoles that lose data when they run. No later change can restore it.
