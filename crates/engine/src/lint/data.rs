@@ -80,7 +80,7 @@ fn at<'v>(value: &'v Value, keys: &[String]) -> Option<&'v Value> {
     keys.iter().try_fold(value, |value, key| value.get(key))
 }
 
-/// A document that users edited, with all data they entered there.
+/// A value that the change adds or changes.
 struct Written<'a> {
     at: String,
     noderole: Option<NoderoleId>,
@@ -88,8 +88,7 @@ struct Written<'a> {
     value: &'a Value,
 }
 
-/// Values that the change adds or changes, taken from the documents because the difference masks
-/// some.
+/// Every added or changed value, read from the documents because the difference masks some.
 fn written<'a>(look: &Look<'a>) -> Vec<Written<'a>> {
     let planned = look.subject.planned;
     let values =

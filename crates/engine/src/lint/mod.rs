@@ -199,9 +199,9 @@ checks! {
     LimitTooWide = "limit-too-wide", Warning, runs::limit_too_wide;
     /// A soft edge that contradicts a hard one.
     SoftAgainstHard = "soft-against-hard", Warning, order::soft_against_hard;
-    /// A service in a deployment where no noderole uses it.
+    /// A new service without parents and children.
     LonelyService = "lonely-service", Warning, roles::lonely_service;
-    /// A cluster without a useful majority.
+    /// A cluster with one member or an even number of members.
     ClusterSize = "cluster-size", Warning, roles::cluster_size;
     /// A barclamp for which a newer version is available.
     OlderBarclamp = "older-barclamp", Warning, deployments::older_barclamp;
