@@ -6,8 +6,8 @@
 //! * Minted ids (nodes, deployments, people) are random and belong to the edit that creates the
 //!   thing. They are never derived from a name. A deployment that is deleted and recreated under
 //!   its old name is a new one, and approvals of the first do not apply to it.
-//! * Derived ids (noderoles, steps) are hashes of what they identify, so every planner computes the
-//!   same ones.
+//! * Derived ids (noderoles, steps) are hashes of the identified thing, so every planner computes
+//!   the same ones.
 
 use std::fmt;
 use std::str::FromStr;
@@ -163,7 +163,7 @@ impl ActionName {
 }
 
 impl RoleName {
-    /// The name of the barrier that stands for all noderoles of this role in a deployment.
+    /// The name of the barrier for all noderoles of this role in a deployment.
     pub fn barrier(&self) -> Self {
         const SUFFIX: &str = ".all";
         if self.0.len() + SUFFIX.len() <= MAX_NAME {

@@ -84,8 +84,8 @@ pub struct Deceit {
 }
 
 impl Deceit {
-    /// Searches a file. Returns `None` if it has no such character. Of a file that is not valid
-    /// UTF-8, it checks the valid parts.
+    /// Searches a file. Returns `None` if it has no such character. If the file is not valid UTF-8,
+    /// only the valid parts are checked.
     pub fn within(body: &[u8]) -> Option<Self> {
         const LINES_NAMED: usize = 5;
         if body.iter().all(|byte| byte.is_ascii() && !deceives(char::from(*byte))) {

@@ -686,7 +686,7 @@ proptest! {
 fn the_demo_is_sound() {
     let files = demo_files();
     let import = import_one("demo.yml", SOUND.as_bytes(), &files).expect("the demo");
-    // A milestone names the roles that it stands for, including those that another of these adds.
+    // A milestone names the roles that it represents, including those that another of these adds.
     let implied = |finding: &Finding| {
         finding.severity == Severity::Note && finding.what.contains("brings along already")
     };

@@ -1543,8 +1543,7 @@ fn two_barclamps_exchange_a_role_name_in_either_order() {
         let [_, (2, code, reason), (4, _, _)] = found.as_slice() else { panic!("{found:?}") };
         assert!(code == "role_twice" && reason.starts_with(named), "{reason}");
     }
-    // Of two conflicting edits, the later one is refused. An edit that conflicted only with it
-    // stays.
+    // If two edits conflict, the later one is refused. An edit that conflicted only with it stays.
     let c = barclamp(&mut world, "c", "1", &["new"]);
     let d = barclamp(&mut world, "d", "1", &["new", "newer"]);
     let e = barclamp(&mut world, "e", "1", &["newer"]);

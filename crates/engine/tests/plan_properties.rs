@@ -5,8 +5,8 @@
 //! * Effects are complete: after materialising, nothing is left to do.
 //! * Unbinding everything that was bound restores the previous root, byte for byte.
 //! * After any edits, every edge has both ends, and ranks are exactly the longest paths, so there
-//!   is no cycle. A node has only noderoles of its deployment and of ancestors. A barrier stands
-//!   for all noderoles of its role and for no others.
+//!   is no cycle. A node has only noderoles of its deployment and of ancestors. A barrier
+//!   represents all noderoles of its role and for no others.
 //! * After any edits, including versions, every name that a role wants has a suitable parent, on
 //!   the same node if implicit, and every hard parent satisfies a name. No node has two roles that
 //!   conflict or answer to one name. Soft edges match the roles, and none that could exist is

@@ -161,7 +161,7 @@ pub struct Role {
     /// The scripts of its step, in the order in which they run.
     #[serde(default)]
     pub scripts: Vec<Script>,
-    /// For a barrier: the role whose noderoles in a deployment the barrier stands for. See
+    /// For a barrier: the role whose noderoles in a deployment the barrier represents. See
     /// [`Role::barrier`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gathers: Option<RoleName>,
@@ -250,7 +250,7 @@ pub struct RunPolicy {
     pub lane: Option<Lane>,
     /// The steps that an ERROR of this step stops.
     pub on_error: OnError,
-    /// What happens to an applied step when its data changes.
+    /// The effect of changed data on an applied step.
     pub on_change: OnChange,
     /// Number of failures before the step becomes ERROR. With 0, the first failure is an ERROR.
     pub retries: u32,
@@ -351,7 +351,7 @@ pub enum OnError {
     Node,
 }
 
-/// What happens to an applied step when its noderole's data changes.
+/// The effect of changed noderole data on an applied step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -100,7 +100,7 @@ pub struct ConnectionChange {
 #[error("{field}: {reason}")]
 pub struct ConnectionError {
     pub field: &'static str,
-    /// What is wrong with the field and how to fix it.
+    /// The problem and how to fix it.
     pub reason: String,
 }
 

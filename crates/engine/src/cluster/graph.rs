@@ -3,7 +3,7 @@
 //! Ten thousand edges are unreadable. The first view has one vertex per role and deployment. Users
 //! then unfold a role or a node, or select a noderole with its ancestors and descendants. Every
 //! view is a fold of the same graph: each noderole belongs to exactly one vertex, and an edge
-//! between vertices counts the noderole edges that it stands for.
+//! between vertices counts the noderole edges that it represents.
 //!
 //! Invariants:
 //!
@@ -79,7 +79,7 @@ pub struct Edge {
     pub from: usize,
     /// Index of the child vertex.
     pub to: usize,
-    /// Number of noderole edges that it stands for.
+    /// Number of noderole edges that it represents.
     pub count: usize,
     /// The strongest kind among them.
     pub kind: EdgeKind,

@@ -1,4 +1,4 @@
-//! Phantom nodes, which stand for deployments.
+//! Phantom nodes, which represent deployments.
 //!
 //! Services and barriers belong to a deployment and not to one of its machines, so its phantom node
 //! runs them. Like every node, a phantom has a name. The name is derived from the deployment's id
@@ -21,7 +21,7 @@ pub fn fqdn(deployment: DeploymentId) -> Fqdn {
     Fqdn::parse(&text).unwrap_or_else(|_| unreachable!("{text} is a domain name"))
 }
 
-/// The deployment that a phantom of this name stands for; `None` if the node is a machine.
+/// The deployment that a phantom of this name represents; `None` if the node is a machine.
 pub fn stands_for(fqdn: &Fqdn) -> Option<DeploymentId> {
     let digits = fqdn.as_str().strip_suffix(DOMAIN)?.strip_prefix("d-")?;
     Uuid::try_parse(digits).ok().map(DeploymentId)

@@ -7,8 +7,8 @@
 //! Invariants (`tests/graph_trails.rs` checks each against all paths of small graphs):
 //!
 //! * An edge is on the trail between two sets if and only if some path between them uses it.
-//! * The longest path is a path with the greatest weight. Of equal ones, the same is returned
-//!   regardless of the order of the items.
+//! * The longest path is a path with the greatest weight. Among equal ones, the choice does not
+//!   depend on the order of the items.
 //! * A noderole's wave is one more than the last wave of its parents.
 //!
 //! All functions are linear in noderoles and edges, times a logarithm for id lookups. A noderole in
@@ -49,8 +49,8 @@ pub fn between(items: &[Item], from: &BTreeSet<NoderoleId>, to: &BTreeSet<Nodero
     trail
 }
 
-/// The path of the greatest weight, from its first noderole to its last. Of equal paths, it returns
-/// the one that ends with, and passes through, the first by deployment, role and node.
+/// The path of the greatest weight, from its first noderole to its last. Among equal paths, it
+/// prefers noderoles that are first by deployment, role and node, starting at the end of the path.
 pub fn longest(items: &[Item], weight: impl Fn(NoderoleId) -> u64) -> Vec<NoderoleId> {
     let order = Order::of(items);
     let name = |at: usize| {

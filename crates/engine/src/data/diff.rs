@@ -27,11 +27,11 @@ pub struct Change {
     pub path: String,
     /// How the value changed.
     pub kind: ChangeKind,
-    /// The previous value, with secrets as name and version. Null if there was none, or if a secret
+    /// The previous value, with secrets as name and version. Null for a new value, or if a secret
     /// replaces a plain value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<Value>,
-    /// The new value, with secrets as name and version. Null if there is none, or if a plain value
+    /// The new value, with secrets as name and version. Null after a removal, or if a plain value
     /// replaces a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<Value>,

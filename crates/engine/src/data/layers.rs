@@ -79,7 +79,7 @@ pub struct Source {
 /// The output of a step's last successful run.
 #[derive(Debug, Clone, Copy)]
 pub struct Wall<'a> {
-    /// The document, or `null` if there is none.
+    /// The document, or `null` for a step without output.
     pub value: &'a Value,
     /// The run that returned it.
     pub run: Option<RunId>,
@@ -99,7 +99,7 @@ pub struct Layered {
     pub sources: BTreeMap<String, Source>,
 }
 
-/// A noderole's own data by layer. `null` stands for an empty layer.
+/// A noderole's own data by layer. `null` means an empty layer.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnData<'a> {
     pub template: &'a Value,

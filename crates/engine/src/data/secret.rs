@@ -62,7 +62,7 @@ impl SecretRef {
 pub enum Descriptor {
     /// Data of runs in these deployments, by name.
     Data {
-        /// `*` stands for every deployment. Descendants of a listed deployment are not included.
+        /// `*` means every deployment. Descendants of a listed deployment are not included.
         deployments: BTreeSet<String>,
     },
     /// The key for connections to nodes. No run receives it.
@@ -70,7 +70,7 @@ pub enum Descriptor {
 }
 
 impl Descriptor {
-    /// The name in a descriptor that stands for every deployment.
+    /// The name in a descriptor that means every deployment.
     pub const EVERY: &str = "*";
 
     /// Whether runs in this deployment may receive the secret.

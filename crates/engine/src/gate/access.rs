@@ -115,8 +115,8 @@ impl Access {
         }
     }
 
-    /// The access change that bars a person's approval at this time. Of several, the one that bars
-    /// it longest.
+    /// The access change that bars a person's approval at this time. If several apply, returns the
+    /// one that bars it longest.
     pub(super) fn bar(
         &self,
         person: PersonId,

@@ -1,7 +1,7 @@
 //! The gate: decides whether a review may become the next target.
 //!
-//! [`evaluate`] is a pure function of [`Facts`]. The page that disables the commit button calls it,
-//! and so does the commit, inside its transaction. A database trigger checks the mandatory rules
+//! [`evaluate`] is a pure function of [`Facts`]. The page calls it to disable the commit button,
+//! and the commit calls it inside its transaction. A database trigger checks the mandatory rules
 //! again. There is no bypass and no flag that relaxes a rule. A rule without facts counts as
 //! broken.
 //!
@@ -482,7 +482,7 @@ pub struct Facts {
     pub submission: SubmissionId,
     /// Whether the proposal is open and this is its newest review.
     pub newest: bool,
-    /// Why an edit is refused or nothing would change; `None` if neither is so.
+    /// The reason if an edit is refused or nothing would change.
     pub unresolved: Option<String>,
     /// The lint errors as text.
     pub lint: Vec<String>,
@@ -508,7 +508,7 @@ pub struct Facts {
     pub access: Access,
     /// Which approvals are signed. `None`: approvals need no signature.
     pub signing: Option<Signing>,
-    /// Who opened each unresolved thread, on any version of the proposal.
+    /// The author of each unresolved thread, on any version of the proposal.
     pub open_threads: Vec<String>,
     /// People who can fix rules that no verdict fixes. For messages only; no decision uses it.
     pub helpers: Helpers,
@@ -584,7 +584,7 @@ pub struct RuleState {
     pub rule: Rule,
     /// Whether the rule passes.
     pub holds: bool,
-    /// The result as text; if the rule does not pass, with what to do.
+    /// The result as text. If the rule does not pass, includes how to fix it.
     pub text: String,
 }
 

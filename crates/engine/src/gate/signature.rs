@@ -1,4 +1,4 @@
-//! Signed verdicts: what a passkey signs, and when a signature counts.
+//! Signed verdicts: the statement that a passkey signs, and the conditions for it to count.
 //!
 //! A session only proves that a client has a cookie, and an attacker who controls the server sees
 //! every user's cookie. A signature proves that a person used their own device. It covers the
@@ -153,7 +153,7 @@ pub struct Assertion {
     pub signature: Vec<u8>,
 }
 
-/// Who confirmed a passkey.
+/// The confirmation of a passkey by the owner or another passkey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Confirmation {
     /// The owner of the database, with `gantry admin`.

@@ -24,7 +24,7 @@ pub struct Helpers {
 }
 
 impl Helpers {
-    /// Who can change the proposal and submit it.
+    /// Names the people who can change the proposal and submit it.
     pub fn to_submit(&self) -> String {
         match self.operators.as_slice() {
             [] => format!("Nobody who may edit is left. {}", self.to_permit("operator")),
@@ -39,7 +39,7 @@ impl Helpers {
         }
     }
 
-    /// Who can grant this permission.
+    /// Names the people who can grant this permission.
     pub fn to_permit(&self, permission: &str) -> String {
         match self.administrators.as_slice() {
             [] => format!("No administrator is left who could give the {permission} permission"),

@@ -1,8 +1,8 @@
 //! Applies another version of a barclamp to everything that is bound from it.
 //!
 //! A deployment that uses another version uses it for existing noderoles too. The roles of every
-//! deployment that sees the pin get the new contents, and so do their noderoles. Noderoles whose
-//! content changed run again, which the review shows.
+//! deployment that sees the pin get the new contents, together with their noderoles. Noderoles
+//! whose content changed run again, which the review shows.
 //!
 //! Then all noderoles there get the parents that binding would give them now. Each keeps the
 //! parents that still satisfy it, loses those that no role requires, and gets the missing ones.

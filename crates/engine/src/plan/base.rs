@@ -174,7 +174,7 @@ pub enum Beyond {
     /// It binds a service directly, which would run on a deployment's phantom node.
     Service {
         role: RoleName,
-        /// The deployment that the phantom node stands for.
+        /// The deployment of the phantom node.
         deployment: DeploymentId,
     },
 }

@@ -11,7 +11,8 @@
 //!
 //! Three rules are added:
 //!
-//! * A *service* role is bound to its deployment's phantom node, whichever node the edit names.
+//! * A *service* role is bound to its deployment's phantom node, regardless of the node in the
+//!   edit.
 //! * The noderoles of a *cluster* role in a deployment act as one parent. Their children wait for a
 //!   barrier ([`Role::barrier`]), which exists from the first member to the last. A member that
 //!   joins later thus precedes all existing children.
@@ -302,8 +303,7 @@ impl Draft<'_> {
         Ok(id)
     }
 
-    /// The noderole that satisfies a wanted name of a role on a node. Binds a new one if there is
-    /// none.
+    /// The noderole that satisfies a wanted name of a role on a node. Binds a new one if necessary.
     pub fn parent(
         &mut self,
         way: &mut Way,

@@ -767,7 +767,7 @@ mod tests {
     const DB: DeploymentId = DeploymentId(Uuid::from_u128(11));
     const N2: NodeId = NodeId(Uuid::from_u128(21));
 
-    /// Names with a common prefix, to test that neighbours are told apart.
+    /// Names with a common prefix, to test that neighbours are distinguished.
     fn any_role() -> impl Strategy<Value = RoleName> {
         "(a|ab|b)".prop_map(|name| RoleName::parse(&name).unwrap())
     }

@@ -113,7 +113,7 @@ pub enum Edit {
         nodes: BTreeSet<NodeId>,
     },
     /// Removes a noderole from its node. The noderoles that it required stay. Its children get
-    /// another parent if binding would find one. If there is none, the edit is refused unless
+    /// another parent if binding would find one. Otherwise, the edit is refused unless
     /// `with_dependents` is set.
     Unbind {
         /// The node.
@@ -216,8 +216,8 @@ impl Edit {
         }
     }
 
-    /// The single edits that a list edit stands for, in order; any other edit stands for itself.
-    /// Rules are checked on single edits, so list edits have no rules of their own.
+    /// The single edits of a list edit, in order. Any other edit is its own single edit. Rules are
+    /// checked on single edits, so list edits have no rules of their own.
     pub fn each(&self) -> Cow<'_, [Self]> {
         match self {
             Self::BindNodes { deployment, role, nodes } => {

@@ -445,6 +445,6 @@ pub struct Refusal {
     pub edit: u32,
     /// Error code for API clients: the variant of the error.
     pub code: String,
-    /// What is wrong and how to fix it.
+    /// The problem and how to fix it.
     pub reason: String,
 }

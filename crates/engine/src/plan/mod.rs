@@ -4,10 +4,10 @@
 //! edits, skeleton, catalog --resolve--> Effects --materialise(blueprint)--> Blueprint
 //! ```
 //!
-//! [`resolve`](resolve::resolve) makes every decision: what an edit also adds, where it goes, what
-//! it waits for, and why. Reviewers read the resulting [`Effects`](effects::Effects) as text, and
-//! server and browser compare them by hash. [`materialise`](materialise::materialise) only converts
-//! effects to the documents of a new blueprint. Nothing is left to choose at run time.
+//! [`resolve`](resolve::resolve) makes every decision: additional noderoles, their nodes, their
+//! parents, and the reasons. Reviewers read the resulting [`Effects`](effects::Effects) as text,
+//! and server and browser compare them by hash. [`materialise`](materialise::materialise) only
+//! converts effects to the documents of a new blueprint. Nothing is left to choose at run time.
 //!
 //! Invariants:
 //!

@@ -274,7 +274,7 @@ pub enum EditError {
         role: RoleName,
         /// A deployment that has the role.
         deployment: String,
-        /// What the version does to the role, as a phrase with the role as its object.
+        /// The effect of the version on the role, as a phrase with the role as its object.
         how: &'static str,
     },
     #[error("{deployment} has no version of {barclamp} of its own, so there is none to take away")]

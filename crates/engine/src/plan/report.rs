@@ -1,4 +1,4 @@
-//! The planner's report: what each stage did, will do, waits on, and is blocked by.
+//! The planner's report, with four lists for each stage: did, will do, waiting on, blocked by.
 //!
 //! The report answers "why is nothing happening?" even if the plan changes nothing. Every stage
 //! therefore always reports something, with the relevant ids and the evidence. Long lists of lines,
@@ -62,13 +62,13 @@ pub enum Stage {
 pub struct StageReport {
     /// The stage.
     pub stage: Stage,
-    /// What the stage examined and found. Never empty.
+    /// The checks of the stage and their results. Never empty.
     pub did: Vec<Line>,
-    /// What a commit would do.
+    /// The effects of a commit.
     pub will_do: Vec<Line>,
-    /// What the stage would do once something is available.
+    /// Actions that the stage would take once something else is available.
     pub waiting_on: Vec<Line>,
-    /// What prevents edits from taking effect.
+    /// The reasons that prevent edits from taking effect.
     pub blocked_by: Vec<Line>,
 }
 

@@ -83,9 +83,9 @@ type LastPins<'p> = BTreeMap<(DeploymentId, &'p BarclampName), u32>;
 
 impl<'a> Draft<'a> {
     /// The edits that give a role name two meanings in some deployment after all edits. `pins` are
-    /// those that took effect, in order. Of two conflicting edits, the later one is at fault,
-    /// unless the earlier one is refused already. An edit that conflicts with a barclamp from
-    /// before the edits is always at fault.
+    /// those that took effect, in order. If two edits conflict, the later one is at fault, unless
+    /// the earlier one is refused already. An edit that conflicts with a barclamp from before the
+    /// edits is always at fault.
     pub fn doubling(&self, pins: &[Pinned<'_>]) -> BTreeMap<u32, EditError> {
         let Watched { mut sights, coming } = match self.watched(pins) {
             Ok(watched) => watched,
@@ -187,7 +187,7 @@ impl<'a> Draft<'a> {
 
 /// The catalog entries that a deployment sees. No two visible barclamps have a role of the same
 /// name. If several barclamps provide a name, own an attribute or have a jig of the same name, the
-/// nearest one is used. Of equally near ones, the first by name is used.
+/// nearest one is used. Among equally near ones, the first by name is used.
 #[derive(Default)]
 pub(super) struct Sight {
     /// The deployment and its ancestors, nearest first.
