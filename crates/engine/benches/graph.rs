@@ -1,9 +1,9 @@
 //! Measures the server's work for a graph page (folding, waves, paths): `cargo bench -p engine
 //! --bench graph`.
 //!
-//! The edges resemble real ones: a chain of roles on each node, and every tenth noderole also waits
-//! for one of a shared service. The last column is the cost of ten times as many edges. It must not
-//! grow faster than their number.
+//! The edges resemble real ones: a chain of roles on each node, with a shared service for every
+//! tenth noderole. The last column is the cost of ten times as many edges. It must not grow faster
+//! than their number.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]

@@ -1,9 +1,9 @@
-//! Measures lifting nodes over a board of 50 roles in a cluster of 1,000 nodes with 20 roles each,
-//! and restoring that cluster: `cargo bench -p engine --bench lift`.
+//! Measures lifting nodes over a board of 50 roles, and restoring, in a cluster of 1,000 nodes with
+//! 20 roles each: `cargo bench -p engine --bench lift`.
 //!
-//! The lifted nodes are fresh (equivalent, like new machines), alike (each with the same 10 roles)
-//! or all different (each with its own selection of roles), which is the worst case. The browser
-//! runs the same code as WebAssembly while the user drags.
+//! The lifted nodes are fresh (new machines), alike (each with the same 10 roles) or all different
+//! (each with its own roles), the worst case. The browser runs the same code as WebAssembly while
+//! the user drags.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]

@@ -1,8 +1,8 @@
 //! Measures planning a cluster of 1,000 nodes with 20 roles each, from nothing, and one more
 //! binding on top: `cargo bench -p engine --bench plan`.
 //!
-//! The roles resemble real ones: a few implicit ones at the bottom, shared services, a cluster
-//! whose barrier all others wait for, and a milestone that requires everything.
+//! The roles resemble real ones: implicit ones at the bottom, shared services, a cluster with a
+//! barrier, and a milestone that requires everything.
 //!
 //! The browser has 16 ms for one more binding while the user drags. It runs the same code as
 //! WebAssembly.

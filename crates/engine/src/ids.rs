@@ -4,8 +4,8 @@
 //!
 //! * Names are written by users. They are short, ASCII, and validated once on construction.
 //! * Minted ids (nodes, deployments, people) are random and belong to the edit that creates the
-//!   thing. They are never derived from a name. A deployment that is deleted and recreated under
-//!   its old name is a new one, and approvals of the first do not apply to it.
+//!   thing. They are never derived from a name. A deployment that is recreated under its old name
+//!   is thus a new one, and approvals of the first do not apply.
 //! * Derived ids (noderoles, steps) are hashes of the identified thing, so every planner computes
 //!   the same ones.
 

@@ -1,10 +1,10 @@
 //! The domain of Gantry.
 //!
-//! This crate makes all decisions: the effects of an edit, the content of a blueprint, whether a
-//! review may be committed, and which step may start. It is pure and synchronous, without clock,
-//! I/O or randomness. The caller passes the time, the documents and the ids that an edit mints. The
-//! server, the simulator, the tests and the browser therefore run the same code and get the same
-//! result, which they compare by hash.
+//! This crate makes all decisions: the effects of an edit, the content of a blueprint, the result
+//! of the gate, and the admission of steps. It is pure and synchronous, without clock, I/O or
+//! randomness. The caller passes the time, the documents and the ids that an edit mints. Server,
+//! simulator, tests and browser therefore run the same code and get the same result, which they
+//! compare by hash.
 //!
 //! A noderole binds a role to a node. A step is one action of a noderole; steps and the typed edges
 //! between them form one DAG ([`cluster`]). The desired state is a [`blueprint`], a set of

@@ -4,9 +4,9 @@
 //! direction can hide a name or display `png.exe` as `exe.gnp`. Gantry therefore rejects them in
 //! text that users write for others, and points them out where they are allowed (scripts).
 //!
-//! All layers use this module. It has a table of its own and not Unicode's property data, because
-//! the engine also runs in the browser and those tables are large. A test in `control`, which has
-//! the tables, checks that this one covers `Default_Ignorable_Code_Point` and `Bidi_Control`.
+//! All layers use this module. Its own table replaces Unicode's property data, which is too large
+//! for the browser. A test in `control`, which has the tables, checks that this one covers
+//! `Default_Ignorable_Code_Point` and `Bidi_Control`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

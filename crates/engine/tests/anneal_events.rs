@@ -260,8 +260,8 @@ fn a_destructive_step_is_not_repeated_unasked() {
         let again = Event::Rerun { generation: TargetNo(8), why: Why::Slice };
         assert_eq!(alone(make(state), again).unwrap().progress.state, Todo, "a review decided it");
     }
-    // Drift during a run does not cause a second run, and a parent's re-run does not move the step
-    // in the queue.
+    // Drift during a run does not cause a second run. A parent's re-run does not move the step in
+    // the queue.
     let mut one = make(Transition);
     one.progress.pending = 1;
     let mut world = world(vec![one], &[]);

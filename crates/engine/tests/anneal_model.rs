@@ -394,8 +394,7 @@ impl Cluster {
             moved.contains(id)
                 || ((step.instant || step.skipped) && step.progress.state == StepState::Blocked)
         };
-        // While only some parents of a step are loaded, the step may seem to move although it does
-        // not in the end.
+        // While only some parents of a step are loaded, it may seem to move although it does not.
         let beside = |id: &StepId| {
             let near = |(_, children): &(&StepId, &Vec<Child>)| {
                 children.iter().any(|child| child.step == *id)
@@ -1030,8 +1029,8 @@ proptest! {
     }
 }
 
-/// A barrier over more immediate steps than one batch settles: each call is bounded, the counts in
-/// between are correct, and the result is the same.
+/// A barrier over more immediate steps than one batch settles. Each call is bounded, intermediate
+/// counts are correct, and the result is the same.
 #[test]
 fn a_batch_is_bounded_and_goes_on() {
     let wide = BATCH + BATCH / 2;

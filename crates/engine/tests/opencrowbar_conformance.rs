@@ -1,13 +1,13 @@
 //! Compares binding with scenarios that were derived by hand from OpenCrowbar's sources.
 //!
-//! It reads all files `$GANTRY_CORPUS/opencrowbar/worked/*.json`. A scenario names a folder of
-//! barclamp files, binding steps and three switches, and gives the expected noderoles, edges and
-//! cohorts. The test compares them with the result of [`resolve_by`], with barriers expanded to
-//! their members.
+//! It reads all files `$GANTRY_CORPUS/opencrowbar/worked/*.json`. A scenario contains a folder of
+//! barclamp files, binding steps, three switches, and the expected noderoles, edges and cohorts.
+//! The test compares them with the result of [`resolve_by`], with barriers expanded to their
+//! members.
 //!
 //! Two things have no counterpart in files and are created here by the scenarios' assumptions.
-//! These are roles that a server creates for each network (`network-NAME`, required but in no
-//! file), and workers for jigs that Gantry does not have.
+//! These are the role that a server creates for each network (`network-NAME`), and workers for jigs
+//! that Gantry lacks.
 //!
 //! Without the corpus, the test passes with a message. If `GANTRY_CORPUS` is set, the files must
 //! exist.

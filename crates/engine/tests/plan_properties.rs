@@ -1,16 +1,15 @@
 //! Properties of resolving, over random clusters and edits:
 //!
-//! * The result is the same every time, also through JSON. A browser, which receives only the
-//!   catalog entries in use, computes the server's result by hash, or reports that it cannot.
+//! * The result is the same every time, also through JSON. A browser receives only the catalog
+//!   entries in use. It computes the server's result by hash, or reports that it cannot.
 //! * Effects are complete: after materialising, nothing is left to do.
 //! * Unbinding everything that was bound restores the previous root, byte for byte.
-//! * After any edits, every edge has both ends, and ranks are exactly the longest paths, so there
-//!   is no cycle. A node has only noderoles of its deployment and of ancestors. A barrier
-//!   represents all noderoles of its role and for no others.
-//! * After any edits, including versions, every name that a role wants has a suitable parent, on
-//!   the same node if implicit, and every hard parent satisfies a name. No node has two roles that
-//!   conflict or answer to one name. Soft edges match the roles, and none that could exist is
-//!   missing.
+//! * After any edits, every edge has both ends. Ranks are exactly the longest paths, so there is no
+//!   cycle. A node has only noderoles of its deployment and of ancestors. A barrier represents all
+//!   noderoles of its role and for no others.
+//! * After any edits, including versions, every wanted name has a suitable parent, on the same node
+//!   if implicit. Every hard parent satisfies a name. No node has two roles that conflict or answer
+//!   to one name. Soft edges match the roles, and none that could exist is missing.
 //! * A deployment's earlier state can be restored by edits, and the exceptions are reported.
 //! * Edits of different things give the same result in any order.
 //! * A node-scoped proposal that may be reviewed writes no other machine, and its base includes all
@@ -139,9 +138,9 @@ fn wires() -> impl Strategy<Value = Wires> {
         )
 }
 
-/// The initial state of a world: a tree of deployments with *system* as its root, nodes in any of
-/// them, and two versions of one barclamp. The second version usually preserves what must not
-/// change while in use.
+/// The initial state of a world: a tree of deployments below *system*, nodes in any of them, and
+/// two versions of one barclamp. The second version usually preserves what must not change while in
+/// use.
 #[derive(Debug, Clone)]
 struct Beginning {
     /// For each deployment below *system*, the index of an earlier one.

@@ -30,8 +30,8 @@ fn node(n: u128) -> NodeId {
     NodeId(Uuid::from_u128(1_000 + n))
 }
 
-/// Each role requires the one below it on the same node, except one that others share, which is on
-/// a node of its own.
+/// Each role requires the one below it on the same node, except a shared one, which is on its own
+/// node.
 fn role(n: usize) -> Role {
     let role: Role = serde_json::from_value(
         json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"}),

@@ -3,7 +3,8 @@
 //! A barclamp is a versioned set of roles. A role says what binding it also adds, how its step runs
 //! and which data it takes. Barclamps, roles and scripts are content-addressed objects. A barclamp
 //! names its roles by hash, and a role names its scripts by hash. A deployment pins barclamps and a
-//! noderole pins its role, so importing a newer file adds objects and changes nothing that runs.
+//! noderole pins its role. Importing a newer file therefore adds objects and changes nothing that
+//! runs.
 //!
 //! Invariants, which [`read`] enforces and the rest of the engine relies on:
 //!

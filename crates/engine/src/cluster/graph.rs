@@ -2,8 +2,8 @@
 //!
 //! Ten thousand edges are unreadable. The first view has one vertex per role and deployment. Users
 //! then unfold a role or a node, or select a noderole with its ancestors and descendants. Every
-//! view is a fold of the same graph: each noderole belongs to exactly one vertex, and an edge
-//! between vertices counts the noderole edges that it represents.
+//! view is a fold of the same graph. Each noderole belongs to exactly one vertex, and each edge
+//! between vertices counts the noderole edges in it.
 //!
 //! Invariants:
 //!
@@ -12,7 +12,7 @@
 //! * Equal input gives an equal fold in the same order: deployment, role, node name. Positions
 //!   therefore stay the same from one blueprint to the next.
 //!
-//! The fold of a graph without cycles can have cycles, for example if two roles wait for each other
+//! A fold can have cycles even if the graph has none, for example if two roles wait for each other
 //! on different nodes. Code that draws it must handle that.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,17 +2,17 @@
 //! nodes.
 //!
 //! The documents ([`document`]) are the source of truth for intent; a blueprint stores them by
-//! hash. The skeleton ([`skeleton`]) is the part of them that planning needs: without data, small
-//! enough for a browser, and indexed for binding. The graph ([`graph`]) shows the same noderoles
-//! folded into vertices, and a trail ([`trail`]) is a selected part of it.
+//! hash. The skeleton ([`skeleton`]) is the part of them that planning needs. It has no data, is
+//! small enough for a browser, and is indexed for binding. The graph ([`graph`]) shows the same
+//! noderoles folded into vertices, and a trail ([`trail`]) is a selected part of it.
 //!
 //! Invariants of documents and skeleton:
 //!
 //! * Deployments form one tree under *system*.
 //! * A node belongs to exactly one deployment and has noderoles of it and of its ancestors only.
 //! * There is one noderole per node, role and instance, and its id is derived from these three.
-//! * Every edge of a noderole leads to an existing one, and ranks rise along edges, so the graph
-//!   has no cycle.
+//! * Every edge of a noderole leads to an existing one. Ranks rise along edges, so there is no
+//!   cycle.
 
 pub mod connection;
 pub mod document;

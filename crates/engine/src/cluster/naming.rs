@@ -4,9 +4,9 @@
 //! same name. A MAC address takes precedence because it is unique by design. Some makers ship
 //! boards with the serial number "To be filled by O.E.M.".
 //!
-//! The first label is `d` and the digits of the address, as for OpenCrowbar's discovered nodes, or
-//! `s` and the letters and digits of the serial number. The caller chooses the domain, which needs
-//! at least two labels.
+//! The first label is `d` and the digits of the address, as for OpenCrowbar's discovered nodes.
+//! With a serial number, it is `s` and the number's letters and digits. The caller chooses the
+//! domain, which needs at least two labels.
 
 use crate::ids::{Fqdn, NameError};
 

@@ -2,8 +2,8 @@
 //!
 //! Services and barriers belong to a deployment and not to one of its machines, so its phantom node
 //! runs them. Like every node, a phantom has a name. The name is derived from the deployment's id
-//! and so never collides. Users need not read it: all output names a node with [`called`] or
-//! [`in_full`], which use the deployment's name for a phantom.
+//! and so never collides. Users need not read it: output uses [`called`] or [`in_full`], which
+//! return the deployment's name for a phantom.
 
 use std::borrow::Cow;
 
@@ -32,14 +32,14 @@ pub fn is_reserved(fqdn: &Fqdn) -> bool {
     fqdn.as_str().ends_with(DOMAIN)
 }
 
-/// The display name of a node where its domain is known: the first label of a machine, or the
-/// deployment's name for a phantom.
+/// The display name of a node where its domain is known: a machine's first label, or a phantom's
+/// deployment.
 pub fn called(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
     stands_for(fqdn).map_or_else(|| fqdn.short().into(), |id| whole(name(id)))
 }
 
-/// The display name of a node where its domain is not known: the full name of a machine, or the
-/// deployment's name for a phantom.
+/// The display name of a node where its domain is not known: a machine's full name, or a phantom's
+/// deployment.
 pub fn in_full(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
     stands_for(fqdn).map_or_else(|| fqdn.as_str().into(), |id| whole(name(id)))
 }

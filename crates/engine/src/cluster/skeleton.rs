@@ -4,10 +4,9 @@
 //! which roles are bound where, in which deployment and in which order. Nodes without a document
 //! are part of it, because users can bind them.
 //!
-//! The index by deployment and role name answers the most frequent query of binding: which
-//! noderoles of this deployment answer to that name? It saves a walk over all nodes. If several
-//! match, binding takes the first by node name. OpenCrowbar took an arbitrary one, which no report
-//! could explain.
+//! Binding often searches the noderoles of a deployment that answer to a name. The index by
+//! deployment and role name saves a walk over all nodes. If several match, binding takes the first
+//! by node name. OpenCrowbar took an arbitrary one, which no report could explain.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -50,7 +50,7 @@ pub fn between(items: &[Item], from: &BTreeSet<NoderoleId>, to: &BTreeSet<Nodero
 }
 
 /// The path of the greatest weight, from its first noderole to its last. Among equal paths, it
-/// prefers noderoles that are first by deployment, role and node, starting at the end of the path.
+/// prefers the first noderoles by deployment, role and node, starting at the end.
 pub fn longest(items: &[Item], weight: impl Fn(NoderoleId) -> u64) -> Vec<NoderoleId> {
     let order = Order::of(items);
     let name = |at: usize| {

@@ -3,7 +3,7 @@
 //! An attribute is validated as a run would see it: the entered data merged over the lower layers.
 //! A partial object is valid if a template has the rest. Errors concern only values that this user
 //! entered, because another user owns the other layers. A missing value is an error only in the top
-//! layer, because a higher layer could still add it (a noderole's data over its deployment's).
+//! layer, because a higher layer could still add it.
 //!
 //! Forms use this while the user types, and the server checks again with the same rules and
 //! messages.

@@ -1,9 +1,9 @@
 //! Retention of results.
 //!
-//! The result of a failed attempt is valuable: a run that failed after it created a volume returned
-//! the volume's name, and the next attempt must not create another. The results of all attempts are
-//! therefore retained for their node until the node's deletion is confirmed. They are bounded,
-//! since a step may be tried indefinitely:
+//! The result of a failed attempt is valuable. If it returned the name of a volume that it created,
+//! the next attempt must not create another. The results of all attempts are therefore retained for
+//! their node until the node's deletion is confirmed. They are bounded, since a step may be tried
+//! indefinitely:
 //!
 //! * The newest [`OF_STEP`] results of each step.
 //! * At most [`OF_NODE`] results and [`BYTES_OF_NODE`] bytes per node. Above that, the newest

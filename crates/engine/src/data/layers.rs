@@ -18,10 +18,10 @@
 //! 3. Its own data, without its own last output (for the reason, see [`super::wall`]).
 //!
 //! References to secrets are effective only in reviewed data. In outputs and system data they are
-//! masked text: data that no reviewer saw must not name secrets that a run receives in plain text.
+//! masked text. Data that no reviewer saw must not name secrets for a run to receive.
 //!
-//! Every value has a [`Source`]. OpenCrowbar shows no sources, so users cannot see why an edit has
-//! no effect when a higher layer has the same key.
+//! Every value has a [`Source`]. OpenCrowbar shows no sources, so users cannot see that a higher
+//! layer overrides their edit.
 
 use std::collections::BTreeMap;
 
@@ -180,8 +180,8 @@ pub fn layers(
 
 /// The data that a run sees, in the order that the module describes.
 ///
-/// A run gets stored results and the `nodes` document separately, under keys of their own, so their
-/// keys never hide a setting.
+/// A run gets stored results and the `nodes` document under separate keys, which never hide a
+/// setting.
 ///
 /// # Errors
 /// [`DataError::NotAnObject`] with the layer, or [`DataError::TooDeep`].

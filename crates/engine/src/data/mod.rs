@@ -6,17 +6,17 @@
 //! * [`difference`] is the inverse as far as one exists: the smallest document that adds `new` to
 //!   `base`. A run's output is the difference between its result and its input ([`wall`]).
 //! * [`diff`] lists the differences between two documents for display.
-//! * [`layers`] merges a noderole's own data and the data that a run sees, and records the layer of
-//!   every value.
+//! * [`layers`] merges a noderole's own data and the input of a run, and records the layer of every
+//!   value.
 //!
 //! Invariants:
 //!
 //! * `merge(base, difference(base, new))` contains `new` ([`contains`]), and `difference(x, x)` is
 //!   empty.
-//! * Lists are replaced as a whole. A merge by index would mix up entries after a removal, and a
-//!   merge by content needs a key that JSON does not define.
-//! * A reference to a secret ([`secret`]) is replaced as a whole and never merged with the keys of
-//!   another value. No function here outputs the secret's value.
+//! * Lists are replaced as a whole. A merge by index would mix up entries after a removal. A merge
+//!   by content needs a key that JSON does not define.
+//! * A reference to a secret ([`secret`]) is replaced as a whole and never merged with another
+//!   value. No function here outputs the secret's value.
 //! * Depth is checked ([`MAX_DEPTH`]) before any recursion, so no document can exhaust the stack.
 //!   Size ([`MAX_BYTES`]) is checked on entry ([`check`]), and for the merged input of a run
 //!   ([`check_seen`]).
@@ -174,8 +174,8 @@ pub fn check_seen(value: &Value) -> Result<(), DataError> {
     at_most(value, MAX_SEEN)
 }
 
-/// The size of a document as PostgreSQL writes it (`jsonb::text`), in bytes: with spaces between
-/// its parts, and numbers without exponents. The document must be within [`MAX_DEPTH`].
+/// The size of a document in bytes as PostgreSQL writes it (`jsonb::text`): with spaces, and
+/// numbers without exponents. The document must be within [`MAX_DEPTH`].
 pub fn stored_bytes(value: &Value) -> usize {
     let text = |text: &str| serde_json::to_string(text).map_or(0, |written| written.len());
     let list =
@@ -247,9 +247,9 @@ fn check_storable(value: &Value, path: &mut String) -> Result<(), DataError> {
 
 /// Checks a document that a user entered: [`check`], and that every reader interprets it equally.
 ///
-/// An integer above [`MAX_INTEGER`] can change in a browser or in canonical JSON, so the approved
-/// value would differ from the entered one. A malformed reference to a secret would be masked and
-/// never resolved. A reference to an impossible secret name would be approved and then fail. A
+/// An integer above [`MAX_INTEGER`] can change in a browser or in canonical JSON. The approved
+/// value would then differ from the entered one. A malformed reference to a secret would be masked
+/// and never resolved. A reference to an impossible secret name would be approved and then fail. A
 /// deceptive text ([`text::deceives`]) would look different to reviewers.
 ///
 /// # Errors

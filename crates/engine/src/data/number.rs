@@ -1,10 +1,10 @@
 //! Compares written numbers with their stored values.
 //!
 //! Data is stored as JSON with 64-bit floats. A text such as `1e-400` would be read as 0 without an
-//! error, and a reviewer would approve a value that the author did not write. A written number must
-//! therefore be preserved: the shortest text of the parsed float must denote the same decimal
-//! number. Scripts and nodes return measured and computed values, so digits beyond the precision of
-//! a float may be rounded there. Such a number must not change in any other way.
+//! error, and a reviewer would approve another value. A written number must therefore be preserved:
+//! the shortest text of the parsed float must denote the same decimal number. Scripts and nodes
+//! return measured and computed values, so digits beyond the precision of a float may be rounded
+//! there. Such a number must not change otherwise.
 
 /// How well a 64-bit float preserves a written number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

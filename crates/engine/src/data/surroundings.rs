@@ -194,8 +194,8 @@ fn cut(value: &mut Value) -> bool {
     is_large
 }
 
-/// Puts the newest result of each step first, so that a step with many attempts does not displace
-/// the results of others.
+/// Puts the newest result of each step first, so that many attempts of one step do not displace
+/// others.
 fn bounded(mut results: Vec<Returned>, left_out: &mut usize) -> Vec<Returned> {
     results.sort_by_key(|result| std::cmp::Reverse(result.run));
     let mut seen: BTreeMap<StepId, usize> = BTreeMap::new();

@@ -1,11 +1,10 @@
 //! Excludes approvals by reviewers who got their access from an author of the change.
 //!
-//! An admin could otherwise create an account, a grant or a sign-in link for a reviewer and approve
-//! their own change with it. An approval does not count if an author gave the reviewer access
-//! within the policy's cooling period before the approval, until a second admin confirms the
-//! access. It never counts if the account or grant is newer than the review. Access is traced back:
-//! if the giver's own access was recent at that time, it counts as given by the person who gave
-//! them theirs. The database applies the same rule (`approval_barred`).
+//! An admin could otherwise create an account, a grant or a sign-in link, and approve their own
+//! change with it. An approval does not count if an author gave the reviewer access within the
+//! cooling period before it. It counts once a second admin confirms the access. It never counts if
+//! the account or grant is newer than the review. Access is traced back through givers whose own
+//! access was recent at that time. The database applies the same rule (`approval_barred`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

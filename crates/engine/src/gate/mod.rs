@@ -135,8 +135,8 @@ pub struct Policy {
     pub second_factor: bool,
 }
 
-/// Changes whose approvals must be signed: those of a deployment and its descendants, those with a
-/// risk, or those with both.
+/// Changes whose approvals must be signed, selected by deployment (with its descendants), by risk,
+/// or by both.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -232,8 +232,7 @@ impl Policy {
         }
     }
 
-    /// The differences to another policy, in this order: all changes, each risk, the cooling
-    /// period, each signature rule, the second factor.
+    /// The differences to another policy, in a fixed order.
     pub fn changes(&self, other: &Self) -> Vec<PolicyChange> {
         let every =
             |policy: &Self| Asks { own: Some(policy.approvals), approvals: policy.approvals };

@@ -1,15 +1,15 @@
 //! Signed verdicts: the statement that a passkey signs, and the conditions for it to count.
 //!
-//! A session only proves that a client has a cookie, and an attacker who controls the server sees
-//! every user's cookie. A signature proves that a person used their own device. It covers the
-//! reviewed change (documents, effects, base, policy, risks, authors), the verdict, the person and
-//! a nonce. It is therefore valid for no other change and no second verdict.
+//! A session only proves that a client has a cookie. An attacker who controls the server sees every
+//! user's cookie. A signature proves that a person used their own device. It covers the reviewed
+//! change (documents, effects, base, policy, risks, authors), the verdict, the person and a nonce.
+//! It is therefore valid for no other change and no second verdict.
 //!
 //! A passkey counts once the owner of the database, or another confirmed passkey, confirms it.
 //! Otherwise, an attacker who controls the server could register a passkey in a reviewer's name.
 //!
-//! The module is pure. The caller passes the cryptography as a function ([`Verify`]), so that the
-//! server, the worker and the offline verifier apply the same rules.
+//! The module is pure. The caller passes the cryptography as a function ([`Verify`]). The server,
+//! the worker and the offline verifier thus apply the same rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ use crate::ids::{DeploymentId, PasskeyId, PersonId, SubmissionId, TargetNo};
 /// Maximum length of the chain of confirmations from a passkey to the owner.
 pub const MAX_CONFIRMATIONS: usize = 32;
 
-/// The parts of a review that a signature covers. It is read from the row that the audit records,
-/// so the database, the worker and an export agree on it. Columns added later are not part of it.
+/// The parts of a review that a signature covers. It is read from the audited row, so the database,
+/// the worker and an export agree on it. Columns added later are not part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reviewed {
     pub id: SubmissionId,

@@ -1,9 +1,9 @@
 //! The status of a review, and whose turn it is.
 //!
-//! The gate names every broken rule. A list has room for one status and a badge for one number, so
-//! both need the broken rule that must be fixed first. A replaced review, an objection or a lint
-//! error comes before missing approvals: fixing it takes another review, which drops every verdict.
-//! Reviewers are therefore asked only when an approval helps.
+//! The gate names every broken rule. A list shows one status and a badge one number, so both need
+//! the rule that must be fixed first. A replaced review, an objection or a lint error comes before
+//! missing approvals. Fixing it requires another review, which drops every verdict. Reviewers are
+//! therefore asked only when an approval helps.
 
 use serde::{Deserialize, Serialize};
 

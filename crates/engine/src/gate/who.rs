@@ -60,8 +60,8 @@ pub fn named<T: AsRef<str>>(names: &[T]) -> String {
     }
 }
 
-/// People whose last verdict is an objection that does not count, because they may no longer review
-/// or because their account was disabled after it.
+/// People whose last verdict is an objection that does not count. They may no longer review, or
+/// their account was disabled after it.
 pub fn disregarded(facts: &Facts) -> Vec<&str> {
     let ignored = |reviewer: &&Reviewer| {
         let last = facts.verdicts.iter().rev().find(|verdict| verdict.person == reviewer.id);

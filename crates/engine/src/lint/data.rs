@@ -217,8 +217,7 @@ fn begun(
     }
 }
 
-/// A secret is a node key if workers report it as one, or if the connection of a node in the
-/// blueprint uses it.
+/// A secret is a node key if workers report it as one or a node's connection uses it.
 pub(super) fn node_key_as_data(look: &Look<'_>, found: &mut Found) {
     let keys = OnceCell::new();
     let of_nodes = || -> BTreeSet<&str> {

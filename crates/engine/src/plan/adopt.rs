@@ -6,18 +6,18 @@
 //!
 //! Then all noderoles there get the parents that binding would give them now. Each keeps the
 //! parents that still satisfy it, loses those that no role requires, and gets the missing ones.
-//! This includes noderoles with unchanged content: a version can give a jig another client role, or
-//! an attribute another owner, and a role that becomes implicit must be on the same node. Soft
-//! edges follow the `preceeds` of the new contents.
+//! This includes noderoles with unchanged content. A version can change the client role of a jig or
+//! the owner of an attribute. A role that becomes implicit must be on the same node. Soft edges
+//! follow the `preceeds` of the new contents.
 //!
 //! A deployment that unpins its version inherits the version of an ancestor and adopts it in the
-//! same way. If no ancestor pins the barclamp, it goes out of use there, and none of its roles may
-//! be in use.
+//! same way. If no ancestor pins the barclamp, it goes out of use, so none of its roles may be in
+//! use.
 //!
-//! A version is refused if it lacks a role that is in use, or changes whether such a role is a
-//! cluster or service role. Otherwise a running noderole would silently lose its definition, the
-//! barrier that others wait for, or its node. To use such a version, unbind the role, use the
-//! version, and bind the role again.
+//! A version is refused if it lacks a role in use, or changes that role's `cluster` or `service`
+//! flag. Otherwise a running noderole would silently lose its definition, the barrier that others
+//! wait for, or its node. To use such a version, unbind the role, use the version, and bind the
+//! role again.
 
 use std::collections::BTreeSet;
 

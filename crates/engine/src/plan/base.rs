@@ -1,8 +1,8 @@
 //! The base of a change: the deployments that its plan depends on.
 //!
 //! A review is valid only while the state that its plan read is unchanged. A plan for a deployment
-//! reads the deployment, its ancestors (whose roles become parents and whose barclamps it uses) and
-//! its descendants. Each deployment records the number of the target that last changed it. A review
+//! reads the deployment, its ancestors and its descendants. The ancestors provide parents and
+//! barclamps. Each deployment records the number of the target that last changed it. A review
 //! stores these numbers, and a commit inside them voids it. A commit in a sibling does not.
 //!
 //! A deployment counts as changed in these cases:
@@ -29,11 +29,11 @@ use crate::ids::{DeploymentId, Fqdn, NodeId, RoleName};
 
 /// The part of the cluster that a proposal may change.
 ///
-/// A node scope is narrow: the proposal binds what the node itself needs (discovery, bootstrap), in
-/// parallel to any proposal on its deployment. It cannot change another machine, and a phantom node
-/// only by roles that its bindings also add. Its base is the node's deployment and the ancestors,
-/// since its plan reads nothing of their descendants. The role flags `discovery` and `bootstrap`
-/// are stored but have no effect yet.
+/// A node scope is narrow: the proposal binds roles for the node itself (discovery, bootstrap). It
+/// can exist in parallel to a proposal on the node's deployment. It cannot change another machine,
+/// and a phantom node only by roles that its bindings also add. Its base is the node's deployment
+/// and the ancestors, since its plan reads nothing of their descendants. The role flags `discovery`
+/// and `bootstrap` are stored but have no effect yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// A deployment and its descendants.
@@ -77,8 +77,8 @@ pub fn base(
     for rewired in &effects.rewired {
         base.extend(skeleton.chain(rewired.deployment));
     }
-    // Dependents can be bound in descendants: a node-scoped proposal can remove a service together
-    // with noderoles on phantom nodes that need it.
+    // Dependents can be bound in descendants. For example, a node-scoped proposal can remove a
+    // service together with its dependents on phantom nodes.
     for gone in &effects.unbound {
         base.extend(skeleton.chain(gone.deployment));
     }
@@ -179,9 +179,8 @@ pub enum Beyond {
     },
 }
 
-/// The first effect outside of a node's scope: another machine is rewired or removed because of the
-/// node, or a service is bound that the node's noderoles do not require. A deployment scope has no
-/// such limit.
+/// The first effect outside of a node's scope: another machine changes because of the node, or an
+/// edit binds a service directly. A deployment scope has no such limit.
 pub fn beyond(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> Option<Beyond> {
     let Scope::Node(only) = scope.into() else { return None };
     let asked = effects.bound.iter().find(|e| e.node != only && matches!(e.why, Why::Asked { .. }));
@@ -197,8 +196,8 @@ pub fn beyond(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -
     machine.map(|node| Beyond::Machine(node.fqdn.clone()))
 }
 
-/// Whether a single edit may be part of a proposal on a node: it concerns that node and the
-/// noderoles of the node's deployments on it.
+/// Whether a single edit may be part of a proposal on a node. It must concern that node and
+/// noderoles of the node's deployment or its ancestors.
 fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
     match edit {
         Edit::Bind { deployment, node, .. } => {

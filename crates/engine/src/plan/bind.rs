@@ -1,8 +1,8 @@
 //! Binding by OpenCrowbar's rules.
 //!
 //! Binding a role to a node creates a noderole. Its parents are the noderoles of the required
-//! roles, of its jig's client role, and of the roles that own the wanted attributes. For each of
-//! these, binding uses, in this order:
+//! roles, of its jig's client role, and of the owners of wanted attributes. For each of these,
+//! binding uses, in this order:
 //!
 //! 1. A noderole on the same node that has the name or provides it.
 //! 2. Unless the role is implicit: one in the same deployment, then in each ancestor, first by node
@@ -18,12 +18,12 @@
 //!   joins later thus precedes all existing children.
 //! * Where a role *precedes* another and both are bound, a soft edge orders them.
 //!
-//! A soft edge goes to one noderole of the earlier role: the one on the same node, or, unless the
-//! later role is implicit, the first in its deployment. An edge for every pair would need N x M
-//! edges. The search happens when the later role is bound, when the earlier role is first bound,
-//! when a version comes into use, and when the current parent is removed. The order thus holds as
-//! long as any suitable parent exists. The parent found stays: a new search at each binding would
-//! write documents of unrelated machines.
+//! The parent of a soft edge is the noderole of the earlier role on the same node. If there is none
+//! and the later role is not implicit, it is the first in the deployment. An edge for every pair
+//! would need N x M edges. The search happens when the later role is bound, the earlier role is
+//! first bound, a version comes into use, or the current parent is removed. The order is thus
+//! preserved as long as any suitable parent exists. The parent found stays: a new search at each
+//! binding would write documents of unrelated machines.
 //!
 //! Source: OpenCrowbar's and Digital Rebar's models. Where they choose one of several parents
 //! arbitrarily, Gantry chooses by name.
@@ -72,9 +72,9 @@ pub(super) struct Way {
 }
 
 impl Draft<'_> {
-    /// The role of this name in a deployment: from the deployments' own roles, nearest first, then
-    /// from the nearest pinned barclamp. An ancestor's role is hidden if a nearer pin has another
-    /// version of its barclamp.
+    /// The role of this name in a deployment. Searches the deployments' own roles, nearest first,
+    /// then the pinned barclamps. An ancestor's role is hidden if a nearer pin has another version
+    /// of its barclamp.
     fn role_content(
         &self,
         deployment: DeploymentId,
@@ -165,8 +165,7 @@ impl Draft<'_> {
         nearest(name, names.into_iter().map(RoleName::as_str).filter(|other| *other != name))
     }
 
-    /// The names of the roles whose noderoles become parents, each once: required roles, the jig's
-    /// client role, owners of wanted attributes.
+    /// The names of the roles whose noderoles become parents, each once.
     pub fn wanted(
         &self,
         deployment: DeploymentId,
@@ -502,8 +501,8 @@ impl Draft<'_> {
     }
 
     /// The noderole of the earlier role for which a later one must wait and does not yet. It is the
-    /// one on its node, or the first in its deployment, unless the later role is implicit or
-    /// already waits for one of that role.
+    /// one on the same node. Otherwise, it is the first in the deployment, unless the later role is
+    /// implicit or already waits for one.
     fn one_before(
         &self,
         later: NoderoleId,

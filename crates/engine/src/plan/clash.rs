@@ -6,18 +6,18 @@
 //! clash.
 //!
 //! Setting data replaces all of it, and its author saw the previous data. Two such edits clash only
-//! at paths that both changed, each compared with the data before it. An author who sets an object
-//! sets every value in it, so the last edit of a value may be one of an enclosing object. The data
-//! before the first edit comes from [`Before`], because the edits do not contain it.
+//! at paths that both changed, each compared with the data before it. An edit of an object sets
+//! every value in it, so the last edit of a value may concern an enclosing object. The data before
+//! the first edit comes from [`Before`], because the edits do not contain it.
 //!
 //! Edits also have effects that they do not name. Unbinding can remove dependents, and binding can
 //! move a node down from an ancestor. Only the planner knows these effects ([`Along`]). They count
 //! like any other edit. Binding in an ancestor of the node's deployment does not move the node and
 //! does not affect its place.
 //!
-//! Every view of an open proposal calls this, so it must be fast even if a proposal sets thousands
-//! of values. [`Words`] stores related settings next to each other, and proposals with one author
-//! are not searched.
+//! Every view of an open proposal calls this, so it must be fast with thousands of values.
+//! [`Words`] stores related settings next to each other, and proposals with one author are not
+//! searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,8 +2,8 @@
 //!
 //! The overlay stores the differences, and lookups read it first. Binding and unbinding therefore
 //! cost what they touch, not the cluster: each touched node is copied once. Edits that concern
-//! everything (another version of a barclamp, a new deployment's name) do visit everything. Before
-//! a change, the old value goes to a journal, so that a refused edit is rolled back as a whole. A
+//! everything (another version of a barclamp, a new deployment's name) do visit everything. Each
+//! change first writes the old value to a journal, so that a refused edit is fully rolled back. A
 //! trial runs like an edit and is always rolled back.
 //!
 //! Three indexes (noderoles by name, by id, and by parent) only grow within a draft. Their entries

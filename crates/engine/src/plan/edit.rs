@@ -255,8 +255,7 @@ impl Edit {
     /// Checks an edit by itself, before it is resolved or stored.
     ///
     /// # Errors
-    /// [`EditError`] if the reason or node list is too long, the list is empty, or a new id is
-    /// invalid.
+    /// [`EditError`] if the reason, the node list or a new id is invalid.
     pub fn check(&self) -> Result<(), EditError> {
         if let Self::CreateDeployment { id, phantom, name, .. } = self {
             // Several clients that forget to mint an id would otherwise all use this one.

@@ -17,8 +17,8 @@ use crate::ids::{
 /// The net result of a proposal's edits: anything that one edit adds and a later one removes is
 /// omitted. Each list is in the order of the decisions.
 ///
-/// Lists from later releases are omitted from the JSON if empty, so that the hash of older effects
-/// stays the same.
+/// Newer lists are omitted from the JSON if empty, so that the hash of older effects stays the
+/// same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]

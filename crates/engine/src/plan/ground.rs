@@ -1,9 +1,9 @@
 //! The input of planning in the browser: the skeleton and the part of the catalog that is in use.
 //!
-//! The catalog contains every version ever imported, but planning reads only versions that are
-//! pinned, bound, or used by an edit. A client with the ground of a proposal therefore computes the
-//! same effects, by hash, as one with the whole catalog. The exception is a further edit that uses
-//! a version outside of the ground; then [`Grounded::effects_with`] returns nothing.
+//! The catalog contains every version ever imported, but planning reads only those that are pinned,
+//! bound or used. A client with the ground of a proposal therefore computes the same effects as the
+//! server, by hash. The exception is a further edit that uses a version outside of the ground; then
+//! [`Grounded::effects_with`] returns nothing.
 //!
 //! One module builds and reads the ground, so that both sides agree on what it omits.
 

@@ -1,8 +1,8 @@
 //! Previews dropping nodes on each role of a deployment, before anything is dropped.
 //!
 //! The same function runs on the server and in the browser. A board with the skeleton and the
-//! catalog needs no request while a user drags nodes. It runs the bindings of a drop on a draft and
-//! rolls them back, so it has no rules of its own.
+//! catalog needs no request while a user drags nodes. It has no rules of its own: it runs the
+//! bindings of a drop on a draft and rolls them back.
 //!
 //! It must answer while the user drags, so its work is bounded:
 //!

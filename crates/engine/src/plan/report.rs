@@ -480,8 +480,8 @@ impl Asked<'_> {
             many(ranks.max().unwrap_or(0) as usize, "step")
         );
         report.did.push(Line::new(what, "ranks of the noderoles that are there"));
-        // The number of waves is part of the impact and not of this report: steps on one node may
-        // take turns, and existing steps may run again.
+        // The number of waves is part of the impact and not of this report. It depends on exclusive
+        // steps per node and on re-runs.
         if let Some(lowest) = self.effects.bound.iter().map(|b| b.rank).min() {
             let first: Vec<&Bound> =
                 self.effects.bound.iter().filter(|b| b.rank == lowest).collect();

@@ -13,8 +13,8 @@
 //! [`remove`](super::remove) have the rules for additional bindings and for dependents.
 //!
 //! A cycle among roles appears as a role that requires itself during binding. Noderoles cannot form
-//! a cycle: a new one only waits for existing ones, and an edge between existing ones is refused if
-//! it would create a cycle.
+//! a cycle. A new one only waits for existing ones, and an edge between existing ones that would
+//! create a cycle is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -189,8 +189,8 @@ impl Draft<'_> {
         {
             return Err(EditError::DeploymentExists(taken.name.to_string()));
         }
-        // Histories, links and records name things by id only. An id that is used twice would mix
-        // up approvals and runs, even if the two things never exist at the same time.
+        // Histories, links and records name things by id only. A reused id would mix up approvals
+        // and runs, even if the two things never exist at once.
         if self.had_deployment(id) || self.had_node(NodeId(id.0)) {
             return Err(EditError::DeploymentIdUsed(id));
         }

@@ -3,8 +3,8 @@
 //! History never moves back. An earlier state returns as an ordinary proposal on the current state,
 //! so the rules of all other edits apply.
 //!
-//! The restored [`State`] of a deployment consists of the visible barclamp versions, its roles with
-//! their data, the noderoles bound in it with content and data, and its nodes. Not restored are:
+//! The restored [`State`] of a deployment consists of visible barclamp versions, roles with data,
+//! noderoles with content and data, and nodes. Not restored are:
 //!
 //! * Edges. They are planned again, so another of several possible parents may be chosen.
 //! * Re-run counts, which only rise.
@@ -18,10 +18,10 @@
 //! each takes about 20 edits.
 //!
 //! A refused edit is tried again after another takes effect, because the order matters. A new
-//! parent must exist before the old one is removed, and a version without a role fits only once the
+//! parent must exist before the old one is removed. A version without a role fits only once the
 //! role is removed. When no further edit takes effect, the remaining differences are reported with
-//! the reason: an expunged node, a role that no longer exists, or a noderole that another
-//! deployment needs.
+//! the reason. Examples are an expunged node, a deleted role, or a noderole that another deployment
+//! needs.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,8 @@
 //! Sight: the part of the catalog that is visible in a deployment.
 //!
-//! A deployment sees the barclamps that it pins and those of each ancestor, each in one version:
-//! the nearest pin hides all others ([`in_sight`]). A role that a newer version dropped is
-//! therefore invisible where that version is used. Two versions never define one role, attribute or
-//! jig twice.
+//! A deployment sees the barclamps that it or an ancestor pins, each in one version. The nearest
+//! pin hides all others ([`in_sight`]). A role that a newer version dropped is therefore invisible
+//! where that version is used. Two versions never define one role, attribute or jig twice.
 //!
 //! Binding repeatedly looks up roles by name, providers, owners of attributes and client roles of
 //! jigs. One pass over the visible barclamps builds an index for all of these.
@@ -11,8 +10,8 @@
 //! If two visible barclamps had a role of the same name, its meaning would depend on further pins.
 //! A proposal must therefore not make two such barclamps visible in one deployment
 //! ([`Draft::doubling`]). The same rule checks existing state ([`twice`]). Only the result of the
-//! proposal counts. Between edits, two barclamps may share a role name, because a role can
-//! otherwise not move from one to the other.
+//! proposal counts. Between edits, two barclamps may share a role name. Otherwise, a role could not
+//! move from one to the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -186,8 +185,8 @@ impl<'a> Draft<'a> {
 }
 
 /// The catalog entries that a deployment sees. No two visible barclamps have a role of the same
-/// name. If several barclamps provide a name, own an attribute or have a jig of the same name, the
-/// nearest one is used. Among equally near ones, the first by name is used.
+/// name. If several barclamps define the same provided name, attribute or jig, the nearest one is
+/// used. Among equally near ones, the first by name is used.
 #[derive(Default)]
 pub(super) struct Sight {
     /// The deployment and its ancestors, nearest first.

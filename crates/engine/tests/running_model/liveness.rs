@@ -2,9 +2,9 @@
 //!
 //! stateright's own `eventually` examines paths that end, and treats a cycle like a join of paths.
 //! With leases that end and are renewed, it would miss loops that never settle. This module checks
-//! instead that from every reachable state, after any faults, actions that some actor takes sooner
-//! or later lead to a settled state. In a finite graph, this means that the system settles after
-//! the last fault, provided that every action that stays possible is eventually taken.
+//! instead that every reachable state, after any faults, has a path of progress actions to a
+//! settled state. In a finite graph, the system thus settles after the last fault if every action
+//! that stays possible is eventually taken.
 
 use std::collections::HashMap;
 

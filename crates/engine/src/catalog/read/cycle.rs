@@ -1,10 +1,10 @@
 //! Finds roles that can never be bound because they require each other in a cycle.
 //!
-//! A need is a role, or any of the roles that provide a name, so a plain cycle search is not
+//! A need can be met by any of several roles that provide a name, so a plain cycle search is not
 //! enough. A role that needs `dns` is no cycle if it and another role provide `dns`. The algorithm
-//! is the one for Horn clauses: a role is satisfiable if all its needs are met, and a need is met
-//! if any of its roles is satisfiable. Each remaining role has a need that only remaining roles
-//! could meet, and following these ends in a cycle. Linear in roles and needs.
+//! is the one for Horn clauses. A role is satisfiable if all its needs are met. A need is met if
+//! any of its roles is satisfiable. Each remaining role has a need that only remaining roles could
+//! meet, and following these ends in a cycle. Linear in roles and needs.
 
 /// A need of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Findings: problems that the reader reports about a file.
 //!
-//! Users fix findings in an editor. Every finding therefore gives file, line and column, the actual
-//! and the expected content, and the most similar name if a name is wrong. Findings are values: the
-//! command line prints them, the API returns them, and tests compare them.
+//! Users fix findings in an editor. Every finding therefore contains the position, the actual and
+//! expected content, and the most similar name if a name is wrong. Findings are values: the command
+//! line prints them, the API returns them, and tests compare them.
 //!
 //! Invariant: a report contains at most [`MAX_FINDINGS`](super::MAX_FINDINGS) findings of each
 //! severity, so that notes never hide an error.

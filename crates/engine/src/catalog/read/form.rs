@@ -388,8 +388,8 @@ impl Reader<'_> {
         self.advise(severity, at, what, advice);
     }
 
-    /// The severity of a probable mistake: a warning in Gantry's own format, and a note in the
-    /// others, where another program may use the value.
+    /// The severity of a probable mistake: a warning in Gantry's own format. In the others it is a
+    /// note, because another program may use the value.
     fn slip(&self) -> Severity {
         match self.foreign {
             true => Severity::Note,

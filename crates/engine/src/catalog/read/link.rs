@@ -46,9 +46,9 @@ pub struct ImportedBarclamp {
 ///
 /// `base` contains the barclamps whose jigs, roles and attributes the set may refer to, at most one
 /// version of each. A barclamp that the set itself contains is ignored in `base`. The linker uses
-/// `base` only to validate references, never for content: the same files always give the same
-/// content, regardless of earlier imports. Binding therefore looks up the client role of a jig
-/// again. Content that a role must state itself (its jig's class) must be in the set.
+/// `base` only to validate references, never for content. The same files thus give the same content
+/// regardless of earlier imports. Binding therefore looks up the client role of a jig again.
+/// Content that a role must state itself (its jig's class) must be in the set.
 ///
 /// # Errors
 /// All findings, with at least one error.
@@ -477,8 +477,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Reports jigs with conflicting declarations, invalid client roles, roles with an undefined
-    /// jig, and roles whose jig has nothing to run.
+    /// Reports conflicting declarations of jigs, invalid client roles, undefined jigs, and roles
+    /// whose jig has nothing to run.
     fn check_jigs(&mut self) {
         let drafts = self.drafts;
         for (file, draft) in drafts.iter().enumerate() {
@@ -577,7 +577,7 @@ impl<'a> Linker<'a> {
     }
 
     /// Reports a jig that only the catalog declares. The role's content would not state the jig's
-    /// class, so a worker of that class would not know that it can run the role.
+    /// class, so workers would not know that they can run it.
     fn check_jig_of_base(&mut self, file: usize, role: &DraftRole) {
         let name = &role.jig.value;
         let Some(class) = self.base_jigs.get(name).map(|jig| jig.class.clone()) else { return };
@@ -991,8 +991,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// The files of each barclamp by its name: one, or a root that declares jigs and a child with
-    /// the same name.
+    /// The files of each barclamp by its name. Usually one; two if a root and its child have the
+    /// same name.
     fn files_of_barclamps(&self) -> BTreeMap<BarclampName, Vec<usize>> {
         let mut files: BTreeMap<BarclampName, Vec<usize>> = BTreeMap::new();
         for (file, name) in self.belongs.iter().enumerate() {

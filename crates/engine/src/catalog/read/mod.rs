@@ -1,14 +1,14 @@
 //! Reads barclamp files.
 //!
 //! A barclamp usually needs other files, so reading has two stages. [`read`] parses one file and
-//! returns a [`Draft`]. [`link`] takes the drafts of a set and the existing catalog, and resolves
-//! references between files: jigs (declared in a root file only), `requires` (of roles in later
-//! files), wanted attributes, and versions that children inherit. Only a linked role is complete
-//! and has its hash, because its content includes the class of its jig. [`import`] does both.
+//! returns a [`Draft`]. [`link`] resolves references between the drafts of a set and the existing
+//! catalog. These are jigs (declared in a root file only), `requires`, wanted attributes, and
+//! versions that children inherit. Only a linked role is complete and has its hash, because its
+//! content includes the class of its jig. [`import`] does both.
 //!
 //! One reader handles two formats. Gantry's own format is OpenCrowbar's with further keys. It is
 //! strict: an undefined name is an error. The OpenCrowbar and Digital Rebar format is detected by
-//! keys that only it has, or by the missing `barclamp` section; one such file decides the format of
+//! keys that only it has, or by a missing `barclamp` section. One such file decides the format of
 //! its set. There, an undefined name is a warning, because those servers create some roles at run
 //! time. Planning refuses to bind a role with an unresolved name. Keys of those systems that Gantry
 //! does not use are stored in `metadata`.

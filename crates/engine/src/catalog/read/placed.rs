@@ -18,8 +18,7 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// The position of the part at a JSON pointer, or the start of the document if there is no such
-    /// part.
+    /// The position of the part at a JSON pointer. Falls back to the start of the document.
     pub fn place(&self, pointer: &str) -> At {
         let beginning = || self.places.get("").copied().unwrap_or(At::START);
         self.places.get(pointer).copied().unwrap_or_else(beginning)
@@ -40,8 +39,8 @@ impl Placed {
 /// Parses the documents of a YAML file.
 ///
 /// # Errors
-/// The position and the problem: a syntax error, a file that is too large or too deep, a duplicate
-/// key, or a number that JSON cannot represent.
+/// The position and the problem: a syntax error, an exceeded limit, a duplicate key, or a number
+/// that JSON cannot represent.
 pub fn placed(bytes: &[u8]) -> Result<Vec<Placed>, (At, String)> {
     let told = |Broken { at, what }| (at, what);
     let trees = parse_all(bytes).map_err(told)?;
