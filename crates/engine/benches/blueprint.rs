@@ -1,5 +1,6 @@
-//! Measures the difference of two blueprints with 20,000 noderoles that differ in one: `cargo bench
-//! -p engine --bench blueprint`.
+//! Measures the difference of two blueprints with 20,000 noderoles that differ in one:.
+//!
+//! Run it with `cargo bench -p engine --bench blueprint`.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]

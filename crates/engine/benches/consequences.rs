@@ -1,5 +1,6 @@
-//! Measures the impact analysis of a change of 20,000 noderoles: `cargo bench -p engine --bench
-//! consequences`.
+//! Measures the impact analysis of a change of 20,000 noderoles:.
+//!
+//! Run it with `cargo bench -p engine --bench consequences`.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]

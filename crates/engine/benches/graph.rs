@@ -1,5 +1,6 @@
-//! Measures the server's work for a graph page (folding, waves, paths): `cargo bench -p engine
-//! --bench graph`.
+//! Measures the server's work for a graph page (folding, waves, paths):.
+//!
+//! Run it with `cargo bench -p engine --bench graph`.
 //!
 //! The edges resemble real ones: a chain of roles on each node, with a shared service for every
 //! tenth noderole. The last column is the cost of ten times as many edges. It must not grow faster

@@ -1,5 +1,7 @@
 //! Measures lifting nodes over a board of 50 roles, and restoring, in a cluster of 1,000 nodes with
-//! 20 roles each: `cargo bench -p engine --bench lift`.
+//! 20 roles each:.
+//!
+//! Run it with `cargo bench -p engine --bench lift`.
 //!
 //! The lifted nodes are fresh (new machines), alike (each with the same 10 roles) or all different
 //! (each with its own roles), the worst case. The browser runs the same code as WebAssembly while

@@ -1,5 +1,7 @@
 //! Measures planning a cluster of 1,000 nodes with 20 roles each, from nothing, and one more
-//! binding on top: `cargo bench -p engine --bench plan`.
+//! binding on top:.
+//!
+//! Run it with `cargo bench -p engine --bench plan`.
 //!
 //! The roles resemble real ones: implicit ones at the bottom, shared services, a cluster with a
 //! barrier, and a milestone that requires everything.

@@ -31,9 +31,9 @@ pub fn fidelity(written: &str) -> Option<Fidelity> {
     })
 }
 
-/// The text of a stored float. If two shortest texts are equally near, JSON uses the even one (RFC
-/// 8785) and the standard library the larger one. Only JSON's serializer therefore gives the text
-/// that reviewers see.
+/// The text of a stored float. If two shortest texts are equally near, RFC 8785 uses the even one
+/// and the standard library the larger one. Only JSON's serializer therefore gives the text that
+/// reviewers see.
 fn stored(read: f64) -> String {
     serde_json::Value::from(read).to_string()
 }

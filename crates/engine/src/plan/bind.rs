@@ -18,8 +18,8 @@
 //!   joins later thus precedes all existing children.
 //! * Where a role *precedes* another and both are bound, a soft edge orders them.
 //!
-//! The parent of a soft edge is the noderole of the earlier role on the same node. If there is none
-//! and the later role is not implicit, it is the first in the deployment. An edge for every pair
+//! The parent of a soft edge is the noderole of the earlier role on the same node. Otherwise,
+//! unless the later role is implicit, it is the first in the deployment. An edge for every pair
 //! would need N x M edges. The search happens when the later role is bound, the earlier role is
 //! first bound, a version comes into use, or the current parent is removed. The order is thus
 //! preserved as long as any suitable parent exists. The parent found stays: a new search at each
