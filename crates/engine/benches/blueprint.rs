@@ -1,4 +1,4 @@
-//! Measures the difference of two blueprints with 20,000 noderoles that differ in one:.
+//! Measures the difference of two blueprints with 20,000 noderoles that differ in one.
 //!
 //! Run it with `cargo bench -p engine --bench blueprint`.
 

@@ -1,4 +1,4 @@
-//! Measures the impact analysis of a change of 20,000 noderoles:.
+//! Measures the impact analysis of a change of 20,000 noderoles.
 //!
 //! Run it with `cargo bench -p engine --bench consequences`.
 

@@ -1,4 +1,4 @@
-//! Measures the server's work for a graph page (folding, waves, paths):.
+//! Measures the server's work for a graph page (folding, waves, paths).
 //!
 //! Run it with `cargo bench -p engine --bench graph`.
 //!

@@ -1,5 +1,5 @@
 //! Measures lifting nodes over a board of 50 roles, and restoring, in a cluster of 1,000 nodes with
-//! 20 roles each:.
+//! 20 roles each.
 //!
 //! Run it with `cargo bench -p engine --bench lift`.
 //!

@@ -1,5 +1,5 @@
 //! Measures planning a cluster of 1,000 nodes with 20 roles each, from nothing, and one more
-//! binding on top:.
+//! binding on top.
 //!
 //! Run it with `cargo bench -p engine --bench plan`.
 //!
