@@ -1,4 +1,6 @@
-//! What a change of 20,000 noderoles comes to: `cargo bench -p engine --bench consequences`.
+//! Measures the impact analysis of a change of 20,000 noderoles.
+//!
+//! Run it with `cargo bench -p engine --bench consequences`.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
@@ -37,7 +39,7 @@ fn role(n: u128) -> Role {
     .unwrap()
 }
 
-/// Nodes that carry a chain of noderoles each, with this data.
+/// A blueprint with this many nodes, each with a chain of noderoles that have this data.
 fn blueprint(nodes: u128, each: u128, roles: &[Hash], data: &Value) -> Blueprint {
     let mut blueprint = Blueprint::default();
     let deployment = DeploymentDoc {
@@ -83,7 +85,7 @@ fn median(mut took: Vec<Duration>) -> Duration {
 }
 
 fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also builds and runs this, but has nothing to measure.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

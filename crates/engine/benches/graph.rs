@@ -1,7 +1,10 @@
-//! What the server does for a graph's page: folding, waves, paths. `cargo bench -p engine --bench graph`.
+//! Measures the server's work for a graph page (folding, waves, paths).
 //!
-//! Noderoles are wired as real ones are: a chain of roles on each node, and every tenth one waits for one of a shared service too. The
-//! last column is what ten times as many edges cost, to see that nothing grows faster than they do.
+//! Run it with `cargo bench -p engine --bench graph`.
+//!
+//! The edges resemble real ones: a chain of roles on each node, with a shared service for every
+//! tenth noderole. The last column is the cost of ten times as many edges. It must not grow faster
+//! than their number.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
@@ -26,7 +29,7 @@ fn node(n: usize) -> NodeId {
     NodeId(Uuid::from_u128(1_000 + n as u128))
 }
 
-/// Some noderoles with about as many edges.
+/// A graph with about this many edges.
 fn graph(edges: usize) -> Vec<Item> {
     let nodes = edges / ROLES;
     let mut items = Vec::new();

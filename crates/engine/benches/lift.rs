@@ -1,9 +1,11 @@
-//! Lifting nodes over a board of 50 roles, in a cluster of 1,000 nodes with 20 of them each, and bringing that cluster back:
-//! `cargo bench -p engine --bench lift`.
+//! Measures lifting nodes over a board of 50 roles, and restoring, in a cluster of 1,000 nodes with
+//! 20 roles each.
 //!
-//! Nodes are lifted fresh (of equal standing, as new machines are), alike (each carries the same 10 roles) and all different (each
-//! carries roles of its own choice), which is the worst there is. The browser runs this very code, compiled for WebAssembly, while
-//! somebody holds the nodes.
+//! Run it with `cargo bench -p engine --bench lift`.
+//!
+//! The lifted nodes are fresh (new machines), alike (each with the same 10 roles) or all different
+//! (each with its own roles), the worst case. The browser runs the same code as WebAssembly while
+//! the user drags.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
@@ -35,7 +37,8 @@ fn name(n: usize) -> RoleName {
     RoleName::parse(&format!("role-{n:02}")).unwrap()
 }
 
-/// Stacks of ten roles on one that all need. Each requires up to two below it in its stack; every third is implicit, one is a cluster.
+/// Stacks of ten roles on one role that all require. Each requires up to two below it in its stack.
+/// Every third role is implicit, and one is a cluster.
 fn role(n: usize) -> Role {
     let role: Role = serde_json::from_value(
         json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"}),
@@ -118,7 +121,7 @@ fn bind(n: u128, role: usize) -> Edit {
     Edit::Bind { deployment: WEB, node: node(n), role: name(role) }
 }
 
-/// The best of several measurements: whatever else the machine does only adds to it.
+/// The minimum of several measurements, because other load on the machine only adds time.
 fn best(times: usize, mut what: impl FnMut()) -> Duration {
     let mut taken: Vec<Duration> = (0..times)
         .map(|_| {
@@ -137,7 +140,7 @@ fn say(what: &str, taken: Duration, goal: u64) {
 }
 
 fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also builds and runs this, but has nothing to measure.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

@@ -1,52 +1,53 @@
-//! Addresses that workers do not connect to.
+//! Addresses that workers must not connect to.
 //!
-//! Whoever may add node records chooses addresses and ports that workers then connect to, from inside the operator's network. So some
-//! addresses are never a node's: link-local ones, the metadata services of clouds, those that name no single machine, and the database.
-//! Loopback and the own addresses of the host are refused unless the operator of Gantry allows them, as `gantry up` and the testbed do.
+//! Users who add node records choose addresses and ports, and workers then connect to them from
+//! inside the operator's network. Gantry therefore rejects link-local addresses, cloud metadata
+//! services, addresses that do not identify a single machine, and the database. It rejects loopback
+//! and the host's own addresses unless the operator allows them, as `gantry up` and the testbed do.
 //!
-//! The server asks this for addresses in records, and workers ask it again for what a name resolves to, right before they connect to
-//! exactly that. Pure: what the host's own addresses are, and where the database is, the caller knows.
+//! The server checks the addresses in records. Workers check again after resolving a name,
+//! immediately before they connect to exactly that address. The module is pure: the caller passes
+//! the host's own addresses and the database's address.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What the rules depend on.
+/// The settings of the address rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Whether nodes may be on the host itself: at loopback or one of its own addresses.
+    /// Whether nodes may be on the host itself, at loopback or one of its own addresses.
     pub allow_local: bool,
     /// The host's own addresses.
     pub own: BTreeSet<IpAddr>,
-    /// Where the database is.
+    /// The database, if it is reached over the network.
     pub database: Option<Database>,
 }
 
-/// Where the database is reached over the network.
+/// The network address of the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Database {
-    /// Its name or address, as the connection string has it.
+    /// Its name or address as in the connection string.
     pub host: String,
-    /// The addresses that it is known to have.
+    /// The addresses that the name resolves to, as far as the caller knows.
     pub addresses: BTreeSet<IpAddr>,
-    /// Its port.
     pub port: u16,
 }
 
-/// Why an address is refused.
+/// Why an address is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// 169.254.0.0/16 and fe80::/10.
     LinkLocal,
     /// The metadata service of a cloud.
     Metadata,
-    /// An address that names no machine: 0.0.0.0/8 and ::.
+    /// An address that identifies no machine: 0.0.0.0/8 and ::.
     Unspecified,
-    /// An address that names many machines.
+    /// An address that identifies several machines.
     Multicast,
-    /// Loopback, or an own address of the host.
+    /// Loopback or one of the host's own addresses.
     Local,
-    /// The database's.
+    /// The database's address and port.
     Database,
 }
 
@@ -75,7 +76,7 @@ const METADATA: [IpAddr; 5] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
-/// Names under which clouds have their metadata services.
+/// Names of metadata services in clouds.
 const METADATA_NAMES: [&str; 6] = [
     "metadata",
     "metadata.google.internal",
@@ -86,10 +87,10 @@ const METADATA_NAMES: [&str; 6] = [
 ];
 
 impl Policy {
-    /// Checks an address that a worker would connect to.
+    /// Checks an address before a worker connects to it.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// [`Refused`] with the reason.
     pub fn check(&self, address: IpAddr, port: u16) -> Result<(), Refused> {
         let address = embedded(address);
         let is_local = address.is_loopback() || self.own.contains(&address);
@@ -121,12 +122,13 @@ impl Policy {
         if is_local && !self.allow_local { Err(Refused::Local) } else { Ok(()) }
     }
 
-    /// Checks an address of a record: a name or a number. What a name resolves to only workers find out.
+    /// Checks a record's address, which can be a name or an IP address. Only workers resolve names,
+    /// so they check the result with [`Policy::check`].
     ///
     /// # Errors
-    /// Why it is refused.
+    /// [`Refused`] with the reason.
     pub fn check_record(&self, address: &str, port: u16) -> Result<(), Refused> {
-        // Behind a percent sign is the zone of a link-local address.
+        // The zone of a link-local address follows a percent sign.
         let host = address.split('%').next().unwrap_or_default();
         if let Ok(number) = host.parse::<IpAddr>() {
             return self.check(number, port);
@@ -146,7 +148,8 @@ impl Policy {
     }
 }
 
-/// The IPv4 address that an IPv6 address stands for: mapped, compatible, NAT64 or 6to4. Others are as they are.
+/// The IPv4 address embedded in an IPv6 address: mapped, compatible, NAT64 or 6to4. Returns any
+/// other address unchanged.
 fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     let four = |at: usize| {
@@ -155,7 +158,7 @@ fn embedded(address: IpAddr) -> IpAddr {
     };
     match v6.segments() {
         [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => four(12),
-        // :: and ::1 are IPv6's own.
+        // `::` and `::1` are IPv6 addresses and embed no IPv4 address.
         [0, 0, 0, 0, 0, 0, high, low] if (high, low) != (0, 0) && (high, low) != (0, 1) => four(12),
         [0x2002, ..] => four(2),
         _ => address,

@@ -1,19 +1,20 @@
-//! Texts that read as another than they are.
+//! Detects characters that make a text look different from its content.
 //!
-//! A reviewer approves what they see. Characters that are drawn as nothing, or that turn the direction of what follows, let a text be
-//! seen that is not there: `nothing` may hide a name, `exe.gnp` may be `png.exe`. So what people write to be read by others has none of
-//! them, and where they may stand (scripts) they are pointed at.
+//! A reviewer approves what they see. Invisible characters and characters that change the text
+//! direction can hide a name or display `png.exe` as `exe.gnp`. Gantry therefore rejects them in
+//! text that users write for others, and points them out where they are allowed (scripts).
 //!
-//! The rule has its home here, for every layer. It is a table and not Unicode's own data, because the engine runs in the browser and the
-//! tables of all properties would weigh more than what uses them; that it is Unicode's (`Default_Ignorable_Code_Point` and
-//! `Bidi_Control`) is a test of `control`, which has those tables at hand.
+//! All layers use this module. Its own table replaces Unicode's property data, which is too large
+//! for the browser. A test in `control`, which has the tables, checks that this one covers
+//! `Default_Ignorable_Code_Point` and `Bidi_Control`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Drawn as nothing, or turning the direction; with what most programs draw as nothing beside that: separators of lines that are no line
-/// ends to them, the blank of Braille, the marks of annotations. In order.
+/// Inclusive ranges of characters that are invisible or change the text direction, in ascending
+/// order. Also contains characters that most programs show as nothing: line separators other than
+/// newlines, the Braille blank, and annotation marks.
 const DECEIVING: [(char, char); 18] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -35,7 +36,8 @@ const DECEIVING: [(char, char); 18] = [
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
-/// Whether a character can't be seen or makes a text read as another. Ends of lines and tabs do neither.
+/// Whether a character is invisible or makes a text look different from its content. Newlines and
+/// tabs do not count.
 pub fn deceives(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t');
@@ -44,17 +46,17 @@ pub fn deceives(c: char) -> bool {
     c.is_control() || DECEIVING.get(at).is_some_and(|(first, _)| *first <= c)
 }
 
-/// The first character of a text that [deceives].
+/// The first character that [deceives].
 pub fn deceiving(text: &str) -> Option<char> {
     text.chars().find(|c| deceives(*c))
 }
 
-/// Its number, as people look it up.
+/// The code point, such as `U+202E`.
 pub fn number(c: char) -> String {
     format!("U+{:04X}", u32::from(c))
 }
 
-/// The text as it may be shown: what [deceives] stands there as its number.
+/// The text for display: each character that [deceives] is replaced by its code point.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if deceiving(text).is_none() {
         return Cow::Borrowed(text);
@@ -63,28 +65,27 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(seen).collect())
 }
 
-/// What whoever reads such a text is told to do.
+/// Advice for users about such a text.
 pub const READ_OTHERWISE: &str =
     "read it where such characters are shown, as cat -A does, before it is approved";
 
-/// Characters of a file that [deceive](deceives): where the first one is, and how many there are.
+/// The number of characters in a file that [deceive](deceives), with the position of the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deceit {
-    /// The first.
     pub first: char,
-    /// Its line, from 1.
+    /// Line number, starting at 1.
     pub line: u32,
-    /// Its place in the line, in characters, from 1.
+    /// Column in characters, starting at 1.
     pub column: u32,
-    /// How many there are.
     pub count: usize,
-    /// The first lines that have any.
+    /// The first lines that contain such a character.
     lines: Vec<u32>,
     more_lines: bool,
 }
 
 impl Deceit {
-    /// What there is in the bytes of a file; None: nothing of that kind. What is no text is looked at as far as it is one.
+    /// Searches a file. Returns `None` if it has no such character. If the file is not valid UTF-8,
+    /// only the valid parts are checked.
     pub fn within(body: &[u8]) -> Option<Self> {
         const LINES_NAMED: usize = 5;
         if body.iter().all(|byte| byte.is_ascii() && !deceives(char::from(*byte))) {
@@ -112,7 +113,7 @@ impl Deceit {
     }
 }
 
-/// As it follows "the script has".
+/// Completes a sentence that starts with "the script has".
 impl fmt::Display for Deceit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

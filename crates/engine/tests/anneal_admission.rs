@@ -1,4 +1,5 @@
-//! Admission: each rule holds back what it should and nothing else, and says so; order and fairness.
+//! Admission: each rule holds back exactly the right steps and reports it, and picks are ordered
+//! and fair.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't set up its view fails")]
 
@@ -52,7 +53,7 @@ fn step(n: u128, node: u128) -> (StepId, StepView) {
     (step_id(n), view)
 }
 
-/// Deployments system (0), web (1) and db (2) below it, five healthy nodes, and these steps.
+/// Deployments system (0) and its children web (1) and db (2), five healthy nodes, and these steps.
 fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
     let deployment = |n: u128, name: &str, parent: Option<u128>| {
         let name = DeploymentName::parse(name).unwrap();
@@ -116,7 +117,7 @@ fn other(view: &mut AdmissionView, change: fn(&mut StepView)) {
     view.steps.insert(id, other);
 }
 
-/// Every rule by itself: admitted without it, held back with it, by exactly these words.
+/// Tests every rule alone: the step is admitted without it, and pending with it, for this reason.
 #[test]
 fn every_rule_holds_and_is_told() {
     let rules: [(Spoil, &str); 21] = [
@@ -251,7 +252,7 @@ fn what_a_rule_does_not_mean() {
     shared.open.push(open(9, 1));
     assert_eq!(told(&shared, 1), [""; 0], "only exclusive steps shut each other out");
 
-    // The node is down for the budget already, by another of its steps: it does not go down twice.
+    // Another step already counts the node against the disruption budget, which counts it once.
     let mut budget = view([step(1, 1)]);
     the_step(&mut budget).budgets.insert(BudgetId(1));
     other(&mut budget, |other| {
@@ -260,7 +261,8 @@ fn what_a_rule_does_not_mean() {
     });
     assert_eq!(told(&budget, 1), [""; 0]);
 
-    // Its own error does not freeze it when it is retried, and another's without that policy freezes nothing.
+    // A step's own error does not freeze it on a retry. An error of a step without that policy
+    // freezes nothing.
     let mut error = view([step(1, 1)]);
     other(&mut error, |other| other.state = StepState::Error);
     assert_eq!(told(&error, 1), [""; 0]);
@@ -292,7 +294,7 @@ fn deployments_take_turns() {
     }
     let mut view = view(steps);
     assert_eq!(admit(&view, Limits { running: 10, batch: 4 }), [1, 4, 2, 5].map(step_id));
-    // What runs already counts.
+    // Open runs count.
     view.open.extend([8, 9].map(|n| OpenRun { exclusive: false, ..open(n, 1) }));
     assert_eq!(admit(&view, Limits { running: 10, batch: 4 }), [4, 5, 1, 2].map(step_id));
 }
@@ -383,7 +385,7 @@ fn any_view() -> impl Strategy<Value = AdmissionView> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The limits, counted by hand over what is open and what is picked; and nothing admissible is left.
+    /// Counts the limits over open runs and picks, and checks that no admissible step is left.
     #[test]
     fn picks_keep_every_limit_and_leave_nothing(view in any_view(), running in 1..8u32) {
         let limits = Limits { running, batch: 100 };
@@ -428,7 +430,8 @@ proptest! {
                 prop_assert!(before.contains(&step.node) || now.len() <= view.budgets[budget].max_down as usize);
             }
         }
-        // A higher priority is passed over only for a reason that stood before anything of lower priority was taken.
+        // A step of higher priority is passed over only for a reason that existed before any lower
+        // pick.
         let mut taken = Taken::new(&view, limits);
         for pick in &picks {
             for (id, step) in view.steps.iter().filter(|(id, _)| !picks.contains(id)) {

@@ -1,4 +1,4 @@
-//! Each event against each state: the tables that the annealer's theory draws.
+//! Applies each event in each state: the tables of the annealer's specification.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't set up its steps fails")]
 
@@ -22,7 +22,8 @@ fn id(n: u128) -> StepId {
     StepId(Uuid::from_u128(n))
 }
 
-/// A step as it is found in a state, at generation 7: ACTIVE ones have applied it, BLOCKED ones miss one parent.
+/// A step in this state at generation 7. An ACTIVE step has applied it, and a BLOCKED one waits for
+/// one parent.
 fn step(n: u128, state: StepState) -> Step {
     Step {
         id: id(n),
@@ -68,7 +69,7 @@ fn apply_to(world: &mut World, n: u128, event: Event) -> Result<Outcome, Refused
     }
 }
 
-/// One step alone, and what the event makes of it.
+/// Applies the event to a single step.
 fn alone(step: Step, event: Event) -> Result<Step, Refused> {
     let id = step.id;
     let mut world = world(vec![step], &[]);
@@ -83,12 +84,12 @@ fn failed(retry: bool) -> Event {
     Event::Failed { generation: NOW, reason: "exit 1".into(), retry }
 }
 
-/// What an event makes of a plain step in each state; None: refused.
+/// The result of each event on a plain step in each state; `None` if the event is refused.
 #[test]
 fn every_event_in_every_state() {
     let rerun = |n| Event::Rerun { generation: TargetNo(n), why: Why::Slice };
     let table: [(Event, [Option<StepState>; 5]); 11] = [
-        // from:              BLOCKED         TODO              TRANSITION        ACTIVE         ERROR
+        // from: BLOCKED, TODO, TRANSITION, ACTIVE, ERROR
         (Event::Started, [None, Some(Transition), None, None, None]),
         (Event::Succeeded { generation: NOW }, [None, None, Some(Active), None, None]),
         (Event::Succeeded { generation: TargetNo(6) }, [None, None, Some(Todo), None, None]),
@@ -117,7 +118,7 @@ fn every_event_in_every_state() {
     }
 }
 
-/// With a parent missing, every way back leads to BLOCKED; success is success.
+/// With a parent missing, every return leads to BLOCKED. A success still leads to ACTIVE.
 #[test]
 fn with_a_parent_missing() {
     let missing = |state| {
@@ -149,7 +150,7 @@ fn success_is_applied_at_its_own_generation_only() {
     let done = alone(running.clone(), Event::Succeeded { generation: NOW }).unwrap().progress;
     assert_eq!((done.applied, done.failures, done.error, done.cause), (Some(NOW), 0, None, None));
 
-    // A commit over the running step: it runs on, and what it brings is not applied.
+    // A commit over the running step: the run continues, but its result is not applied.
     let mut world = world(vec![running], &[]);
     apply_to(&mut world, 1, Event::Rerun { generation: TargetNo(8), why: Why::Changed }).unwrap();
     assert_eq!(world.steps[&id(1)].progress.state, Transition);
@@ -216,7 +217,7 @@ fn a_lost_worker_is_made_good_but_not_for_ever() {
     }
     apply_to(&mut world, 1, Event::Lost { generation: NOW }).unwrap();
     assert_eq!(states(&world), [(Error, 0)]);
-    // A loss of what is no longer meant is none.
+    // A lost run of an older generation does not count.
     let stale =
         alone(step(1, Transition), Event::Lost { generation: TargetNo(6) }).unwrap().progress;
     assert_eq!((stale.state, stale.failures), (Todo, 0));
@@ -227,7 +228,7 @@ fn a_failure_that_no_retry_mends_is_an_error_at_once() {
     let mut one = step(1, Transition);
     one.retries = 2;
     assert_eq!(alone(one.clone(), failed(false)).unwrap().progress.state, Error);
-    // A failure of what is no longer meant says nothing about what is.
+    // A failure of an older generation says nothing about the current one.
     let stale = Event::Failed { generation: TargetNo(6), reason: "exit 1".into(), retry: false };
     let after = alone(one.clone(), stale).unwrap().progress;
     assert_eq!((after.state, after.failures), (Todo, 0));
@@ -259,7 +260,8 @@ fn a_destructive_step_is_not_repeated_unasked() {
         let again = Event::Rerun { generation: TargetNo(8), why: Why::Slice };
         assert_eq!(alone(make(state), again).unwrap().progress.state, Todo, "a review decided it");
     }
-    // Drift seen while it runs does not make it run twice, nor does it lose its place because a parent runs again.
+    // Drift during a run does not cause a second run. A parent's re-run does not move the step in
+    // the queue.
     let mut one = make(Transition);
     one.progress.pending = 1;
     let mut world = world(vec![one], &[]);
@@ -290,7 +292,7 @@ fn a_commit_re_runs_a_destructive_step_whether_its_generation_is_written_or_not(
 
 #[test]
 fn an_error_blocks_hop_by_hop_and_results_come_back_without_a_run() {
-    // 1 -> 2 -> 3 -> 4, where 1 runs again; 5 waits for 2 as well, and was never run.
+    // 1 -> 2 -> 3 -> 4, where 1 runs again. Step 5 also waits for 2 and never ran.
     let mut first = step(1, Transition);
     first.progress.cause = Some(Cause::new(Why::Drift));
     let mut second = step(2, Active);
@@ -306,7 +308,7 @@ fn an_error_blocks_hop_by_hop_and_results_come_back_without_a_run() {
     );
     assert!(world.steps.values().skip(1).take(3).all(|s| s.progress.applied == Some(NOW)));
 
-    // Meanwhile somebody wants 3 to run again.
+    // Meanwhile, a user re-runs step 3.
     apply_to(&mut world, 3, Event::Rerun { generation: NOW, why: Why::Slice }).unwrap();
     apply_to(&mut world, 1, Event::Retry { why: Why::Retry }).unwrap();
     apply_to(&mut world, 1, Event::Started).unwrap();
@@ -392,7 +394,8 @@ fn what_runs_again_leaves_active_children_and_takes_back_waiting_ones() {
     assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Transition, 0)]);
 }
 
-/// Two groups with a barrier between them, both re-run: the second waits for the first as it would without the barrier.
+/// Two groups with a barrier between them, both re-run. The second waits for the first as it would
+/// without the barrier.
 #[test]
 fn a_barrier_hides_nothing() {
     let barrier = || Step { instant: true, ..step(2, Active) };
@@ -410,7 +413,7 @@ fn a_barrier_hides_nothing() {
         apply_to(&mut world, 1, succeeded.clone()).unwrap();
         assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Active, 1)]);
     }
-    // And an error above it reaches what stayed ACTIVE below it.
+    // An error above the barrier also reaches the steps below it that stayed ACTIVE.
     let mut world =
         world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
     apply_to(&mut world, 1, rerun()).unwrap();
@@ -423,7 +426,8 @@ fn a_barrier_hides_nothing() {
 
 #[test]
 fn a_node_dies_and_comes_back() {
-    // (destructive, needs, instant) and what becomes of each state: BLOCKED TODO TRANSITION ACTIVE ERROR
+    // (destructive, needs, instant) and the new state for each of: BLOCKED TODO TRANSITION ACTIVE
+    // ERROR
     let table = [
         ((false, Needs::Alive, false), [Blocked, Todo, Todo, Todo, Todo]),
         ((true, Needs::Alive, false), [Blocked, Todo, Error, Active, Error]),
@@ -454,7 +458,7 @@ fn a_node_dies_and_comes_back() {
 
 #[test]
 fn a_dead_node_takes_its_own_steps_back_and_others_keep_theirs() {
-    // 1 -> 2 (instant) -> 3 on the node; 4 and 5 are children of 3 elsewhere.
+    // 1 -> 2 (immediate) -> 3 on the node; 4 and 5 are children of 3 elsewhere.
     let elsewhere = |n, state| Step { node: NodeId(Uuid::from_u128(2)), ..step(n, state) };
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (3, 5, Hard)];
     let steps = vec![
@@ -492,7 +496,8 @@ fn a_kept_result_on_a_dead_node_is_not_taken_back() {
 
 #[test]
 fn a_commit_places_what_is_new_in_one_pass() {
-    // 1 is there and ACTIVE. New: 2 (skipped), 3 (instant), 4, 5, and an edge from 2 to 6, which was TODO.
+    // Step 1 exists and is ACTIVE. New: 2 (skipped), 3 (immediate), 4, 5, and an edge from 2 to 6
+    // (TODO).
     let fresh = |n| Step { progress: Progress::new(TargetNo(8), true), ..step(n, Blocked) };
     let steps = vec![
         step(1, Active),

@@ -1,5 +1,5 @@
-//! The annealer against a model: random graphs, random interleavings of everything that can happen, and after each event every
-//! invariant that the module promises, checked by code that shares nothing with it.
+//! Tests the annealer against a model: random graphs and random interleavings of all events. After
+//! each event, independent code checks every invariant that the module promises.
 
 #![expect(clippy::unwrap_used, reason = "a model that can't do its part fails its test")]
 
@@ -26,7 +26,7 @@ const LANES: [(&str, Option<u32>, LaneMode); 3] = [
 const LIMITS: Limits = Limits { running: 4, batch: 3 };
 const BUDGET: BudgetId = BudgetId(1);
 
-/// A step as the strategy draws it; `parents` are drawn among the steps before it.
+/// A generated step. Its `parents` are among the steps before it.
 #[derive(Debug, Clone)]
 struct Drawn {
     node: usize,
@@ -139,7 +139,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Ids whose order has nothing to do with the order of the graph.
+/// Ids whose order is unrelated to the order of the graph.
 fn step_id(index: usize) -> StepId {
     StepId(Uuid::from_u128(((index as u128 + 1) * 37) % 101 + 1))
 }
@@ -161,7 +161,7 @@ struct Run {
     exclusive: bool,
 }
 
-/// A cluster that runs: the part of the database, the claim and the workers.
+/// A running cluster: simulates the database, the claim and the workers.
 struct Cluster {
     drawn: Vec<Drawn>,
     born: BTreeSet<usize>,
@@ -172,7 +172,7 @@ struct Cluster {
     since: BTreeMap<StepId, i64>,
     up: [bool; NODES],
     runs: BTreeMap<StepId, Run>,
-    /// Destructive steps of which nobody knows whether they were done.
+    /// Destructive steps for which it is unknown whether they ran.
     uncertain: BTreeSet<StepId>,
     /// (step, generation) of every applied result of a destructive step.
     destroyed: BTreeSet<(StepId, TargetNo)>,
@@ -217,7 +217,7 @@ impl Cluster {
         self.born.iter().flat_map(|child| edges(*child)).collect()
     }
 
-    /// A join may ask for more than the parents that are there while some are not born.
+    /// A join may require more parents than exist while some are not created yet.
     fn join(&self, index: usize) -> Join {
         let counting =
             self.parents(index).iter().filter(|(_, kind)| *kind != EdgeKind::OrderOnly).count()
@@ -239,7 +239,7 @@ impl Cluster {
             .unwrap_or(0)
     }
 
-    /// A commit that makes steps; edges to and from those that are there already come with them.
+    /// A commit that creates steps, with their edges to and from existing steps.
     fn grow(&mut self, new: &[usize]) {
         self.target += 1;
         self.born.extend(new);
@@ -295,7 +295,7 @@ impl Cluster {
         (!steps.is_empty()).then(|| steps[n % steps.len()])
     }
 
-    /// Applies a change as the store does, checks what it did, and settles what a batch left.
+    /// Applies a change as the store does, checks the result, and settles the rest of a batch.
     fn change(&mut self, change: &Change) -> Result<(), Refused> {
         let outcome = match apply(&self.world, change) {
             Ok(outcome) => outcome,
@@ -333,7 +333,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// From nothing but the change itself, loading what is asked for: the same outcome, and nothing loaded that is not near.
+    /// Starts with the change alone and loads what the engine requests. The outcome must be the
+    /// same, and only nearby steps may be loaded.
     fn check_found_step_by_step(&self, change: &Change, whole: &Outcome) {
         let mut near = World::default();
         let mut asked = Missing::default();
@@ -373,9 +374,11 @@ impl Cluster {
         panic!("loading does not end: {change:?}");
     }
 
-    /// What was asked for: what the change names, and children of what moved (or of blocked instants below an error).
+    /// Checks that only steps of the change, children of moved steps, and blocked immediate steps
+    /// below an error were requested.
     ///
-    /// Not for commits: with parents still to be loaded, a first round may look at a child too many.
+    /// Does not apply to commits: before all parents are loaded, the first round may request one
+    /// child too many.
     fn check_cost(&self, change: &Change, outcome: &Outcome, asked: &Missing) {
         if matches!(change, Change::Commit(_)) {
             return;
@@ -391,7 +394,7 @@ impl Cluster {
             moved.contains(id)
                 || ((step.instant || step.skipped) && step.progress.state == StepState::Blocked)
         };
-        // While one parent of a step is loaded and another is not, the step may seem to move and not do so in the end.
+        // While only some parents of a step are loaded, it may seem to move although it does not.
         let beside = |id: &StepId| {
             let near = |(_, children): &(&StepId, &Vec<Child>)| {
                 children.iter().any(|child| child.step == *id)
@@ -427,7 +430,8 @@ impl Cluster {
         }
     }
 
-    /// A changed step is named by the change, or has a parent that moved; results and ACTIVE states go only as the rules say.
+    /// Checks that the change names each changed step or a parent moved. Results and ACTIVE states
+    /// are lost only by the rules.
     fn check_reach(&self, change: &Change, before: &World, outcome: &Outcome) {
         let named = self.named(change);
         let changed: Vec<_> = outcome.deltas.iter().map(|d| (d.rank, d.step)).collect();
@@ -482,7 +486,7 @@ impl Cluster {
         }
     }
 
-    /// Below an error, hop by hop: no step is ACTIVE whose join does not hold because of it.
+    /// Checks each hop below an error: no step is ACTIVE whose join the error breaks.
     fn check_ripple(&self, moved: &BTreeSet<StepId>) {
         let mut broken: Vec<StepId> =
             moved.iter().copied().filter(|id| self.state(*id) == StepState::Error).collect();
@@ -508,7 +512,8 @@ impl Cluster {
         }
     }
 
-    /// The join, from the states of all parents: the rule as architecture has it, not as the code counts it.
+    /// Evaluates the join from the states of all parents, by the architecture and not by the
+    /// counters.
     fn holds(&self, step: &Step) -> bool {
         let index = self.born.iter().find(|index| step_id(**index) == step.id).unwrap();
         let parents = self.parents(*index);
@@ -536,7 +541,7 @@ impl Cluster {
         enough && !waits
     }
 
-    /// How many parents' change it takes until the join holds, one parent at a time.
+    /// Number of parents that must change, one at a time, until the join is satisfied.
     fn recount(&self, step: &Step) -> usize {
         let index = self.born.iter().find(|index| step_id(**index) == step.id).unwrap();
         let (mut counting, mut good, mut ahead) = (0usize, 0usize, 0usize);
@@ -737,7 +742,7 @@ impl Cluster {
         }
     }
 
-    /// A person says that the step may run (again).
+    /// A user confirms that the step may run (again).
     fn answered(&mut self, step: StepId) {
         self.uncertain.remove(&step);
     }
@@ -747,12 +752,13 @@ impl Cluster {
         let all: Vec<StepId> = self.world.steps.keys().copied().collect();
         let steps: BTreeSet<StepId> = picks.iter().map(|n| all[n % all.len()]).collect();
         for step in &steps {
-            // A run that is still open when its step is changed goes on, and its end is uncertain no more than any other's.
+            // A run that is open when its step changes continues, and its result is no more
+            // uncertain than others.
             self.answered(*step);
         }
         let rerun = Some((TargetNo(self.target), Why::Slice));
         if picks[0].is_multiple_of(2) {
-            // As a database does that writes all intent first.
+            // Like a database that first writes all intent.
             for step in &steps {
                 self.world.steps.get_mut(step).unwrap().progress.generation = TargetNo(self.target);
             }
@@ -897,7 +903,7 @@ impl Cluster {
         }
     }
 
-    /// Nothing fails any more: nodes are back, people retry, and every run succeeds.
+    /// Stops all faults: nodes are back, users retry, and every run succeeds.
     fn heal(&mut self) {
         (0..NODES).for_each(|node| self.node_up(node));
         for _ in 0..20 * self.world.steps.len() + 20 {
@@ -928,7 +934,7 @@ impl Cluster {
     }
 }
 
-/// `PROPTEST_CASES` asks for more than the usual number.
+/// `PROPTEST_CASES` overrides the number of cases.
 fn config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(256);
     ProptestConfig {
@@ -978,7 +984,8 @@ proptest! {
 proptest! {
     #![proptest_config(config())]
 
-    /// Ends that one transaction writes together mean what they mean one after the other, and one that does not fit keeps none.
+    /// Several ends in one transaction equal the same ends one after the other. If one is refused,
+    /// none is applied.
     #[test]
     fn several_ends_together_are_what_they_are_one_after_the_other(
         steps in graph(),
@@ -997,7 +1004,7 @@ proptest! {
                 true => Event::Failed { generation, reason: "drawn".into(), retry: false },
                 false => Event::Succeeded { generation },
             };
-            // The second one comes too late for a step that waits for nobody any more.
+            // The second event is too late for a step that no longer waits for any parent.
             changes.extend([Change::Step { step, event: event.clone() }, Change::Step { step, event }]);
         }
         let (together, refused) = apply_each(&cluster.world, &changes).unwrap();
@@ -1022,7 +1029,8 @@ proptest! {
     }
 }
 
-/// A barrier over more instants than one batch settles: bounded calls, true counts in between, and the end is the same.
+/// A barrier over more immediate steps than one batch settles. Each call is bounded, intermediate
+/// counts are correct, and the result is the same.
 #[test]
 fn a_batch_is_bounded_and_goes_on() {
     let wide = BATCH + BATCH / 2;

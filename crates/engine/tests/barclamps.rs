@@ -1,4 +1,5 @@
-//! What the reader says about files with flaws, what it makes of sound ones, and that nothing makes it fall over.
+//! Tests the findings for invalid barclamp files, the content of valid ones, and robustness against
+//! any input.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,7 +35,7 @@ fn import_text(text: &str) -> Result<Import, Findings> {
     import_one("demo.yml", text.as_bytes(), &Files::new())
 }
 
-/// Imports several files, each `(path, text)`, without scripts.
+/// Imports several files, each as `(path, text)`, without scripts.
 fn import_set(texts: &[(&str, &str)], base: &Catalog) -> Result<Import, Findings> {
     let none = Files::new();
     let sources: Vec<Source<'_>> = texts
@@ -65,7 +66,7 @@ fn role<'i>(import: &'i Import, name: &str) -> &'i Role {
         .expect(name)
 }
 
-/// Each file in `tests/barclamps` has a flaw; the snapshot beside it is what its author reads.
+/// Each file in `tests/barclamps` has a flaw. The snapshot next to it has the resulting findings.
 #[test]
 fn flaws_are_told_with_file_line_and_column() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/barclamps");
@@ -238,7 +239,8 @@ roles:
     let names: Vec<&str> = role.scripts.iter().map(|script| script.name.as_str()).collect();
     assert_eq!(names, ["hello", "20-start"]);
 
-    // Objects: two scripts, five roles, one barclamp, each under the hash that the document above it names.
+    // Two scripts, five roles and one barclamp, each under the hash that the object above it
+    // contains.
     let kinds = |kind| import.objects.iter().filter(move |object| object.kind == kind).count();
     assert_eq!(
         (kinds(ObjectKind::Script), kinds(ObjectKind::Role), kinds(ObjectKind::Barclamp)),
@@ -315,7 +317,8 @@ fn roles_may_come_from_a_file_that_is_read_later() {
         let names: Vec<&str> = import.barclamps.iter().map(|b| b.barclamp.name.as_str()).collect();
         assert_eq!(names, ["one", "two"]);
     }
-    // Alone, each lacks what the other has. What the catalog has in its place serves, but for how a step runs.
+    // Alone, each file lacks what the other declares. The catalog satisfies references, except for
+    // how a step runs.
     assert!(
         complaint(import_set(&[("1.yml", one)], &Catalog::default()))
             .contains("no barclamp declares")
@@ -329,7 +332,7 @@ fn roles_may_come_from_a_file_that_is_read_later() {
     import_set(&[("1.yml", &whole)], &base).expect("complete with its base");
 }
 
-/// The same files are the same version whatever was imported before them, and in whatever order.
+/// The same files give the same content, regardless of earlier imports and of their order.
 #[test]
 fn a_content_says_what_its_own_files_say() {
     let declares = "barclamp: {name: root, version: '1', parent: core}\njigs: [{name: ansible, class: AnsibleJig, implementor: client}, {name: noop, class: noop, implementor: client}]\nroles: [{name: client, jig: test, flags: [implicit]}]\n";
@@ -347,7 +350,8 @@ fn a_content_says_what_its_own_files_say() {
         "files that come together are one"
     );
 
-    // What was stored when the catalog had a say is the same version still; what differs in anything else is not.
+    // A version stored when the catalog still affected content counts as the same version. Any
+    // other difference does not.
     let (stored, read) = (&set.barclamps[1].barclamp, &behind.barclamps[0].barclamp);
     let mut both = catalog(&set);
     for object in &behind.objects {
@@ -385,7 +389,7 @@ fn a_new_version_does_not_lean_on_the_old_one() {
     );
 }
 
-/// Of the set or of the catalog below it: a role by that name is what is meant then.
+/// If the set or the base has a role of that name, the name refers to the role.
 #[test]
 fn a_provided_name_is_virtual_where_no_role_has_it() {
     let told = |text: &str, base: &Catalog| {
@@ -418,7 +422,7 @@ fn cycles_are_found_across_files_and_into_the_catalog() {
     assert_eq!(said, format!("1.yml:2:41: error: {path}"));
 }
 
-/// The catalog's jigs need their client roles, which their contents don't say.
+/// The catalog's jigs require their client roles, although the roles' contents do not say so.
 #[test]
 fn a_cycle_may_lead_through_a_jig_of_the_catalog() {
     let root = "barclamp: {name: root, version: '1'}\njigs: [{name: noop, class: noop, implementor: client}]\nroles: [{name: client, jig: test, flags: [implicit]}]\n";
@@ -521,7 +525,7 @@ fn each_limit_is_where_it_says() {
     assert!(said.contains(&format!("the set has {} files", MAX_FILES + 1)), "{said}");
 }
 
-/// The rest of the limits have their tests beside the parser; this is what they are for.
+/// The other limits are tested next to the parser; this is their purpose.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
 fn no_file_takes_long() {
@@ -596,7 +600,7 @@ fn demo_files() -> Files {
     files
 }
 
-/// What holds for every answer.
+/// Invariants of every result.
 fn check_answer(result: &Result<Import, Findings>) {
     let findings = match result {
         Ok(import) => {
@@ -615,7 +619,7 @@ fn check_answer(result: &Result<Import, Findings>) {
     }
 }
 
-/// One change to a text: bytes cut, doubled, replaced, or put in from another place.
+/// A mutation of a text: bytes cut, duplicated, replaced, or copied from another position.
 fn mutate(text: &mut Vec<u8>, (kind, at, length, byte): (u8, usize, usize, u8)) {
     if text.is_empty() {
         return;
@@ -682,7 +686,7 @@ proptest! {
 fn the_demo_is_sound() {
     let files = demo_files();
     let import = import_one("demo.yml", SOUND.as_bytes(), &files).expect("the demo");
-    // A milestone names what it stands for, also what another of these brings along.
+    // A milestone names the roles that it represents, including those that another of these adds.
     let implied = |finding: &Finding| {
         finding.severity == Severity::Note && finding.what.contains("brings along already")
     };
@@ -692,7 +696,7 @@ fn the_demo_is_sound() {
     assert!(import.barclamps[0].roles.len() >= 10);
 }
 
-/// The numbers stand in documentation too.
+/// The documentation contains these numbers too.
 #[test]
 fn limits_are_what_they_were() {
     assert_eq!((MAX_FILE, MAX_EXPANDED, MAX_DEPTH), (1 << 20, 4 << 20, 32));

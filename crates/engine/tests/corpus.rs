@@ -1,8 +1,9 @@
-//! The barclamp files of OpenCrowbar and Digital Rebar, read as they are.
+//! Reads the unmodified barclamp files of OpenCrowbar and Digital Rebar.
 //!
-//! They are no part of this repository. `GANTRY_CORPUS` names the folder that has them (`opencrowbar/` inside it, with a README
-//! that counts roles and lists flaws), and where it names one the files have to be there; without it a folder `shared/corpus` beside
-//! the workspace is tried, and where there is none the tests say so and pass.
+//! The files are not part of this repository. `GANTRY_CORPUS` names their folder: `opencrowbar/`
+//! inside it, with a README that counts roles and lists flaws. If it is set, the files must exist.
+//! Otherwise the tests try `shared/corpus` next to the workspace, and pass with a message if it
+//! does not exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -115,7 +116,7 @@ fn anvil_is_one_catalog_of_children_without_a_barclamp_section() {
         assert_eq!(entry.barclamp.version, "2.0", "{}", entry.barclamp.name);
         assert!(!entry.barclamp.description.is_empty());
     }
-    // The admin network makes this role while the server runs.
+    // The admin network creates this role at run time.
     assert_eq!(
         warnings(&import),
         [
@@ -127,7 +128,7 @@ fn anvil_is_one_catalog_of_children_without_a_barclamp_section() {
         .iter()
         .filter(|note| note.contains("requires \"network-admin\", which no barclamp has"));
     assert_eq!(missing.count(), 7, "where the others stand");
-    // A slip of theirs that their own importer passed over.
+    // A typo that their own importer ignored.
     let slip = r#"barclamps/chef.yml:47:5: note: role "chef-client" has the key "wants-atribs", which means nothing here; did you mean "wants-attribs"?"#;
     assert!(notes.iter().any(|note| note == slip), "{notes:#?}");
     let implied = notes
@@ -153,8 +154,8 @@ fn opencrowbar_has_its_64_roles_and_known_flaws() {
         })
     );
     assert_eq!(total(&import), 64);
-    // The README names one role that provides and conflicts with one name, Digital Rebar's rebar-joined-node. This is what that role was
-    // called before, with the same flaw.
+    // The README lists one role that provides and conflicts with the same name, Digital Rebar's
+    // rebar-joined-node. This is the role's earlier name, with the same flaw.
     assert_eq!(
         warnings(&import),
         [
@@ -169,7 +170,7 @@ fn opencrowbar_has_its_64_roles_and_known_flaws() {
         let (_, role) = catalog.roles().find(|(_, role)| role.name.as_str() == name).expect(name);
         role.clone()
     };
-    // The root declares the jig, so its client role comes along with every role that uses it.
+    // The root declares the jig, so every role that uses it also requires its client role.
     assert!(role("dns-client").requires.iter().any(|name| name.as_str() == "chef-client"));
     assert_eq!(role("test-admin").jig_class.as_str(), "test");
     assert_eq!(role("network-server").jig_class.as_str(), "noop");
@@ -182,8 +183,8 @@ fn digital_rebar_and_what_builds_on_it() {
     let Some(corpus) = corpus() else { return };
     let core = set(&corpus.join("digitalrebar-2018"), &["", "barclamps", "template"], &NONE());
     assert_eq!(total(&core), 74 + 3);
-    // Besides the README's rebar-joined-node, dell-firmware-flash provides and conflicts with one name: the same flaw, which the README
-    // does not name there.
+    // In addition to rebar-joined-node, dell-firmware-flash provides and conflicts with the same
+    // name. The README does not list it.
     assert_eq!(
         warnings(&core),
         [
@@ -239,7 +240,7 @@ fn hadoop_has_a_root_that_only_lists() {
     assert!(import.findings.0.is_empty(), "{}", import.findings);
 }
 
-/// Among barclamps, files of something else are noted and passed over.
+/// Other files among barclamps are noted and ignored.
 #[test]
 fn folders_are_read_whole() {
     let Some(corpus) = corpus() else { return };
@@ -257,7 +258,7 @@ fn folders_are_read_whole() {
     assert_eq!(passed_over.count(), 2);
 }
 
-/// Parameters of Ansible jigs look alike and are no barclamps.
+/// Parameter files of Ansible jigs look similar but are no barclamps.
 #[test]
 fn what_is_no_barclamp_is_said_to_be_none() {
     let Some(corpus) = corpus() else { return };

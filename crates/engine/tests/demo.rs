@@ -1,4 +1,4 @@
-//! The scripts of the demo barclamp, run as a worker runs them, in folders of this machine.
+//! Runs the scripts of the demo barclamp like a worker, in local folders.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "scripts take their time; the test waits for them")]
@@ -36,7 +36,7 @@ fn demo() -> Import {
     import(&[source], &engine::catalog::Catalog::default()).expect("a sound demo")
 }
 
-/// Roles so that each comes after what it requires.
+/// The roles in an order in which each comes after those it requires.
 fn in_order(import: &Import) -> Vec<Role> {
     let mut left: Vec<Role> = import.barclamps[0].roles.clone();
     let mut done = BTreeSet::new();
@@ -81,14 +81,14 @@ fn variables(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
     into.insert(name, text);
 }
 
-/// A node: a root folder, and the services in it. They end with it.
+/// A node: a root folder with its services, which end when the node is dropped.
 struct Node {
     folder: tempfile::TempDir,
     name: &'static str,
     scripts: BTreeMap<Hash, Vec<u8>>,
-    /// What came back from all runs so far.
+    /// The merged results of all runs so far.
     results: Value,
-    /// What a person set.
+    /// Data that a user set.
     user: Value,
 }
 
@@ -102,7 +102,7 @@ struct Outcome {
 
 impl Node {
     fn new(import: &Import, name: &'static str) -> Self {
-        // A name with what shells trip over.
+        // A name with characters that are special in a shell.
         let folder =
             tempfile::Builder::new().prefix("a node's $root ").tempdir().expect("a folder");
         fs::create_dir(folder.path().join("root")).expect("a root");
@@ -121,7 +121,7 @@ impl Node {
         self.folder.path().join("root")
     }
 
-    /// Runs one script in a process group of its own, and ends what is left of that group afterwards.
+    /// Runs one script in its own process group, then kills the rest of that group.
     fn script(&self, role: &Role, hash: Hash, input: &Value) -> Outcome {
         let place = self.folder.path().join("run");
         let (script, output) = (place.join("script"), place.join("output"));
@@ -150,7 +150,8 @@ impl Node {
             .spawn()
             .expect("a shell");
         let group = child.id();
-        // Waits for the end of both streams too: a service that kept them open would hold up every run.
+        // Waits for the end of both streams too: a service that kept them open would block every
+        // run.
         let ended = child.wait_with_output().expect("an end");
         let _ = kill("-KILL", &format!("-{group}"));
         let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -165,7 +166,7 @@ impl Node {
         }
     }
 
-    /// Runs all scripts of a role; stops at the first that fails.
+    /// Runs all scripts of a role and stops at the first that fails.
     fn run(&mut self, role: &Role) -> Outcome {
         let mut input = self.results.clone();
         merge(&mut input, &role.template);
@@ -206,7 +207,7 @@ impl Node {
         line.split(' ').next().and_then(|pid| pid.parse().ok()).expect("a process")
     }
 
-    /// Ends the process groups of all services, as a node does that is halted.
+    /// Kills the process groups of all services, as a halted node does.
     fn halt(&self) {
         let Ok(entries) = fs::read_dir(self.root().join("run")) else {
             return;
@@ -235,7 +236,7 @@ impl Node {
         }
     }
 
-    /// Everything that is configuration, by path.
+    /// All configuration files, by path.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         fn walk(folder: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
             for entry in fs::read_dir(folder).expect("a folder") {
@@ -268,7 +269,7 @@ fn kill(signal: &str, target: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// When a living process started, by /proc.
+/// The start time of a running process, from /proc.
 fn started(pid: &str) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
@@ -392,7 +393,7 @@ fn failures_say_why() {
         json!({"check": {"expect": "fine"}}),
         "reports \"ok\"; check.expect asks for \"fine\"",
     );
-    // Ended without a chance to tidy up: its last report is still there.
+    // Killed without a chance to clean up: its last report still exists.
     assert!(kill("-KILL", &format!("-{}", node.pid("app"))));
     fails(&mut node, "app-check", json!({}), "the application has stopped");
     // A retry of the application repairs it.
@@ -463,7 +464,7 @@ fn a_number_that_another_process_got_is_left_alone() {
     other.wait().expect("our own process");
 }
 
-/// Data that no attribute of its role maps would be taken, and do nothing.
+/// Data that no attribute of its role maps would be accepted and have no effect.
 #[test]
 fn the_example_of_a_file_that_declares_gives_data_to_the_roles_that_have_it() {
     let manual = include_str!("../../../docs/cli.md");

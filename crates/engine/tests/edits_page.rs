@@ -1,4 +1,4 @@
-//! `docs/edits.md` shows each kind of edit, as it is read.
+//! `docs/edits.md` shows each kind of edit in valid JSON.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use engine::plan::Edit;
 use serde_json::{Value, json};
 
-/// Every kind of edit, as its reader lists them.
+/// Every kind of edit, as the deserializer lists them.
 fn kinds() -> BTreeSet<String> {
     let refused = serde_json::from_value::<Edit>(json!({"edit": "none of them"}))
         .expect_err("no kind")

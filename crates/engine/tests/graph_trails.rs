@@ -1,4 +1,4 @@
-//! Trails of small random graphs, against every way there is.
+//! Compares trails of small random graphs with all paths.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -33,7 +33,7 @@ fn item(at: usize, parents: Vec<NoderoleId>) -> Item {
     }
 }
 
-/// A graph without cycles: noderoles wait for those before them.
+/// A graph without cycles: noderoles wait only for earlier ones.
 fn graph() -> impl Strategy<Value = Vec<Item>> {
     proptest::collection::vec(prop::bool::weighted(0.3), COUNT * COUNT).prop_map(|wires| {
         let parents =
@@ -46,7 +46,7 @@ fn some() -> impl Strategy<Value = BTreeSet<NoderoleId>> {
     proptest::collection::btree_set((0..COUNT).prop_map(id), 1..3)
 }
 
-/// Every way that begins here.
+/// Every path that starts at this noderole.
 fn ways_from(items: &[Item], from: NoderoleId) -> Vec<Vec<NoderoleId>> {
     let mut all = vec![vec![from]];
     for child in items.iter().filter(|item| item.parents.iter().any(|(parent, _)| *parent == from))

@@ -1,13 +1,16 @@
-//! Binding as OpenCrowbar did it, compared with scenarios that were worked out by hand from its sources.
+//! Compares binding with scenarios that were derived by hand from OpenCrowbar's sources.
 //!
-//! `$GANTRY_CORPUS/opencrowbar/worked/*.json` are read, whatever they are called and however many: each has scenarios that name a
-//! folder of barclamp files, the steps of binding and three switches, and say which noderoles, edges and cohorts come of it. What
-//! is compared is what the product's own [`resolve_by`] says, with its barriers expanded to the members that they stand for.
+//! It reads all files `$GANTRY_CORPUS/opencrowbar/worked/*.json`. A scenario contains a folder of
+//! barclamp files, binding steps, three switches, and the expected noderoles, edges and cohorts.
+//! The test compares them with the result of [`resolve_by`], with barriers expanded to their
+//! members.
 //!
-//! Two things of those systems have no counterpart in files, and are made up here as the scenarios' assumptions say: roles that a
-//! server made for each of its networks (`network-NAME`, required but in no file), and workers for jigs that Gantry does not have.
+//! Two things have no counterpart in files and are created here by the scenarios' assumptions.
+//! These are the role that a server creates for each network (`network-NAME`), and workers for jigs
+//! that Gantry lacks.
 //!
-//! Without the corpus the test says so and passes, unless `GANTRY_CORPUS` promises one: what is named has to be there.
+//! Without the corpus, the test passes with a message. If `GANTRY_CORPUS` is set, the files must
+//! exist.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -35,7 +38,7 @@ use uuid::Uuid;
 
 const SYSTEM: DeploymentId = DeploymentId(Uuid::from_u128(1));
 const PHANTOM: NodeId = NodeId(Uuid::from_u128(2));
-/// What the scenarios call the phantom node of the system deployment.
+/// The scenarios' name for the phantom node of the system deployment.
 const PHANTOM_NAME: &str = "system-phantom";
 
 #[derive(Deserialize)]
@@ -68,7 +71,8 @@ struct WorkedEdge {
     soft: bool,
 }
 
-/// What a scenario comes to: noderoles by `node/role` with their cohorts, and edges with whether they are soft.
+/// The result of a scenario: noderoles by `node/role` with their cohorts, and edges with whether
+/// they are soft.
 #[derive(Default)]
 struct Outcome {
     cohorts: BTreeMap<String, u32>,
@@ -99,7 +103,8 @@ fn corpus() -> Option<PathBuf> {
     found(named.as_deref(), &beside)
 }
 
-/// The scenarios' folder: of the corpus that is named, which has to have them, else of one beside the workspace.
+/// The scenarios' folder: in the named corpus, where it must exist, or in one next to the
+/// workspace.
 fn found(named: Option<&Path>, beside: &Path) -> Option<PathBuf> {
     let folder = named.unwrap_or(beside).join("opencrowbar");
     if folder.join("worked").is_dir() {
@@ -127,7 +132,8 @@ fn a_corpus_that_is_named_has_to_be_there() {
     found(Some(Path::new("/nowhere")), Path::new("/nowhere"));
 }
 
-/// All `.yml` files of a folder and the folders in it, those of the folder itself first, each level in the order of names.
+/// All `.yml` files of a folder and its subfolders. Files of the folder come first, and each level
+/// is ordered by name.
 fn files(root: &Path, folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -135,7 +141,7 @@ fn files(root: &Path, folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     let (folders, plain): (Vec<_>, Vec<_>) = entries.into_iter().partition(|path| path.is_dir());
     for path in plain.iter().filter(|path| path.extension().is_some_and(|ending| ending == "yml")) {
         let name = path.strip_prefix(root).unwrap().display().to_string();
-        // Parameters of Ansible jigs; no barclamps.
+        // Parameter files of Ansible jigs are no barclamps.
         if path.file_name().is_some_and(|name| name != "role.yml") {
             found.push((name, fs::read(path).unwrap()));
         }
@@ -145,7 +151,7 @@ fn files(root: &Path, folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// The roles and jigs of a folder, those that the scenarios presuppose included.
+/// The roles and jigs of a folder, including those that the scenarios assume.
 fn roles(folder: &Path) -> Result<(Vec<Role>, BTreeMap<JigName, Jig>), String> {
     let mut bytes = Vec::new();
     files(folder, folder, &mut bytes);
@@ -159,13 +165,14 @@ fn roles(folder: &Path) -> Result<(Vec<Role>, BTreeMap<JigName, Jig>), String> {
     let mut roles: Vec<Role> = import.barclamps.iter().flat_map(|b| b.roles.clone()).collect();
     roles.extend(networks(&roles));
     for role in &mut roles {
-        // A worker for every jig.
+        // Every jig gets a worker.
         role.jig_class = JigClass::Noop;
     }
     Ok((roles, jigs))
 }
 
-/// The role that a server makes for each network: implicit, run by chef-solo on top of the network server.
+/// The role that a server creates for each network: implicit, with jig chef-solo, and requires the
+/// network server.
 fn networks(roles: &[Role]) -> Vec<Role> {
     let known: BTreeSet<&str> = roles.iter().map(|role| role.name.as_str()).collect();
     let required: BTreeSet<&str> =
@@ -257,7 +264,8 @@ fn run(corpus: &Path, scenario: &Scenario) -> Result<Outcome, String> {
     Ok(outcome(&world, &effects))
 }
 
-/// What the effects say, with barriers expanded: who waits for a barrier waits for everything before it.
+/// The effects with barriers expanded: a noderole that waits for a barrier waits for all its
+/// members.
 fn outcome(world: &World, effects: &Effects) -> Outcome {
     let name_of = |node: NodeId| {
         let named = world.nodes.iter().find(|(_, id)| **id == node);
@@ -281,12 +289,13 @@ fn outcome(world: &World, effects: &Effects) -> Outcome {
             for parent in barriers.get(&edge.parent).copied().unwrap_or(&own) {
                 let soft = edge.kind == EdgeKind::Soft;
                 let edge = (names[&parent.parent].clone(), names[&bound.id].clone());
-                // One to a member may stand beside one through its barrier: the hard one says it all.
+                // An edge to a member can exist next to one through its barrier. The hard one
+                // includes the other.
                 found.edges.entry(edge).and_modify(|known| *known &= soft).or_insert(soft);
             }
         }
     }
-    // A barrier is a rank of its own, and no cohort: cohorts are counted on the expanded edges.
+    // A barrier has a rank but no cohort, so cohorts are computed on the expanded edges.
     loop {
         let mut higher = Vec::new();
         for (parent, child) in found.edges.keys() {
@@ -301,7 +310,7 @@ fn outcome(world: &World, effects: &Effects) -> Outcome {
     }
 }
 
-/// Both ways round, as the ids of a barrier and its members stand in no order.
+/// Tests both orders, because the ids of a barrier and its members have no fixed order.
 #[test]
 fn a_hard_edge_through_a_barrier_beats_a_soft_one_to_its_member() {
     let key = |name: &str| NoderoleKey::first(RoleName::parse(name).unwrap());
@@ -356,7 +365,7 @@ fn a_hard_edge_through_a_barrier_beats_a_soft_one_to_its_member() {
     }
 }
 
-/// One line for each thing in which they differ.
+/// One line for each difference.
 fn differences(expected: &Outcome, found: &Outcome) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, cohort) in &expected.cohorts {
@@ -413,8 +422,8 @@ fn worked_scenarios_come_out_as_they_were_worked() {
             println!("{} {name}:\n  {}", path.display(), what.join("\n  "));
         }
     }
-    // Whoever runs this wants the count of a run that passed, too, and what the print macros write of that one is swallowed. libtest may
-    // have begun a line with the test's name.
+    // The print macros' output is swallowed if the test passes, but the count is useful then too.
+    // libtest may already have started a line with the test's name.
     writeln!(io::stdout().lock(), "\n{passed} passed, {failed} failed").unwrap();
     assert_eq!(failed, 0, "of {} worked scenarios", passed + failed);
     assert!(passed > 0, "{} has no worked scenario", corpus.display());

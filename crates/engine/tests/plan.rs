@@ -1,4 +1,4 @@
-//! Planning: what edits come to, and that it is the same wherever it is worked out.
+//! Planning: the effects of edits, and that every planner computes the same.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -70,7 +70,7 @@ fn fqdn(n: u128) -> Fqdn {
     Fqdn::parse(&format!("n{n}.plan.example.com")).unwrap()
 }
 
-/// *system* with two deployments below it and nodes without a document.
+/// *system* with two child deployments, and nodes without a document.
 struct World {
     catalog: Catalog,
     blueprint: Blueprint,
@@ -134,7 +134,7 @@ impl World {
         resolve(&self.skeleton(), &self.catalog, &numbered(edits))
     }
 
-    /// Applies edits as a commit would; every one must take effect.
+    /// Applies edits like a commit. Every edit must take effect.
     fn commit(&mut self, edits: &[Edit]) -> Effects {
         let effects = self.effects(edits);
         assert_eq!(effects.refused, []);
@@ -342,7 +342,7 @@ fn an_id_that_is_or_was_something_is_not_minted_again() {
     );
     let other = create(DeploymentId(Uuid::from_u128(10)), phantom, "green");
     assert_eq!(codes(&[made.clone(), remove(id), other]), ["phantom_taken"]);
-    // Nor is one of the other kind.
+    // An id of the other kind is refused too.
     let of =
         |id: Uuid, phantom: Uuid, label: &str| create(DeploymentId(id), NodeId(phantom), label);
     let fresh = Uuid::from_u128(10);
@@ -424,7 +424,7 @@ fn a_new_deployment_can_be_filled_at_once() {
 fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
     let world = World::of(Vec::new());
     let id = |n: usize| DeploymentId(Uuid::from_u128(1_000 + n as u128));
-    // Below system, so the first is the second level.
+    // These are below *system*, so the first is at the second level.
     let chain: Vec<Edit> = (2..=MAX_LEVELS + 1)
         .map(|n| Edit::CreateDeployment {
             id: id(n),
@@ -491,8 +491,9 @@ fn the_difference_lists_what_differs_and_counts_the_rest() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Over random catalogs and edits: the same answer each time, through JSON too; the whole at once or edit by edit comes to the
-    /// same blueprint; ranks rise along every edge; nothing exists twice; refused edits leave no trace.
+    /// Over random catalogs and edits, the result is the same each time, also through JSON. All
+    /// edits at once and one by one give the same blueprint. Ranks rise along every edge, nothing
+    /// exists twice, and refused edits leave no trace.
     #[test]
     fn resolving_is_deterministic_and_sound(
         wires in prop::collection::vec((1usize..8, 0usize..8), 0..14),
@@ -566,7 +567,7 @@ fn hashes_of_effects_are_known_to_be_stable() {
     assert!(Effects::default().is_empty() && !effects.is_empty());
 }
 
-/// *web* with three nodes: db on 1, app on 2 and 3 that waits for it.
+/// *web* with three nodes: db on node 1, and app on nodes 2 and 3, which waits for db.
 fn tiers() -> World {
     let mut world = World::of(vec![role("db", &[]), role("app", &["db"]), role("top", &["app"])]);
     world.commit(&[bind(WEB, 1, "db"), bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
@@ -869,7 +870,7 @@ fn what_precedes_keeps_its_place_without_being_owned() {
     assert_eq!(plain.rewired, []);
 }
 
-/// What a noderole waits for, as `role@node`, soft ones with a question mark.
+/// The parents of a noderole as `role@node`, soft ones with a question mark.
 fn above(world: &World, n: u128, role: &str) -> Vec<String> {
     let (_, noderole) = world.blueprint.noderole(node(n), &NoderoleKey::first(name(role))).unwrap();
     let skeleton = world.skeleton();
@@ -1001,7 +1002,8 @@ fn the_report_says_something_at_every_stage_also_when_nothing_changes() {
     assert_eq!(read, busy);
 }
 
-/// A board in the browser has the skeleton and the catalog through JSON: what it says of a drop is what the server says.
+/// A board in the browser receives the skeleton and the catalog as JSON. Its preview of a drop must
+/// equal the server's.
 #[test]
 fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
     let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
@@ -1051,7 +1053,7 @@ fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
     assert_eq!(of("app").moves, ["n3 moves from system to web"]);
     assert_eq!(of("app").wave, Some((2, 2)));
 
-    // The drop comes to exactly what was foretold, by hash.
+    // The drop has exactly the previewed effects, by hash.
     let foretold = resolve(
         &skeleton,
         &catalog,
@@ -1110,7 +1112,7 @@ fn long_lists_of_the_report_are_counted() {
     assert_eq!(taken.edits.last(), Some(&50));
 }
 
-/// Another version of the world's barclamp, in which these roles are as given.
+/// Another version of the world's barclamp, with these roles replaced.
 fn other_version(world: &mut World, roles: Vec<Role>) -> Edit {
     Edit::UseBarclamp {
         deployment: SYSTEM,
@@ -1119,7 +1121,7 @@ fn other_version(world: &mut World, roles: Vec<Role>) -> Edit {
     }
 }
 
-/// A version of the world's barclamp, imported.
+/// Imports a version of the world's barclamp.
 fn version(world: &mut World, version: &str, roles: Vec<Role>, jigs: Value) -> Hash {
     let mut content = BTreeMap::new();
     for role in roles {
@@ -1176,7 +1178,7 @@ fn another_version_is_taken_on_by_what_is_bound() {
     assert_eq!(world.effects(&[]), Effects::default());
 }
 
-/// A version of any barclamp, imported.
+/// Imports a version of any barclamp.
 fn barclamp(world: &mut World, label: &str, number: &str, roles: &[&str]) -> (BarclampName, Hash) {
     let label = BarclampName::parse(label).unwrap();
     let mut content = BTreeMap::new();
@@ -1198,7 +1200,7 @@ fn use_in(deployment: DeploymentId, (barclamp, version): &(BarclampName, Hash)) 
     Edit::UseBarclamp { deployment, barclamp: barclamp.clone(), version: *version }
 }
 
-/// A deployment below web, and the edit that makes it.
+/// A child deployment of web, and the edit that creates it.
 fn below_web() -> (DeploymentId, Edit) {
     let below = DeploymentId(Uuid::from_u128(90));
     let (phantom, name) = (NodeId(Uuid::from_u128(91)), DeploymentName::parse("below").unwrap());
@@ -1213,7 +1215,7 @@ fn two_barclamps_in_one_sight_never_have_a_role_of_one_name() {
     let mended = barclamp(&mut world, "second", "2", &["other"]);
     let worse = barclamp(&mut world, "second", "3", &["other", "db"]);
     world.commit(&[use_in(WEB, &first)]);
-    // Beside it, above it and below it.
+    // In a sibling, an ancestor and a descendant.
     let refused = |world: &World, edit: Edit| {
         let (code, reason) = refusal(world, edit);
         assert_eq!(code, "role_twice", "{reason}");
@@ -1232,9 +1234,9 @@ fn two_barclamps_in_one_sight_never_have_a_role_of_one_name() {
         effects.refused.iter().map(|r| (r.edit, r.code.as_str())).collect::<Vec<_>>(),
         [(2, "role_twice")]
     );
-    // A sibling does not see it; nor is there anything against a version without the role.
+    // A sibling does not see it. A version without the role is accepted too.
     assert_eq!(world.effects(&[use_in(EDGE, &second), use_in(WEB, &mended)]).refused, []);
-    // Where both are seen from before, what they had in common may stay, and no more comes.
+    // If both were visible before, shared role names may stay, but no more may be added.
     let mut doc = (*world.blueprint.deployments[&WEB].doc).clone();
     doc.barclamps.insert(second.0.clone(), second.1);
     world.blueprint.put_deployment(doc).unwrap();
@@ -1270,7 +1272,7 @@ fn a_version_that_is_pinned_below_hides_the_one_above_as_a_whole() {
         ["new@2", "app@2"],
         "neither the other's jig nor its owner of the attribute"
     );
-    // The role that the system has itself is of the hidden version.
+    // The role that *system* itself has belongs to the hidden version.
     for edit in [bind(WEB, 2, "dropped"), Edit::AddRole { deployment: WEB, role: name("dropped") }]
     {
         let (code, reason) = refusal(&world, edit);
@@ -1319,7 +1321,7 @@ fn another_version_is_taken_on_with_all_its_rules_of_binding() {
         (vec!["db@2".to_owned()], vec!["db@2".to_owned()])
     );
 
-    // Nothing of app differs, and its jig asks for a role now.
+    // The content of app is the same, but its jig now requires a role.
     let client = Role { jig: JigName::parse("test").unwrap(), ..implicit(role("client", &[])) };
     let mut asking = with(implicit(role("db", &[])));
     asking.retain(|role| role.name != name("db"));
@@ -1372,7 +1374,7 @@ fn inherit(deployment: DeploymentId) -> Edit {
     Edit::InheritBarclamp { deployment, barclamp: BarclampName::parse("b").unwrap() }
 }
 
-/// The contents that a deployment's role and its noderole on a node have.
+/// The content hashes of a deployment's role and of its noderole on a node.
 fn contents(world: &World, deployment: DeploymentId, n: u128, role: &str) -> (Hash, Hash) {
     let of_role = world.blueprint.deployments[&deployment].doc.roles[&name(role)].role;
     (of_role, world.blueprint.nodes[&node(n)].doc.noderoles[&NoderoleKey::first(name(role))].role)
@@ -1431,7 +1433,8 @@ fn a_deployment_that_gives_its_own_version_up_has_the_one_from_above() {
         Some(format!("web has b {} from above", one.short()))
     );
 
-    // Used and given up in one proposal, nothing is left of it; and what is above changes for those that have it from there.
+    // Pinned and unpinned in one proposal, it leaves no trace. A change of the ancestor's version
+    // changes the deployments that inherit it.
     world.commit(&[unbind(1, "db", false), Edit::RemoveRole { deployment: WEB, role: name("db") }]);
     assert_eq!(world.blueprint.root(), empty);
     let effects = world.effects(&[using(EDGE, two), inherit(EDGE)]);
@@ -1522,7 +1525,7 @@ fn two_barclamps_exchange_a_role_name_in_either_order() {
         ends.push(other.blueprint.root());
     }
     assert_eq!(ends[0], ends[1]);
-    // One of them alone is at odds with what is there, and what stands behind it takes effect without it.
+    // Only one of them conflicts with the existing state. Later edits take effect without it.
     for (edit, named) in [
         (&to_a, "barclamps a and b2 both have a role s"),
         (&to_b, "barclamps b2 and a both have a role r"),
@@ -1540,17 +1543,17 @@ fn two_barclamps_exchange_a_role_name_in_either_order() {
         let [_, (2, code, reason), (4, _, _)] = found.as_slice() else { panic!("{found:?}") };
         assert!(code == "role_twice" && reason.starts_with(named), "{reason}");
     }
-    // Of two that are at odds with each other the later one goes; what was at odds with that one alone stays.
+    // If two edits conflict, the later one is refused. An edit that conflicted only with it stays.
     let c = barclamp(&mut world, "c", "1", &["new"]);
     let d = barclamp(&mut world, "d", "1", &["new", "newer"]);
     let e = barclamp(&mut world, "e", "1", &["newer"]);
     let found = refused(&world, &[use_in(WEB, &c), use_in(SYSTEM, &d), use_in(WEB, &e)]);
     assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [2]);
-    // What is pinned above is not at fault where a pin below hides it.
+    // A pin that a nearer pin hides is not at fault.
     let above = barclamp(&mut world, "c", "2", &["other"]);
     let found = refused(&world, &[use_in(WEB, &c), use_in(WEB, &d), use_in(SYSTEM, &above)]);
     assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [2]);
-    // Nor is a later version of the barclamp that had the role before.
+    // Neither is a later version of the barclamp that had the role before.
     let taker = barclamp(&mut world, "f", "1", &["x"]);
     let more = barclamp(&mut world, "a", "3", &["r", "x", "y"]);
     for edits in
@@ -1559,7 +1562,7 @@ fn two_barclamps_exchange_a_role_name_in_either_order() {
         let found = refused(&world, &edits);
         assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [1], "{found:?}");
     }
-    // A version that comes back into sight from above counts like one that is used.
+    // A version that becomes visible again from an ancestor counts like a used one.
     world.commit(&[use_in(SYSTEM, &d)]);
     let own = barclamp(&mut world, "d", "2", &["other"]);
     world.commit(&[use_in(WEB, &own), use_in(WEB, &e)]);

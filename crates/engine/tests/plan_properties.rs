@@ -1,19 +1,20 @@
-//! Over random clusters and edits: what resolving promises.
+//! Properties of resolving, over random clusters and edits:
 //!
-//! * The same answer every time, through JSON too. A browser, which gets no more of the catalog than what is in use, comes to what the
-//!   server comes to, by hash, or says that it can't know.
-//! * What was decided is all there is: after materialising, nothing is left to do.
-//! * Taking back what was bound gives the root from before, to the byte.
-//! * Whatever is edited, every edge has both ends, ranks rise along each by exactly what the longest way asks for (so there is no
-//!   cycle), a node carries its own deployment's noderoles and those above it, and a barrier stands for all of its role and nothing
-//!   else.
-//! * Whatever is edited, versions included, every name that a role wants has a parent that serves it, an implicit one on the same node,
-//!   and no hard parent serves nothing; no node carries two that exclude each other or answer to one name; soft edges say what the roles
-//!   say, and nobody is without one who could have one.
-//! * What a deployment was can be brought back by edits; what can't be is named.
-//! * Edits about different things come to the same in any order.
-//! * A proposal on a node that may be reviewed writes no other machine, and rests on all that it writes.
-//! * Lifting says what a drop would do, though it works out one of several nodes of equal standing.
+//! * The result is the same every time, also through JSON. A browser receives only the catalog
+//!   entries in use. It computes the server's result by hash, or reports that it cannot.
+//! * Effects are complete: after materialising, nothing is left to do.
+//! * Unbinding everything that was bound restores the previous root, byte for byte.
+//! * After any edits, every edge has both ends. Ranks are exactly the longest paths, so there is no
+//!   cycle. A node has only noderoles of its deployment and of ancestors. A barrier represents all
+//!   noderoles of its role and for no others.
+//! * After any edits, including versions, every wanted name has a suitable parent, on the same node
+//!   if implicit. Every hard parent satisfies a name. No node has two roles that conflict or answer
+//!   to one name. Soft edges match the roles, and none that could exist is missing.
+//! * A deployment's earlier state can be restored by edits, and the exceptions are reported.
+//! * Edits of different things give the same result in any order.
+//! * A node-scoped proposal that may be reviewed writes no other machine, and its base includes all
+//!   that it writes.
+//! * Lifting predicts a drop, although it computes only one of several equivalent nodes.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -47,17 +48,17 @@ use serde_json::json;
 use uuid::Uuid;
 
 const ROLES: usize = 8;
-/// Every world has so many at least.
+/// Every world has at least this many nodes.
 const FEWEST_NODES: u128 = 3;
 const MOST_NODES: u128 = 7;
-/// What worlds begin with; edits make more.
+/// Maximum number of deployments at the start. Edits create more.
 const MOST_DEPLOYMENTS: usize = 5;
 
 fn deployment(n: usize) -> DeploymentId {
     DeploymentId(Uuid::from_u128(1 + n as u128))
 }
 
-/// The node that stands for a deployment.
+/// The phantom node of a deployment.
 fn phantom(n: usize) -> NodeId {
     NodeId(Uuid::from_u128(50 + n as u128))
 }
@@ -78,7 +79,8 @@ fn key(n: usize) -> NoderoleKey {
     NoderoleKey::first(name(n))
 }
 
-/// A role of a random catalog. It requires and precedes roles of lower and higher numbers only, as sound catalogs have no cycle.
+/// A role of a random catalog. It requires roles of lower numbers and precedes roles of higher
+/// numbers only, because valid catalogs have no cycle.
 #[derive(Debug, Clone)]
 struct Wires {
     requires: Vec<bool>,
@@ -89,11 +91,11 @@ struct Wires {
     service: bool,
     conflicts: bool,
     by_test: bool,
-    /// Low roles answer to a name of their own, high ones require it.
+    /// Low roles provide the shared name, and high ones require it.
     shares: bool,
 }
 
-/// What some low roles provide and some high ones require.
+/// The name that some low roles provide and some high ones require.
 fn shared() -> RoleName {
     RoleName::parse("shared").unwrap()
 }
@@ -136,13 +138,14 @@ fn wires() -> impl Strategy<Value = Wires> {
         )
 }
 
-/// What a world begins with: a tree of deployments with *system* as its root, nodes somewhere in it, and two versions of the one
-/// barclamp. The other one mostly keeps what may not change while it is in use.
+/// The initial state of a world: a tree of deployments below *system*, nodes in any of them, and
+/// two versions of one barclamp. The second version usually preserves what must not change while in
+/// use.
 #[derive(Debug, Clone)]
 struct Beginning {
-    /// For each deployment below *system* one before it.
+    /// For each deployment below *system*, the index of an earlier one.
     parents: Vec<usize>,
-    /// For each node a deployment.
+    /// The deployment of each node.
     homes: Vec<usize>,
     first: Vec<Wires>,
     other: Vec<Wires>,
@@ -191,7 +194,8 @@ fn role(n: usize, wires: &Wires, version: &str) -> Role {
     let (implicit, cluster, service) = (wires.implicit, wires.cluster, wires.service);
     let (low, shares) = (n < 3, wires.shares.then(shared));
     Role {
-        // What is both has its parent on two nodes; importing it says so.
+        // A role that is both would have its parent on two nodes. Importing such a role gives a
+        // finding.
         flags: Flags { implicit: implicit && !cluster, cluster, service, ..Flags::default() },
         requires: (0..n)
             .filter(|m| wires.requires[*m])
@@ -212,7 +216,7 @@ struct World {
     catalog: Catalog,
     blueprint: Blueprint,
     versions: [Hash; 2],
-    /// How many deployments there ever were: ids are minted anew, and none comes twice.
+    /// Number of deployments ever created, so that new ids are unique.
     minted: usize,
 }
 
@@ -224,7 +228,7 @@ fn imported(catalog: &mut Catalog, roles: &[Wires], version: &str) -> Hash {
         content.insert(role.name.clone(), hash);
         catalog.add_role(hash, Arc::new(role));
     }
-    // Some of the catalogs have a jig that needs a role on its nodes.
+    // In some catalogs, a jig requires a role on its nodes.
     let client = (!roles[0].by_test && roles[0].shares).then(|| name(0));
     let jigs = json!({"test": {"class": "test", "client_role": client}});
     let base = json!({"name": "b", "version": version, "roles": content, "jigs": jigs});
@@ -234,7 +238,7 @@ fn imported(catalog: &mut Catalog, roles: &[Wires], version: &str) -> Hash {
     pin.hash
 }
 
-/// An edit, before it is known what the versions' hashes are and which ids are free.
+/// An edit before the versions' hashes and the free ids are known.
 #[derive(Debug, Clone)]
 enum Drawn {
     Edit(Edit),
@@ -242,7 +246,7 @@ enum Drawn {
         name: usize,
         parent: usize,
     },
-    /// A version that nobody has, where the world has none of that number.
+    /// A version that does not exist, if the world has none of that number.
     Use(usize, usize),
     Inherit(usize),
 }
@@ -297,7 +301,7 @@ impl World {
         Self { catalog, blueprint, versions: [pin, other], minted: parents.len() }
     }
 
-    /// An edit that is drawn without knowing the hashes of this world's catalog.
+    /// Converts a generated edit to one for this world.
     fn edit(&mut self, drawn: &Drawn) -> Edit {
         match drawn {
             Drawn::Edit(edit) => edit.clone(),
@@ -331,7 +335,7 @@ impl World {
         drawn.iter().map(|drawn| self.edit(drawn)).collect()
     }
 
-    /// What a browser plans on that opens a proposal with these edits.
+    /// The input of planning that a browser receives for a proposal with these edits.
     fn browser(&self, edits: &[Edit]) -> Grounded {
         let skeleton = self.skeleton();
         let versions = versions(&skeleton, &numbered(edits));
@@ -364,7 +368,7 @@ impl World {
         resolve(&self.skeleton(), &self.catalog, &numbered(edits))
     }
 
-    /// Whatever is taken, the skeleton that follows it is the one that is made from nothing.
+    /// Applies effects. The updated skeleton must equal one that is built from scratch.
     fn take(&mut self, effects: &Effects) {
         let mut skeleton = self.skeleton();
         let after = materialise(&self.blueprint, &|_| None, effects).unwrap().blueprint;
@@ -373,7 +377,7 @@ impl World {
         assert_eq!(skeleton, self.skeleton());
     }
 
-    /// Where everything is, with its rank and edges.
+    /// Checks all documents, ranks and edges.
     fn check(&self) -> Result<(), TestCaseError> {
         let skeleton = self.skeleton();
         let mut ranks: BTreeMap<NoderoleId, u32> = BTreeMap::new();
@@ -416,7 +420,7 @@ impl World {
         self.check_binding(&skeleton)
     }
 
-    /// The rules of binding, asked of the outcome without looking at how it came about.
+    /// Checks the rules of binding on the result, independent of the planner.
     fn check_binding(&self, skeleton: &Skeleton) -> Result<(), TestCaseError> {
         let bound = Bindings::of(self, skeleton);
         for (id, noderole) in &bound.all {
@@ -452,7 +456,7 @@ impl World {
     }
 }
 
-/// A noderole as the rules of binding see it.
+/// A noderole with the values that the rules of binding read.
 struct Binding<'w> {
     node: NodeId,
     deployment: DeploymentId,
@@ -460,7 +464,7 @@ struct Binding<'w> {
     parents: &'w [EdgeDoc],
 }
 
-/// All that is bound, with what each deployment sees.
+/// All noderoles, with the barclamps that each deployment sees.
 struct Bindings<'w> {
     world: &'w World,
     skeleton: &'w Skeleton,
@@ -515,7 +519,7 @@ impl<'w> Bindings<'w> {
         wanted
     }
 
-    /// Whether a parent, or what stands before it, answers to a name.
+    /// Whether a parent, or a member of its barrier, answers to a name.
     fn serves(&self, parent: NoderoleId, wanted: &RoleName) -> bool {
         let found = &self.all[&parent];
         let before =
@@ -538,7 +542,7 @@ impl<'w> Bindings<'w> {
             let meant =
                 seen.get(name).or_else(|| seen.values().find(|role| role.provides.contains(name)));
             let implicit = meant.is_some_and(|role| role.flags.implicit);
-            // A service that is implicit is the one of the deployment itself.
+            // An implicit service is the one of the deployment itself.
             let service = meant.is_some_and(|role| role.flags.service);
             let phantom = service.then_some(self.skeleton.deployments[&of.deployment].phantom);
             let near = |node| node == of.node || Some(node) == phantom;
@@ -622,7 +626,8 @@ fn numbered(edits: &[Edit]) -> Vec<NumberedEdit> {
     (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect()
 }
 
-/// Mostly one of those that every world has; sometimes one that only larger worlds have, or that edits made.
+/// Usually a node that every world has. Sometimes one that only larger worlds have or that edits
+/// created.
 fn some_node() -> impl Strategy<Value = u128> + Clone {
     prop_oneof![5 => 0..FEWEST_NODES + 1, 2 => FEWEST_NODES..MOST_NODES + 1]
 }
@@ -635,7 +640,7 @@ fn some_nodes() -> impl Strategy<Value = BTreeSet<NodeId>> + Clone {
     prop::collection::btree_set(some_node().prop_map(node), 1..4)
 }
 
-/// What a proposal on a deployment mostly says.
+/// The usual edits of a proposal on a deployment.
 fn everyday() -> impl Strategy<Value = Drawn> {
     let (n, r, d) = (some_node(), 0..ROLES, some_deployment());
     let bind = (n.clone(), r.clone(), d.clone()).prop_map(|(n, r, d)| Edit::Bind {
@@ -686,7 +691,7 @@ fn everyday() -> impl Strategy<Value = Drawn> {
     prop_oneof![26 => edit.prop_map(Drawn::Edit), 1 => create, 2 => used, 1 => inherited]
 }
 
-/// Every kind of edit: [`no_kind_of_edit_is_left_out`].
+/// Every kind of edit. [`no_kind_of_edit_is_left_out`] checks this.
 fn edit() -> impl Strategy<Value = Drawn> {
     let slice =
         (some_deployment(), prop::collection::btree_set(0..ROLES, 1..3)).prop_map(|(d, roles)| {
@@ -721,7 +726,8 @@ fn edit() -> impl Strategy<Value = Drawn> {
     prop_oneof![6 => everyday(), 1 => rare]
 }
 
-/// Names every kind, and the kind of an edit. One that is new does not compile before it stands here, and then has to be drawn.
+/// Lists every kind of edit, and returns the kind of an edit. A new kind does not compile before it
+/// is listed here, and must then be generated too.
 macro_rules! kinds {
     ($($kind:ident),*) => {
         const KINDS: &[&str] = &[$(stringify!($kind)),*];
@@ -777,7 +783,8 @@ proptest! {
         world.check()?;
         let documents = changes(&before.root(), &world.blueprint.root());
         prop_assert!(!effects.is_empty() || documents.is_empty(), "nothing differs without an effect");
-        // Data, connections and hints may be set to what they were, and the policy is in no document.
+        // Data, connections and hints may be set to their old values, and no document contains the
+        // policy.
         let only_set = Effects {
             policy: effects.policy.clone(),
             role_data: effects.role_data.clone(),
@@ -793,7 +800,7 @@ proptest! {
         prop_assert!(effects.unbound.iter().all(|u| removed.contains(&u.id) || effects.bound.iter().any(|b| b.id == u.id)));
         prop_assert_eq!(world.resolve(&[]), Effects::default(), "nothing is left to do");
 
-        // Edits that take effect do so one by one as well as together.
+        // Edits that take effect together also take effect one by one.
         let refused: BTreeSet<u32> = effects.refused.iter().map(|r| r.edit).collect();
         let mut steps = World { blueprint: before, ..world.clone() };
         for NumberedEdit { seq, edit } in numbered(&second) {
@@ -815,7 +822,8 @@ proptest! {
         r in 0..ROLES,
     ) {
         let mut world = World::of(&beginning);
-        // Roles are at home everywhere beforehand: binding adds those that it brings, and unbinding leaves them.
+        // Adds all roles to all deployments first, because binding adds roles and unbinding leaves
+        // them.
         let add = |(d, r): (usize, usize)| Edit::AddRole { deployment: deployment(d), role: name(r) };
         let first = world.edits(&first);
         let all = (0..world.minted).flat_map(|d| (0..ROLES).map(move |r| (d, r)));
@@ -827,7 +835,7 @@ proptest! {
         let at = world.blueprint.nodes[&node(n)].doc.deployment;
         let effects = world.resolve(&[Edit::Bind { deployment: at, node: node(n), role: name(r) }]);
         world.take(&effects);
-        // What came along goes in the opposite order, each without anything else.
+        // Noderoles are unbound in the opposite order, each without dependents.
         let is_barrier = |key: &NoderoleKey| key.role.as_str().ends_with(".all");
         let mut back: Vec<_> = effects.bound.iter().filter(|b| !is_barrier(&b.noderole)).collect();
         back.sort_by_key(|bound| std::cmp::Reverse(bound.rank));
@@ -842,8 +850,9 @@ proptest! {
     }
 }
 
-/// The page foretells what a proposal comes to with further edits. It may say that it does not know, for a version that nobody used when
-/// it was sent the ground, and for nothing else: how often it knew is measured, of those edits too that use a version.
+/// The page predicts the result of a proposal with further edits. It may fail to know only for a
+/// version that was not in use when it received the ground. The test measures how often it knows,
+/// also for edits that use a version.
 #[test]
 fn a_browser_comes_to_what_the_server_comes_to_or_does_not_know() {
     let mut runner = TestRunner::new(ProptestConfig {
@@ -898,7 +907,7 @@ fn a_browser_comes_to_what_the_server_comes_to_or_does_not_know() {
     assert!(counts.0 >= 10 && counts.1 >= 5 && counts.2 >= 5, "{counts:?}");
 }
 
-/// Edits that say something of different things, so that none has a word on what another one does.
+/// Edits of different things, none of which affects another's result.
 fn independent() -> impl Strategy<Value = Vec<Edit>> {
     let role_data = (some_deployment(), 0..ROLES, 0..3u8).prop_map(|(d, r, v)| Edit::SetRoleData {
         deployment: deployment(d),
@@ -959,7 +968,7 @@ proptest! {
         let effects = world.resolve(&first);
         world.take(&effects);
         let (skeleton, scope) = (world.skeleton(), Scope::Node(node(n)));
-        // Most that is drawn is about another node: let it be about this one.
+        // Most generated edits concern another node, so redirect them to this one.
         let here = |edit: Edit| match edit {
             Edit::Bind { deployment, role, .. } => Edit::Bind { deployment, node: node(n), role },
             Edit::BindNodes { deployment, role, .. } => Edit::BindNodes { deployment, role, nodes: [node(n)].into() },
@@ -990,7 +999,7 @@ proptest! {
     }
 }
 
-/// Nodes beside those of the world, many of them of equal standing: what nobody has bound anything to, and what was bound alike.
+/// Additional nodes, many of them equivalent: fresh ones, and ones with the same bindings.
 fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
     let lifted: Vec<NodeId> = (0..9).map(|n| node(20 + n)).collect();
     let homes: Vec<DeploymentId> = world.blueprint.deployments.keys().copied().take(2).collect();
@@ -1021,7 +1030,8 @@ fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
     lifted.into_iter().chain((0..MOST_NODES + 1).map(node)).collect()
 }
 
-/// A drop as it would really be: every node bound to the role, one after the other, on top of the proposal's edits.
+/// A real drop: every node is bound to the role, one after the other, on top of the proposal's
+/// edits.
 fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[NodeId]) -> LiftRole {
     let skeleton = world.skeleton();
     let bind =
@@ -1083,13 +1093,13 @@ fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[No
     let own =
         new.iter().filter(|b| b.noderole.role == *role).filter_map(|b| levels.get(&b.id)).max();
     told.wave = own.zip(levels.values().max()).map(|(own, all)| (own + 1, all + 1));
-    // From where the proposal has it, which is where the board shows it.
+    // From the node's place in the proposal, because the board shows it there.
     let (mut before, mut after) = (world.clone(), world.clone());
     before.take(&world.resolve(edits));
     after.take(&effects);
     let at =
         |world: &World, node: NodeId| world.blueprint.nodes.get(&node).map(|n| n.doc.deployment);
-    // The proposal may itself have created the deployment that a node is in.
+    // The proposal itself may have created the deployment of a node.
     let titled = |id: DeploymentId| &after.blueprint.deployments[&id].doc.name;
     let moved = nodes.iter().filter_map(|id| Some((*id, at(&before, *id)?, at(&after, *id)?)));
     told.moves = moved
@@ -1138,8 +1148,8 @@ proptest! {
     }
 }
 
-/// A deployment after one list of edits and after another, and back: how many of the cases came back whole is measured, so that
-/// the property is not kept by giving everything up.
+/// Restores a deployment from one list of edits to another. The test measures how many cases are
+/// fully restored, so that restoring nothing does not pass.
 #[test]
 fn what_a_deployment_was_comes_back_or_is_named() {
     let mut runner = TestRunner::new(ProptestConfig {
@@ -1216,7 +1226,7 @@ fn what_a_deployment_was_comes_back_or_is_named() {
                 .any(|m| matches!(m.wanted, Wanted::Version(_) | Wanted::WithoutBarclamp(_)))
         );
         if missing.is_empty() {
-            // By hash, as documents are compared. Nodes that joined since stay.
+            // Compares by hash, like documents. Nodes that joined since stay.
             let hash = |state: &State| {
                 let noderoles: Vec<_> = state.noderoles.iter().collect();
                 canonical::hash(&json!([state.versions, state.roles, noderoles])).unwrap()

@@ -1,4 +1,4 @@
-//! A deployment of many nodes brought back: how many edits that takes, and that nothing else comes of it.
+//! Restores a deployment with many nodes, with a limit on the number of edits and no side effects.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -30,7 +30,8 @@ fn node(n: u128) -> NodeId {
     NodeId(Uuid::from_u128(1_000 + n))
 }
 
-/// Each role requires the one below it on the same node, but for one that others share and that stands on a node of its own.
+/// Each role requires the one below it on the same node, except a shared one, which is on its own
+/// node.
 fn role(n: usize) -> Role {
     let role: Role = serde_json::from_value(
         json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"}),
@@ -118,7 +119,8 @@ fn restored(now: &Blueprint, then: &Blueprint, catalog: &Catalog) -> Restore {
 #[test]
 fn edits_follow_what_differs_at_the_top_and_not_how_much_hangs_on_it() {
     let (catalog, empty) = world();
-    // The shared one stands where nothing else does, behind the others by name: nothing may come along in its place.
+    // The shared role is on an otherwise empty node, which is last by name. Restoring must not add
+    // another instance in its place.
     let shared = Edit::Bind { deployment: WEB, node: node(NODES - 1), role: name(0) };
     let everywhere = (0..NODES - 1).map(|n| Edit::Bind {
         deployment: WEB,
@@ -212,7 +214,7 @@ fn a_version_comes_back_from_above_and_what_was_not_used_goes_out_of_use() {
     assert_eq!(taken(&now, &catalog, &edits).root(), empty.root(), "no version of its own is left");
 }
 
-/// A version of a barclamp with roles that require what they name.
+/// A barclamp version whose roles require the named ones.
 fn imported(catalog: &mut Catalog, label: &str, roles: &[(&str, &[&str])]) -> Hash {
     let mut content = BTreeMap::new();
     for (role, requires) in roles {

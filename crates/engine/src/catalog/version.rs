@@ -1,8 +1,9 @@
-//! Two versions of a barclamp compared.
+//! Compares two versions of a barclamp and orders version numbers.
 //!
-//! Importing a version changes nothing that is meant, and using it is an edit. What a person must know before that edit is what the
-//! newer version does *not* have any more: OpenCrowbar's import updated by name and kept for ever what a file had dropped, so nobody
-//! saw it go. What is new or other is told beside it.
+//! Importing a version does not change the desired state; using it is an edit. Before that edit, a
+//! user must see above all what the newer version no longer has. OpenCrowbar's import updated by
+//! name and silently retained everything that a file had dropped. Gantry lists removals, additions
+//! and changes.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,38 +17,38 @@ use crate::Hash;
 use crate::data::{self, Change, DataError};
 use crate::ids::{AttribName, BarclampName, JigName, RoleName};
 
-/// In what a newer version of a barclamp differs from an older one.
+/// Differences between an older and a newer version of a barclamp.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VersionDifference {
-    /// Roles that are gone.
+    /// Removed roles.
     pub roles_gone: Vec<RoleName>,
-    /// Roles that are new.
+    /// Added roles.
     pub roles_new: Vec<RoleName>,
-    /// Roles of the same name and other content.
+    /// Roles with the same name but different content.
     pub roles_changed: Vec<RoleChange>,
-    /// Jigs that are gone.
+    /// Removed jigs.
     pub jigs_gone: Vec<JigName>,
-    /// Attributes of nodes that are gone.
+    /// Removed node attributes.
     pub attribs_gone: Vec<AttribName>,
 }
 
-/// What is gone of a role that both versions have.
+/// The removals in a role that both versions have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleChange {
-    /// Which.
+    /// The role's name.
     pub role: RoleName,
-    /// Attributes that it does not own any more.
+    /// Attributes that the role no longer owns.
     pub attribs_gone: Vec<AttribName>,
-    /// Names that it does not answer to any more.
+    /// Names that the role no longer provides.
     pub provides_gone: Vec<RoleName>,
-    /// Scripts that it does not have any more.
+    /// Scripts that the role no longer has.
     pub scripts_gone: Vec<String>,
 }
 
 impl VersionDifference {
-    /// What disappeared, in words, one line each.
+    /// The removals as text, one per line.
     pub fn disappeared(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.roles_gone.iter().map(|role| format!("role {role}")).collect();
@@ -75,28 +76,29 @@ impl VersionDifference {
     }
 }
 
-/// How two versions stand to each other by what their files call them.
+/// Orders two versions as their files spell them.
 ///
-/// A version is read as a row of segments: digits make numbers, letters make words, everything else parts them. Rows are compared
-/// segment by segment, and of two that begin alike the shorter one is older. What stands in one place counts in this order:
+/// A version consists of segments: digits form numbers, letters form words, and all other
+/// characters separate them. Versions are compared segment by segment. The kinds of segments, from
+/// old to new:
 ///
-/// 1. a word behind a hyphen, which names what comes before a version: `2.0-rc1` is older than `2.0`;
-/// 2. nothing more: `2` is older than `2.0`, and `2.0` than `2.0.1`;
-/// 3. a number, however long, as a number: `1.9` is older than `1.10`;
-/// 4. any other word, letter by letter in whatever case: `2.A` is older than `2.E`. OpenCrowbar counted on with letters beside the
-///    numbers of its files (`2.0`, later `2.E`), so letters come behind numbers.
+/// 1. A word after a hyphen, which marks a pre-release: `2.0-rc1` is older than `2.0`.
+/// 2. The end of the version: `2` is older than `2.0`, and `2.0` than `2.0.1`.
+/// 3. A number of any length, compared numerically: `1.9` is older than `1.10`.
+/// 4. Any other word, compared without case: `2.A` is older than `2.E`. OpenCrowbar continued its
+///    numbers with letters (`2.0`, later `2.E`), so letters come after numbers.
 ///
-/// A `v` before the first number means nothing. Two that differ in nothing but what parts them (other than a hyphen before a word, which
-/// rule 1 counts), in zeros before a number or in the case of letters are equal; every two can be compared, and the order is one
-/// ([`by_number`] tells equal ones apart by their text).
+/// A `v` before the first number is ignored. Versions are equal if they differ only in separators
+/// (except for rule 1), leading zeros or case. The order is total; [`by_number`] orders equal
+/// versions by their text.
 pub fn order(a: &str, b: &str) -> Ordering {
     segments(a).cmp(&segments(b))
 }
 
-/// Longest version, in bytes.
+/// Maximum length of a version, in bytes.
 pub const LONGEST: usize = 64;
 
-/// A text that cannot be a version.
+/// The text is not a valid version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid version {0:?}: use 1 to {LONGEST} of the characters A-Z, a-z, 0-9, '.', '_', '+' and '-'; the first and the last one must be \
@@ -104,11 +106,11 @@ pub const LONGEST: usize = 64;
 )]
 pub struct InvalidVersion(pub String);
 
-/// Checks that a text can be a version. Only visible ASCII characters are allowed and no spaces, so two versions that look alike are
-/// alike. The database checks the same (`guard_barclamp_version`).
+/// Checks that a text can be a version. Only visible ASCII characters are allowed, so two versions
+/// that look the same are the same. The database makes the same check (`guard_barclamp_version`).
 ///
 /// # Errors
-/// [`InvalidVersion`].
+/// [`InvalidVersion`] for any other character, or if the text is empty or too long.
 pub fn check(version: &str) -> Result<(), InvalidVersion> {
     let ends = |end: Option<char>| end.is_some_and(|c| c.is_ascii_alphanumeric());
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+' | '-');
@@ -119,17 +121,18 @@ pub fn check(version: &str) -> Result<(), InvalidVersion> {
     if valid { Ok(()) } else { Err(InvalidVersion(version.chars().take(LONGEST).collect())) }
 }
 
-/// Whether two texts name one version: `1` and `01`, `v1` and `1`, `1.0` and `1-0`. A catalog has only one of them.
+/// Whether two texts mean the same version, such as `1` and `01`, `v1` and `1`, or `1.0` and `1-0`.
+/// A catalog contains only one of them.
 pub fn is_same(a: &str, b: &str) -> bool {
     order(a, b).is_eq()
 }
 
-/// A part of a version. The order of the kinds is the order that [`order`] promises.
+/// A part of a version. The order of the variants implements the order of [`order`].
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Segment {
     Before(String),
     End,
-    /// Its length and its digits, without zeros in front.
+    /// The number of digits and the digits, without leading zeros.
     Number(usize, String),
     Word(String),
 }
@@ -162,7 +165,7 @@ fn starts_with_digit(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The newest version of each barclamp, by its number, whenever it was imported.
+/// The newest version of each barclamp, by version number and not by time of import.
 pub fn newest(catalog: &Catalog) -> BTreeMap<&BarclampName, (Hash, &Arc<Barclamp>)> {
     let mut newest: BTreeMap<&BarclampName, (Hash, &Arc<Barclamp>)> = BTreeMap::new();
     for (hash, barclamp) in catalog.barclamps() {
@@ -174,7 +177,7 @@ pub fn newest(catalog: &Catalog) -> BTreeMap<&BarclampName, (Hash, &Arc<Barclamp
     newest
 }
 
-/// The version before one of this number, if there is one.
+/// The highest version below this one.
 pub fn before<'c>(
     catalog: &'c Catalog,
     barclamp: &BarclampName,
@@ -187,18 +190,18 @@ pub fn before<'c>(
         .map(|(_, barclamp)| barclamp)
 }
 
-/// Two that count as the same number stand in the order of their texts, so that there is always one that is the newest.
+/// Orders versions with the same number by their text, so that one is always the newest.
 fn by_number(a: (Hash, &str), b: (Hash, &str)) -> Ordering {
     order(a.1, b.1).then_with(|| a.1.cmp(b.1)).then(a.0.cmp(&b.0))
 }
 
-/// Whether two contents of a version differ in nothing but what the older took from jigs that its own files don't declare.
+/// Whether two contents of a version differ only in jig values that their own files do not declare.
 ///
-/// Roles once took class and client role of such a jig from whatever was imported before them. What was stored that way stays as it is,
-/// and the same files are still the same version.
+/// Earlier releases took the class and client role of such a jig from any barclamp imported before.
+/// Content stored then is unchanged, and the same files still count as the same version.
 ///
 /// # Errors
-/// When the catalog lacks a role of one of them.
+/// [`CatalogError`] if the catalog lacks a role of one of them.
 pub fn same_but_for_jigs(
     stored: &Barclamp,
     read: &Barclamp,
@@ -231,10 +234,10 @@ fn resolved_elsewhere(was: &Role, is: &Role, catalog: &Catalog) -> bool {
     was == *is
 }
 
-/// Compares two versions of a barclamp; the catalog has the roles of both.
+/// Compares two versions of a barclamp.
 ///
 /// # Errors
-/// When it lacks one.
+/// [`CatalogError`] if the catalog lacks a role of one of them.
 pub fn compare(
     old: &Barclamp,
     new: &Barclamp,
@@ -275,10 +278,11 @@ fn change(was: &Role, is: &Role) -> RoleChange {
     }
 }
 
-/// In what two contents of a role differ, value by value: its definition, and which scripts it runs in which place.
+/// Lists the differences between two contents of a role value by value, including the order of its
+/// scripts.
 ///
 /// # Errors
-/// For a template or schema that is nested deeper than data may be.
+/// [`DataError`] if a template or schema exceeds the nesting limit of data.
 pub fn contents(was: &Role, is: &Role) -> Result<Vec<Change>, DataError> {
     data::diff(&definition(was), &definition(is))
 }
@@ -286,7 +290,7 @@ pub fn contents(was: &Role, is: &Role) -> Result<Vec<Change>, DataError> {
 fn definition(role: &Role) -> Value {
     let mut scripts = Map::new();
     for (place, Script { name, hash }) in (1..).zip(&role.scripts) {
-        // The same file may run twice.
+        // A role may run the same file twice.
         let name =
             if scripts.contains_key(name) { format!("{name} ({place})") } else { name.clone() };
         scripts.insert(name, json!({"content": hash.short(), "place": place}));
@@ -294,7 +298,7 @@ fn definition(role: &Role) -> Value {
     let attribs: Map<String, Value> =
         role.attribs.iter().map(|attrib| (attrib.name.to_string(), json!(attrib))).collect();
     let mut definition = json!(role);
-    // By name and not by place: one that comes first does not make all others look like new ones.
+    // Keyed by name, so that a new first entry does not make all others look changed.
     definition["scripts"] = scripts.into();
     definition["attribs"] = attribs.into();
     definition

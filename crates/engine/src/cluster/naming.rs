@@ -1,46 +1,47 @@
-//! Names for nodes that nobody named.
+//! Derived names for nodes that were discovered without a name.
 //!
-//! A node that turns up by itself has a MAC address or a serial number and no name. Its name is derived from these, so the same
-//! machine gets the same name however often it turns up and wherever that is worked out. A MAC address comes first: it is unique by
-//! what it is, while makers ship boards with the serial "To be filled by O.E.M.".
+//! The name comes from the MAC address or the serial number, so the same machine always gets the
+//! same name. A MAC address takes precedence because it is unique by design. Some makers ship
+//! boards with the serial number "To be filled by O.E.M.".
 //!
-//! The first label begins with `d` and the digits of the address, as OpenCrowbar's discovered nodes did, or with `s` and the serial
-//! number's letters and digits. Which domain it lies in is the caller's choice; two labels at least, so that the name has three.
+//! The first label is `d` and the digits of the address, as for OpenCrowbar's discovered nodes.
+//! With a serial number, it is `s` and the number's letters and digits. The caller chooses the
+//! domain, which needs at least two labels.
 
 use crate::ids::{Fqdn, NameError};
 
-/// What is known of a machine without a name.
+/// The hardware identifiers of a machine without a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hardware<'a> {
-    /// MAC addresses of its network cards, in any usual notation.
+    /// MAC addresses of its network cards, in any common notation.
     pub macs: &'a [&'a str],
-    /// Its serial number.
     pub serial: Option<&'a str>,
 }
 
 /// Why no name can be derived.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NamingError {
-    /// Nothing to derive it from.
+    /// There is no usable MAC address or serial number.
     #[error(
         "the node has neither a name nor a usable MAC address or serial number: give it one of them"
     )]
     Nothing,
-    /// The domain does not fit.
+    /// The result is not a valid node name, because of the domain.
     #[error(transparent)]
     Name(#[from] NameError),
 }
 
-/// Longest part of a serial number that goes into a name: a label has 63 bytes.
+/// Maximum number of characters of the serial number in a name: a label has at most 63 bytes.
 const MAX_SERIAL: usize = 62;
 
-/// The name of a node that nobody named, in this domain.
+/// Derives a node name in this domain.
 ///
-/// Of several addresses the lowest counts, so their order does not matter. Addresses that are no card's own (all zeros, broadcast
-/// and multicast, locally made up) don't count while there is another.
+/// The lowest MAC address is used, so the order of the cards does not matter. All-zero, broadcast
+/// and multicast addresses are ignored. A locally administered address is used only if there is no
+/// other.
 ///
 /// # Errors
-/// [`NamingError`].
+/// [`NamingError`] if no identifier is usable or the domain is invalid.
 pub fn derived_name(hardware: &Hardware<'_>, domain: &str) -> Result<Fqdn, NamingError> {
     let mut macs: Vec<[u8; 6]> = hardware.macs.iter().filter_map(|text| mac(text)).collect();
     macs.sort_by_key(|mac| (is_local(mac), *mac));
@@ -55,13 +56,14 @@ pub fn derived_name(hardware: &Hardware<'_>, domain: &str) -> Result<Fqdn, Namin
     Ok(Fqdn::parse(&format!("{label}.{}", domain.trim_matches('.')))?)
 }
 
-/// The MAC address of a network card in its one spelling, `00:25:90:aa:00:01`, so that addresses can be compared; None: the text is none
-/// in any usual notation.
+/// Normalizes a network card's MAC address to the form `00:25:90:aa:00:01`, so that addresses can
+/// be compared. Returns `None` if the text is not a MAC address of a card.
 pub fn mac_address(text: &str) -> Option<String> {
     mac(text).map(|bytes| bytes.map(|byte| format!("{byte:02x}")).join(":"))
 }
 
-/// The six bytes of an address that can be a card's: twelve hexadecimal digits with any of the usual separators.
+/// The six bytes of a card's address: twelve hexadecimal digits with any common separator. Rejects
+/// all-zero, broadcast and multicast addresses.
 fn mac(text: &str) -> Option<[u8; 6]> {
     let digits: Vec<u8> = text
         .trim()
@@ -76,17 +78,18 @@ fn mac(text: &str) -> Option<[u8; 6]> {
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
         *byte = pair[0] << 4 | pair[1];
     }
-    // The lowest bit of the first byte: an address of many.
+    // The lowest bit of the first byte marks a multicast address.
     let of_many = bytes[0] & 1 == 1;
     (bytes != [0; 6] && !of_many).then_some(bytes)
 }
 
-/// Whether an address was made up on the spot (a bridge's, a virtual card's) instead of by the card's maker.
+/// Whether an address is locally administered (a bridge's or virtual card's) and not assigned by
+/// the card's maker.
 fn is_local(mac: &[u8; 6]) -> bool {
     mac[0] & 2 == 2
 }
 
-/// The letters and digits of a serial number, if it is one: makers leave placeholders.
+/// The letters and digits of a serial number, or `None` for the placeholders that makers leave.
 fn serial(text: &str) -> Option<String> {
     let plain: String = text.chars().filter(char::is_ascii_alphanumeric).take(MAX_SERIAL).collect();
     let plain = plain.to_ascii_lowercase();

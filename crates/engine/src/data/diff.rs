@@ -1,4 +1,4 @@
-//! Two documents compared for people.
+//! The differences between two documents, for display.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,34 +6,36 @@ use serde_json::Value;
 use super::secret::{holds_reference, is_reference, named};
 use super::{DataError, check_depth, escaped, merge, ordered};
 
-/// What happened to a value.
+/// How a value changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// It was not there.
+    /// The value is new.
     Added,
-    /// It is not there any more.
+    /// The value is removed.
     Removed,
-    /// It is another.
+    /// The value is replaced.
     Changed,
 }
 
-/// One difference between two documents, fit to be shown.
+/// One difference between two documents, safe to display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// A JSON pointer (RFC 6901); empty for the whole document.
     pub path: String,
-    /// What happened there.
+    /// How the value changed.
     pub kind: ChangeKind,
-    /// The value before, with secrets by name and version. None when there was none, or when a secret replaces a plain value.
+    /// The previous value, with secrets as name and version. Null for a new value, or if a secret
+    /// replaces a plain value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<Value>,
-    /// The value after, with secrets by name and version. None when there is none, or when a plain value replaces a secret.
+    /// The new value, with secrets as name and version. Null after a removal, or if a plain value
+    /// replaces a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<Value>,
-    /// Whether the value is or holds a secret, so that what is shown is not all that differs.
+    /// Whether the value is or contains a secret. The displayed values may then be incomplete.
     #[serde(default)]
     pub secret: bool,
 }
@@ -61,13 +63,14 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// Every difference between two documents, by path. Objects are entered; lists are values, as everywhere in [`super`].
+/// All differences between two documents, ordered by path. Descends into objects. Lists are
+/// compared as a whole, as everywhere in [`super`].
 ///
-/// Where a plain value becomes a secret, or the other way round, the plain one is not shown: it is likely that secret. Secrets are
-/// shown by name and version, so that a reviewer knows which ones a change uses.
+/// If a plain value becomes a secret, or the reverse, the plain value is omitted: it is likely that
+/// secret. Secrets are shown as name and version, so that reviewers see which ones a change uses.
 ///
 /// # Errors
-/// [`DataError::TooDeep`] when either is nested too deep.
+/// [`DataError::TooDeep`] if either document exceeds the nesting limit.
 pub fn diff(old: &Value, new: &Value) -> Result<Vec<Change>, DataError> {
     check_depth(old)?;
     check_depth(new)?;

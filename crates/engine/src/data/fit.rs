@@ -1,32 +1,33 @@
-//! Whether what a person writes fits the role, whichever layer they write it in.
+//! Validates data that users enter against the schemas of a role, in any layer.
 //!
-//! An attribute is judged as a run would see it: what is written, laid over what is below it. So half an object is fine whose other half a
-//! template has. But only what the writer wrote is held against them: a value of another layer is somebody else's, and what is missing may
-//! still come from above (a noderole's own data over its deployment's), so it counts only where nothing comes above.
+//! An attribute is validated as a run would see it: the entered data merged over the lower layers.
+//! A partial object is valid if a template has the rest. Errors concern only values that this user
+//! entered, because another user owns the other layers. A missing value is an error only in the top
+//! layer, because a higher layer could still add it.
 //!
-//! Forms ask this while one types and the server asks it again: one rule, in the same words.
+//! Forms use this while the user types, and the server checks again with the same rules and
+//! messages.
 
 use serde_json::Value;
 
 use super::schema::{Misfit, misfits};
 use super::{DataError, merge, secret};
 
-/// An attribute: where its value sits, as a JSON pointer, and what it must look like.
+/// An attribute: the JSON pointer of its value, and its schema.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    /// Its name.
     pub name: &'a str,
     /// A JSON pointer.
     pub path: &'a str,
-    /// In the words of [`super::schema`].
+    /// A schema as in [`super::schema`].
     pub schema: &'a Value,
 }
 
-/// In what `own`, laid over `below`, does not fit; with pointers into `own`, in the order of the attributes. `is_last`: whether nothing that
-/// people write comes above it.
+/// The problems of `own` when merged over `below`, with pointers into `own`, in the order of the
+/// attributes. `is_last`: whether no layer above can be edited.
 ///
 /// # Errors
-/// [`DataError::TooDeep`].
+/// [`DataError::TooDeep`] if either document exceeds the nesting limit.
 pub fn unfit<'a>(
     own: &Value,
     below: &Value,
@@ -62,7 +63,8 @@ fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// Something on the way to an attribute that holds no keys: what a person wrote there hides the attribute for good.
+/// A value above the attribute's path that is not an object. Such an entry hides the attribute
+/// permanently.
 fn in_the_way(own: &Value, attrib: &Expected<'_>) -> Option<Misfit> {
     let mut at = "";
     loop {

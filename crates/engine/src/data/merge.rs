@@ -1,19 +1,20 @@
-//! Laying documents over each other, and taking them apart again.
+//! Merges documents, and computes their difference.
 
 use serde_json::{Map, Value};
 
 use super::secret::is_reference;
 use super::{DataError, check_depth};
 
-/// Whether two values join key by key instead of the second replacing the first.
+/// Whether two values merge by key. Otherwise, the second replaces the first.
 pub(super) fn joins(base: &Value, over: &Value) -> bool {
     base.is_object() && over.is_object() && !is_reference(base) && !is_reference(over)
 }
 
-/// `over` laid on `base`: objects join key by key, everything else (lists and references to secrets included) replaces.
+/// Merges `over` into `base`. Objects merge by key. All other values replace, including lists and
+/// references to secrets.
 ///
 /// # Errors
-/// [`DataError::TooDeep`] when either is nested too deep.
+/// [`DataError::TooDeep`] if either document exceeds the nesting limit.
 pub fn merge(base: &Value, over: &Value) -> Result<Value, DataError> {
     check_depth(base)?;
     check_depth(over)?;
@@ -39,12 +40,13 @@ fn lay(base: &mut Value, over: &Value) {
     }
 }
 
-/// The least that must be laid over `base` to find all of `new` in it; `None` when it is there already.
+/// The smallest document that makes `base` contain all of `new` when merged over it. `None` if
+/// `base` contains it already.
 ///
-/// What `new` lacks is not mentioned: a difference adds and changes, it never takes away.
+/// Keys that `new` lacks are ignored: a difference adds and changes, but never removes.
 ///
 /// # Errors
-/// [`DataError::TooDeep`] when either is nested too deep.
+/// [`DataError::TooDeep`] if either document exceeds the nesting limit.
 pub fn difference(base: &Value, new: &Value) -> Result<Option<Value>, DataError> {
     check_depth(base)?;
     check_depth(new)?;
@@ -71,9 +73,10 @@ fn beyond(base: &Value, new: &Value) -> Option<Value> {
     (!found.is_empty()).then_some(Value::Object(found))
 }
 
-/// Whether `inner` can be read out of `outer`: each of its objects' keys is there, and everything else is equal.
+/// Whether `outer` contains `inner`: it has every key of each object in it, and all other values
+/// are equal.
 ///
-/// Goes no deeper than `inner`, which is taken to be within the limits.
+/// Recurses only as deep as `inner`, which must be within the nesting limit.
 pub fn contains(outer: &Value, inner: &Value) -> bool {
     if !joins(outer, inner) {
         return outer == inner;
@@ -86,13 +89,15 @@ pub fn contains(outer: &Value, inner: &Value) -> bool {
     }
 }
 
-/// The wall of a run: what it handed back beyond what it was given. An object, empty when there is nothing new.
+/// The output of a run: the returned values that are new compared with its input. An object, empty
+/// if nothing is new.
 ///
-/// What the run was given must not include the step's own last wall: a value that comes back unchanged would count as known,
-/// and drop out of the new wall. [`super::visible`] leaves it out for that reason.
+/// `given` must not include the step's own last output. An unchanged value would otherwise count as
+/// known and disappear from the new output. [`super::visible`] omits it for that reason.
 ///
 /// # Errors
-/// [`DataError::NotAnObject`] when it handed back anything but an object; what [`super::check_returned`] refuses.
+/// [`DataError::NotAnObject`] if the result is not an object, or an error of
+/// [`super::check_returned`].
 pub fn wall(given: &Value, returned: &Value) -> Result<Value, DataError> {
     super::object(returned, || "what a run hands back".into())?;
     super::check_returned(returned)?;
@@ -105,7 +110,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    /// Few keys and values, so that two documents often meet in the same place.
+    /// Few keys and values, so that two documents often share paths.
     pub(crate) fn document() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -149,7 +154,8 @@ pub(super) mod tests {
             let left = merge(&merge(&a, &b).unwrap(), &c).unwrap();
             let once = merge(&a, &b).unwrap();
             prop_assert_eq!(merge(&once, &b).unwrap(), once);
-            // A value that is no object forgets what was below it, so grouping matters only where one stands in the middle.
+            // A value that is not an object discards everything below it, so grouping matters only
+            // if one is in the middle.
             if a.is_object() == b.is_object() && !holds_plain(&b) {
                 let right = merge(&a, &merge(&b, &c).unwrap()).unwrap();
                 prop_assert_eq!(left, right);

@@ -1,25 +1,26 @@
-//! Whether a value is what its attribute's schema says.
+//! Validates values against the schemas of attributes.
 //!
-//! Barclamps describe values in one of two vocabularies, and many in words of both: OpenCrowbar's (`type: seq`, `sequence`,
-//! `mapping`, `=` for any other key, `range`) and JSON Schema's (`type: array`, `items`, `properties`, `additionalProperties`,
-//! `minimum`, `maximum`). Both say the same few things, so one reader serves both. What it does not know says nothing: a schema that
-//! asks for more than can be checked here must not refuse a value that is right. Patterns are among that; they are written for
-//! another language's regular expressions.
+//! Barclamps use one of two vocabularies, and often both: OpenCrowbar's (`type: seq`, `sequence`,
+//! `mapping`, `=` for any other key, `range`) and JSON Schema's (`type: array`, `items`,
+//! `properties`, `additionalProperties`, `minimum`, `maximum`). Both express the same few rules, so
+//! one validator handles both. It ignores unknown keywords, because it must not reject a valid
+//! value. It also ignores patterns, which are written for another regular expression dialect.
 
 use serde_json::{Map, Value};
 
 use super::{check_depth, escaped, kind_of};
 
-/// A value that is not what its schema says.
+/// A value that does not match its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
-    /// A JSON pointer from the value on; empty for the value itself.
+    /// A JSON pointer relative to the value; empty for the value itself.
     pub path: String,
-    /// What is wrong: `is text, and should be a number`. Never the value.
+    /// The problem: `is text, and should be a number`. Never contains the value.
     pub what: String,
 }
 
-/// Everything in which a value is not what its schema says, in the order of the value. References to secrets fit everywhere.
+/// All mismatches between a value and its schema, in the order of the value. A reference to a
+/// secret matches any schema.
 pub fn misfits(value: &Value, schema: &Value) -> Vec<Misfit> {
     let mut found = Vec::new();
     if check_depth(value).is_ok() && check_depth(schema).is_ok() {
@@ -105,7 +106,7 @@ fn fields(
     }
 }
 
-/// Words for types, of both vocabularies; kwalify's dates and times can't be checked here.
+/// Type names of both vocabularies. Dates and times of kwalify are not validated.
 const TYPES: [&str; 22] = [
     "any",
     "array",
@@ -131,7 +132,8 @@ const TYPES: [&str; 22] = [
     "timestamp",
 ];
 
-/// What is wrong with a schema itself: no value, or any, would fit what somebody meant by it. In the order of its keys, with pointers.
+/// Problems of a schema itself, with which it would accept either no value or any value. In the
+/// order of its keys, with pointers.
 pub fn flaws(schema: &Value) -> Vec<Misfit> {
     let mut found = Vec::new();
     if check_depth(schema).is_ok() {

@@ -1,8 +1,10 @@
-//! What people write, before it is taken for data.
+//! Checks JSON that users enter, before it is parsed into data.
 //!
-//! Whoever approves a document reads it on a screen, and what runs reads its bytes. So a text is refused in which an object has a key
-//! twice: every reader of JSON keeps another of the two; and one with a number that would be stored as another ([`number`]). (What else people may not write is said of the value: `check_written`.) Forms
-//! ask this while one types and the server asks it again, so neither says yes to what the other refuses.
+//! Reviewers approve a document as displayed, but runs read its bytes. This module therefore
+//! rejects a text in which an object has a duplicate key, because JSON parsers choose different
+//! values. It also rejects a number that would not be stored exactly ([`number`]). `check_written`
+//! checks the parsed value. Forms use this while the user types and the server checks again, so
+//! both accept the same texts.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,27 +13,28 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 
 use super::number::{self, Fidelity};
 
-/// Checks a JSON text that a person or a client wrote: keys occur once, and numbers are stored as they are written.
+/// Checks a JSON text from a user or an API client: keys are unique, and numbers are stored
+/// exactly.
 ///
 /// # Errors
-/// As of [`check_keys`], and for a number that would be stored as another one; with its line and column.
+/// Those of [`check_keys`], and an inexact number with its line and column.
 pub fn check(text: &str) -> Result<(), serde_json::Error> {
     check_keys(text)?;
-    // The library takes the place out of the end of the message.
+    // The library reads the position from the end of the message.
     number::check_numbers(text, Fidelity::Exact).map_err(serde_json::Error::custom)
 }
 
-/// Goes over a JSON text and refuses it where an object has a key twice. Keeps no values.
+/// Rejects a JSON text in which an object has a duplicate key. Stores no values.
 ///
 /// # Errors
-/// Where the text is no JSON, or a key stands again; the place is behind that key.
+/// Invalid JSON, or a duplicate key. The position is after that key.
 pub fn check_keys(text: &str) -> Result<(), serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
     Once.deserialize(&mut reader)?;
     reader.end()
 }
 
-/// Any value, read for its keys alone.
+/// Any value, of which only the keys are read.
 struct Once;
 
 impl<'de> DeserializeSeed<'de> for Once {
@@ -118,7 +121,7 @@ mod tests {
             "{error}"
         );
         assert!((11..=14).contains(&error.column()), "{error}");
-        // The same letters, written in another way.
+        // The same characters in another spelling.
         assert!(check_keys(r#"{"a": 1, "\u0061": 2}"#).is_err());
         assert!(check_keys("{\"a\": 1} x").is_err());
         assert!(check_keys(&"[".repeat(100_000)).is_err(), "and no stack is exhausted");

@@ -1,9 +1,10 @@
-//! Approvals that do not count because an author of the change gave the reviewer access.
+//! Excludes approvals by reviewers who got their access from an author of the change.
 //!
-//! An admin who makes an account, a grant or a sign-in link for a reviewer could approve their own change with it. So an approval does
-//! not count if an author gave the reviewer access less than the policy's cooling period before the approval, until a second admin
-//! confirms it. An account or grant made after the submission never counts on it. Access given by a person whose own access was fresh
-//! at that time came from the person who gave that. The database counts by the same rule (`approval_barred`).
+//! An admin could otherwise create an account, a grant or a sign-in link, and approve their own
+//! change with it. An approval does not count if an author gave the reviewer access within the
+//! cooling period before it. It counts once a second admin confirms the access. It never counts if
+//! the account or grant is newer than the review. Access is traced back through givers whose own
+//! access was recent at that time. The database applies the same rule (`approval_barred`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,19 +12,19 @@ use std::sync::Arc;
 use super::{Facts, MAX_COOLING_HOURS, Reviewer, VerdictKind};
 use crate::ids::PersonId;
 
-/// Microseconds.
+/// One hour in microseconds.
 const HOUR: i64 = 3_600_000_000;
 
-/// How one person gave another access.
+/// How a person gave another one access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessKind {
-    /// Made the account.
+    /// Created the account.
     Created,
-    /// Gave the reviewer or admin permission.
+    /// Granted the reviewer or admin permission.
     Granted,
     /// Enabled a disabled account.
     Enabled,
-    /// Made a sign-in link.
+    /// Created a sign-in link.
     Link,
     /// A password was set with a sign-in link.
     Reset,
@@ -32,11 +33,10 @@ pub enum AccessKind {
 }
 
 impl AccessKind {
-    /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Created, Self::Granted, Self::Enabled, Self::Link, Self::Reset, Self::FactorRemoved];
 
-    /// The word in the database.
+    /// The kind as the database spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -60,33 +60,31 @@ impl AccessKind {
     }
 }
 
-/// Access that one person gave another.
+/// A change of a person's access by another person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessChange {
-    /// The person with the access.
+    /// The person who got the access.
     pub person: PersonId,
     /// The admin who gave it.
     pub by: PersonId,
-    /// The admin's name.
     pub by_name: String,
-    /// How.
     pub kind: AccessKind,
-    /// When, in microseconds since 1970.
+    /// Microseconds since 1970.
     pub at: i64,
     /// Whether a second admin confirmed it.
     pub confirmed: bool,
 }
 
-/// Who gave the reviewers of a submission access. Times are microseconds since 1970.
+/// The access changes of a review's reviewers. Times are microseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// The cooling period of the policy in force, in hours.
     pub cooling_hours: u32,
-    /// When the submission was made.
+    /// When the review was submitted.
     pub submitted: i64,
     /// The current time.
     pub now: i64,
-    /// Changes of the reviewers' access, and of the access of those who gave it.
+    /// Access changes of the reviewers and of those who gave them access.
     pub changes: Arc<Vec<AccessChange>>,
 }
 
@@ -94,7 +92,7 @@ pub struct Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bar<'a> {
     change: &'a AccessChange,
-    /// From when approvals count; None: never on this submission.
+    /// The time from which approvals count. `None`: never on this review.
     until: Option<i64>,
 }
 
@@ -105,7 +103,7 @@ impl Access {
         })
     }
 
-    /// When a change stops to matter; None: never.
+    /// When a change stops to matter. `None`: never.
     fn until(&self, change: &AccessChange) -> Option<i64> {
         let made_later = matches!(change.kind, AccessKind::Created | AccessKind::Granted)
             && change.at > self.submitted;
@@ -116,7 +114,8 @@ impl Access {
         }
     }
 
-    /// The change that keeps a person's approval at a moment from counting; of several, the one that does so the longest.
+    /// The access change that bars a person's approval at this time. If several apply, returns the
+    /// one that bars it longest.
     pub(super) fn bar(
         &self,
         person: PersonId,
@@ -142,7 +141,7 @@ impl Access {
     }
 }
 
-/// Whether a person's last verdict approves and counts.
+/// Whether a person's last verdict is an approval that counts.
 pub(super) fn approves(facts: &Facts, person: PersonId) -> bool {
     facts.last_word(person).is_some_and(|verdict| {
         verdict.kind == VerdictKind::Approve
@@ -151,14 +150,16 @@ pub(super) fn approves(facts: &Facts, person: PersonId) -> bool {
     })
 }
 
-/// One sentence for each eligible reviewer whose approval does not count now, or did not when it was given.
+/// One sentence for each eligible reviewer whose approval does not count now, or did not when it
+/// was given.
 pub(super) fn explained(facts: &Facts, reviewers: &[&Reviewer]) -> Vec<String> {
     let of = |reviewer: &&Reviewer| explain(facts, reviewer);
     reviewers.iter().filter_map(of).collect()
 }
 
-/// One sentence for each approving reviewer whom an author gave access within the longest cooling period before the approval: it counts,
-/// and readers of the review know.
+/// One sentence for each approving reviewer who got access from an author within the maximum
+/// cooling period before the approval. The approval counts; the sentence informs readers of the
+/// review.
 pub(super) fn noted(facts: &Facts, approving: &[&Reviewer]) -> Vec<String> {
     let of = |reviewer: &&Reviewer| {
         let given = facts.last_word(reviewer.id)?.at;
@@ -213,7 +214,7 @@ fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
     })
 }
 
-/// Why an approval does not count where the policy demands a signature.
+/// Why an approval does not count if the policy requires a signature.
 fn unsigned(facts: &Facts, reviewer: &Reviewer, approved: bool) -> Option<String> {
     let signing = facts.signing.as_ref()?;
     let name = &reviewer.name;
@@ -229,11 +230,11 @@ fn unsigned(facts: &Facts, reviewer: &Reviewer, approved: bool) -> Option<String
     }
 }
 
-/// `2026-11-23 12:00 UTC`.
+/// Formats a time as `2026-11-23 12:00 UTC`.
 pub fn utc(micros: i64) -> String {
     let minutes = micros.div_euclid(60_000_000);
     let (days, minute) = (minutes.div_euclid(1440), minutes.rem_euclid(1440));
-    // Days of years that begin in March, so that a leap day is the last one.
+    // Years start in March here, so that a leap day is the last day of its year.
     let shifted = days + 719_468;
     let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -261,7 +262,7 @@ mod tests {
         }
     }
 
-    /// By 1 (ada), submitted at hour 100, approved by 2 (bo) at an hour.
+    /// A review by person 1 (ada), submitted at hour 100 and approved by person 2 (bo) at `hour`.
     fn approved(hour: i64, changes: Vec<AccessChange>) -> Facts {
         let mut facts = facts();
         facts.verdicts = vec![Verdict {

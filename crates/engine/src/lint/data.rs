@@ -1,4 +1,4 @@
-//! What people wrote into data.
+//! Checks of data that users entered.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use crate::data::secret::Descriptor;
 use crate::data::{self, Change, ChangeKind, secret};
 use crate::ids::{NodeId, NoderoleId};
 
-/// Reviewed data of a noderole: its deployment's for the role, and its own over it.
+/// The reviewed data of a noderole: the deployment's data for the role, with its own data on top.
 fn reviewed(look: &Look<'_>, node: &NodeDoc, key: &NoderoleKey) -> Option<Value> {
     let noderole = node.noderoles.get(key)?;
     let shared = look
@@ -44,7 +44,7 @@ pub(super) fn broken_schema(look: &Look<'_>, found: &mut Found) {
             let Some(schema) = &attrib.schema else { continue };
             let path: String =
                 attrib.map.iter().map(|key| format!("/{}", data::escaped(key))).collect();
-            // What is only not there may still come from a run; a null takes it away for certain.
+            // A run can still add a missing value, but not one that a null removes.
             if is_taken_away(&value, &attrib.map)
                 && schema.get("required").and_then(Value::as_bool) == Some(true)
             {
@@ -80,7 +80,7 @@ fn at<'v>(value: &'v Value, keys: &[String]) -> Option<&'v Value> {
     keys.iter().try_fold(value, |value, key| value.get(key))
 }
 
-/// A place where people wrote something, with everything that they wrote there now.
+/// A value that the change adds or changes.
 struct Written<'a> {
     at: String,
     noderole: Option<NoderoleId>,
@@ -88,7 +88,7 @@ struct Written<'a> {
     value: &'a Value,
 }
 
-/// Values that the change brings or changes, as they stand in the documents: the difference masks some.
+/// Every added or changed value, read from the documents because the difference masks some.
 fn written<'a>(look: &Look<'a>) -> Vec<Written<'a>> {
     let planned = look.subject.planned;
     let values =
@@ -125,7 +125,7 @@ fn written<'a>(look: &Look<'a>) -> Vec<Written<'a>> {
     all
 }
 
-/// Every value below, with its pointer; references to secrets are values.
+/// Visits every leaf value with its JSON pointer. A reference to a secret is a leaf.
 fn leaves<'v>(value: &'v Value, path: String, visit: &mut dyn FnMut(&str, &'v Value)) {
     match value {
         Value::Object(map) if !secret::is_reference(value) => {
@@ -168,7 +168,7 @@ pub(super) fn plain_secret(look: &Look<'_>, found: &mut Found) {
     told(look, found, BY_REFERENCE, |_, value| is_unmistakable(value.as_str()?));
 }
 
-/// Forms that nothing but a secret has.
+/// The kind of secret, if the text has a format that only secrets have.
 fn is_unmistakable(text: &str) -> Option<&'static str> {
     let word = |prefix: &str, length: usize| {
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| {
@@ -203,7 +203,7 @@ pub(super) fn broken_reference(look: &Look<'_>, found: &mut Found) {
     });
 }
 
-/// What is said of each secret that the change begins to use in data.
+/// Reports on each secret that data starts to use with this change.
 fn begun(
     look: &Look<'_>,
     found: &mut Found,
@@ -217,7 +217,7 @@ fn begun(
     }
 }
 
-/// A secret is a node key if workers report so, or if a node of the blueprint is reached with it.
+/// A secret is a node key if workers report it as one or a node's connection uses it.
 pub(super) fn node_key_as_data(look: &Look<'_>, found: &mut Found) {
     let keys = OnceCell::new();
     let of_nodes = || -> BTreeSet<&str> {
@@ -299,7 +299,7 @@ pub(super) fn secret_by_name(look: &Look<'_>, found: &mut Found) {
     told(look, found, BY_REFERENCE, |path, value| {
         let text =
             value.as_str().filter(|text| !text.is_empty() && is_unmistakable(text).is_none())?;
-        // A path or an address of where the secret is says nothing of it.
+        // A path or URL of a secret reveals nothing about the secret.
         let elsewhere = text.starts_with('/') || text.contains("://");
         (!elsewhere && sounds_secret(path))
             .then_some("has a name that sounds like a secret, and a plain text")
@@ -307,7 +307,7 @@ pub(super) fn secret_by_name(look: &Look<'_>, found: &mut Found) {
 }
 
 fn sounds_secret(path: &str) -> bool {
-    // Entries of a list are named after the list.
+    // List entries are named after the list.
     let named = path.rsplit('/').find(|part| part.parse::<usize>().is_err()).unwrap_or_default();
     let name: String =
         named.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
@@ -364,8 +364,8 @@ pub(super) fn shared_key(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-/// Whether one of two noderoles of a node comes after the other. `above`: what is known of who comes after whom there, since many paths
-/// may have the same two.
+/// Whether one of two noderoles of a node is an ancestor of the other. `above` caches the
+/// ancestors, since many keys can concern the same pair.
 fn related<'n>(
     above: &mut BTreeMap<&'n NoderoleKey, BTreeSet<&'n NoderoleKey>>,
     node: &'n NodeDoc,

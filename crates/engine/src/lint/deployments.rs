@@ -1,4 +1,5 @@
-//! Deployments: what they use, what is in them, and what leaves them.
+//! Checks of deployments: their barclamps and policy, and the nodes and noderoles that enter or
+//! leave.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,13 +46,14 @@ pub(super) fn policy_weakened(look: &Look<'_>, found: &mut Found) {
     found.add("policy", what, "Propose the policy by itself, so that it is judged by itself");
 }
 
-/// The change itself passes under its new policy, so its authors don't count for what that asks of every change and of the risks that
-/// the change carries. Changes of another risk may come from others.
+/// The change must also pass under its new policy. Its authors therefore do not count toward the
+/// approvals for every change and for this change's risks. Other people can propose changes with
+/// other risks.
 pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
     let Some((before, after)) = look.subject.policy else { return };
     let Reviewers { all, others } = look.subject.reviewers;
     let carried = risks(look.planned());
-    // One that asks for less than before is on its way to what can be met.
+    // A policy that requires less than before is a step toward one that can be met.
     for change in before.changes(after) {
         let (Demand::Asks(old), Demand::Asks(new)) = (change.old, change.new) else { continue };
         if new.approvals <= old.approvals {
@@ -117,7 +119,7 @@ pub(super) fn role_beside_pin(look: &Look<'_>, found: &mut Found) {
         let Some(stored) = look.planned().new.deployments.get(&deployment.id) else { continue };
         for (name, role) in &stored.doc.roles {
             let Some(content) = look.role(role.role) else { continue };
-            // The nearest version of the role's barclamp is the one that a new binding would take it from.
+            // A new binding takes the role from the nearest version of its barclamp.
             let Some(pin) = look.planned().new.version_in_sight(deployment.id, &content.barclamp)
             else {
                 continue;
@@ -188,7 +190,7 @@ pub(super) fn moved_away(look: &Look<'_>, found: &mut Found) {
     for (id, stored) in &new.nodes {
         for (key, noderole) in &stored.doc.noderoles {
             let served = noderole.parents.iter().filter_map(|edge| moving.get(&edge.parent));
-            // Who moves along, or stands where the node goes to, goes on being near it.
+            // Noderoles that move with the node, or that are in the new deployment, stay near it.
             for (node, to) in
                 served.filter(|(node, to)| node != id && !is_below(new, stored.doc.deployment, *to))
             {

@@ -1,4 +1,4 @@
-//! Edges and their order.
+//! Checks of edges and their order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ pub(super) fn broken(look: &Look<'_>, found: &mut Found) {
     left_behind(look, &removed, found);
 }
 
-/// Noderoles that stay as they are and wait for one that goes.
+/// Reports unchanged noderoles that wait for a removed one.
 fn left_behind(look: &Look<'_>, removed: &BTreeSet<NoderoleId>, found: &mut Found) {
     if removed.is_empty() {
         return;
@@ -88,7 +88,7 @@ pub(super) fn soft_against_hard(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-/// What a noderole depends on among those of its own node, over hard edges.
+/// The ancestors of a noderole on its own node, over hard edges.
 pub(super) fn ancestors<'n>(node: &'n NodeDoc, of: &NoderoleKey) -> BTreeSet<&'n NoderoleKey> {
     let ids: BTreeMap<NoderoleId, &NoderoleKey> =
         node.noderoles.keys().map(|key| (key.id(node.id), key)).collect();

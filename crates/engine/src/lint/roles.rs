@@ -1,4 +1,4 @@
-//! What may stand together, and how many of it.
+//! Checks of the combination and number of roles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::catalog::Role;
 use crate::cluster::{NodeDoc, NoderoleKey};
 use crate::ids::{NodeId, RoleName};
 
-/// Nodes that the change writes, as they will be.
+/// The nodes that the change writes, in their new state.
 fn changed_nodes<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a NodeDoc> {
     let new = look.subject.planned.new;
     look.subject
@@ -37,7 +37,7 @@ pub(super) fn conflicting(look: &Look<'_>, found: &mut Found) {
         for (key, role) in &carried {
             let against = role.conflicts.iter().filter_map(|name| names.get(name)).flatten();
             for other in against.filter(|other| *other != key) {
-                // Both may say so; people need it once.
+                // Both roles may declare the conflict; report it once.
                 if told.insert([(*key).min(other), (*key).max(other)]) {
                     let remedy = "Bind one of them to another node";
                     found.add_noderole(

@@ -1,4 +1,4 @@
-//! What runs, by what, how often and together with whom.
+//! Checks of runs: jigs, timeouts, retries and concurrency.
 
 use std::collections::{BTreeMap, BTreeSet};
 

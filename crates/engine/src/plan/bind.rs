@@ -1,22 +1,32 @@
-//! Binding, after OpenCrowbar's rules.
+//! Binding by OpenCrowbar's rules.
 //!
-//! Binding a role to a node makes a noderole whose parents are the noderoles of the roles that it requires, of its jig's client
-//! role, and of the roles that own the attributes it wants. For each of those, in this order:
+//! Binding a role to a node creates a noderole. Its parents are the noderoles of the required
+//! roles, of its jig's client role, and of the owners of wanted attributes. For each of these,
+//! binding uses, in this order:
 //!
-//! 1. one on the same node that has the name or provides it;
-//! 2. unless the role is implicit: one in the same deployment, then in each ancestor, the first by node name;
-//! 3. else the role is bound to the same node in the same deployment, by these same rules.
+//! 1. A noderole on the same node that has the name or provides it.
+//! 2. Unless the role is implicit: one in the same deployment, then in each ancestor, first by node
+//!    name.
+//! 3. Otherwise, it binds the role to the same node in the same deployment, by these same rules.
 //!
-//! Three things come on top. A *service* role stands on its deployment's phantom node whatever node was asked for. The noderoles of
-//! a *cluster* role in a deployment act as one parent: between them and whoever waits for one of them stands a barrier
-//! ([`Role::barrier`]), there from the first member to the last; so one that joins later comes before everybody who waits already.
-//! Where a role *precedes* another and both are bound, a soft edge keeps their order. A noderole of the later role waits for one of the
-//! earlier: the one on the same node, else, unless the later role is implicit, the first in its deployment. (One, not all: every
-//! pair would be N x M edges.) It looks for one when it is bound, when the first of the earlier role comes, when a version comes into
-//! use, and when the one it had goes, so that order lasts as long as there is one to wait for. Which one stays as it was found: to
-//! look again at each binding would write documents of machines that the binding has nothing to do with.
+//! Three rules are added:
 //!
-//! Source: OpenCrowbar's and Digital Rebar's models; what they left to chance (which of several parents) is by name here.
+//! * A *service* role is bound to its deployment's phantom node, regardless of the node in the
+//!   edit.
+//! * The noderoles of a *cluster* role in a deployment act as one parent. Their children wait for a
+//!   barrier ([`Role::barrier`]), which exists from the first member to the last. A member that
+//!   joins later thus precedes all existing children.
+//! * Where a role *precedes* another and both are bound, a soft edge orders them.
+//!
+//! The parent of a soft edge is the noderole of the earlier role on the same node. Otherwise,
+//! unless the later role is implicit, it is the first in the deployment. An edge for every pair
+//! would need N x M edges. The search happens when the later role is bound, the earlier role is
+//! first bound, a version comes into use, or the current parent is removed. The order is thus
+//! preserved as long as any suitable parent exists. The parent found stays: a new search at each
+//! binding would write documents of unrelated machines.
+//!
+//! Source: OpenCrowbar's and Digital Rebar's models. Where they choose one of several parents
+//! arbitrarily, Gantry chooses by name.
 
 use std::collections::BTreeSet;
 
@@ -29,10 +39,11 @@ use crate::catalog::{JigClass, Role};
 use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey, SkeletonNode};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 
-/// How many roles may bring one another along in a row.
+/// Maximum length of a chain of roles that add one another.
 pub const MAX_DEPTH: usize = 64;
 
-/// Rules that OpenCrowbar's versions differ in. The default is the last version's, with all of them.
+/// Rules that differ between OpenCrowbar's versions. The default is the latest version, with all
+/// rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Roles that own wanted attributes become parents.
@@ -53,7 +64,7 @@ impl Default for Rules {
     }
 }
 
-/// A binding under way: for which deployment, by which edit, and what brought what along until here.
+/// A binding in progress: its deployment, its edit, and the chain of roles that led to it.
 pub(super) struct Way {
     pub deployment: DeploymentId,
     pub edit: u32,
@@ -61,8 +72,9 @@ pub(super) struct Way {
 }
 
 impl Draft<'_> {
-    /// The role that a name means in a deployment: what the deployment itself has, then what the nearest pinned barclamp has. A role
-    /// of a deployment above is hidden by another version of its barclamp that is pinned below.
+    /// The role of this name in a deployment. Searches the deployments' own roles, nearest first,
+    /// then the pinned barclamps. An ancestor's role is hidden if a nearer pin has another version
+    /// of its barclamp.
     fn role_content(
         &self,
         deployment: DeploymentId,
@@ -85,7 +97,8 @@ impl Draft<'_> {
         Ok(None)
     }
 
-    /// The role that a *required* name means: as above, else the first role by name that provides it and can be bound.
+    /// The role for a *required* name: as above, or else the first bindable role by name that
+    /// provides it.
     fn required_content(
         &self,
         deployment: DeploymentId,
@@ -100,7 +113,7 @@ impl Draft<'_> {
         Ok(sight.providers.get(name).and_then(|providers| providers.values().next().copied()))
     }
 
-    /// Whether a required name means a role that serves on its own node alone.
+    /// Whether a required name refers to an implicit role, which counts only on its own node.
     pub fn is_implicit(
         &self,
         deployment: DeploymentId,
@@ -112,7 +125,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The role of that name that a deployment sees, as an edit names it.
+    /// The visible role of this name, as an edit names it.
     pub fn known_role(&self, deployment: DeploymentId, role: &RoleName) -> Result<Hash, EditError> {
         self.role_content(deployment, role)?.ok_or_else(|| EditError::UnknownRole {
             deployment: self.deployment_name(deployment),
@@ -121,7 +134,7 @@ impl Draft<'_> {
         })
     }
 
-    /// Why nothing serves a role that requires this.
+    /// The error for a requirement that no role satisfies.
     fn unresolved(
         &self,
         deployment: DeploymentId,
@@ -130,7 +143,7 @@ impl Draft<'_> {
     ) -> Result<EditError, EditError> {
         let (role, requires) = (child.name.clone(), requires.clone());
         let named = self.deployment_name(deployment);
-        // What can be bound would have been found.
+        // A bindable role would have been found.
         if self.role_content(deployment, &requires)?.is_some() {
             return Ok(EditError::RequiresAbstract { deployment: named, role, requires });
         }
@@ -138,7 +151,7 @@ impl Draft<'_> {
         Ok(EditError::UnresolvedRequire { deployment: named, role, requires, nearest })
     }
 
-    /// The role name that a deployment sees and that is most like this one.
+    /// The visible role name that is most similar to this one.
     fn nearest_role(&self, deployment: DeploymentId, name: &str) -> Option<String> {
         let sight = self.sight(deployment).ok()?;
         let mut names: BTreeSet<&RoleName> = sight.roles.keys().collect();
@@ -148,11 +161,11 @@ impl Draft<'_> {
             let roles = &self.deployment(*id).ok()?.roles;
             names.extend(roles.iter().filter(|(_, hash)| !hidden(**hash)).map(|(name, _)| name));
         }
-        // The name itself is there when nobody can be bound by it.
+        // Excludes the name itself, which is present if its role cannot be bound.
         nearest(name, names.into_iter().map(RoleName::as_str).filter(|other| *other != name))
     }
 
-    /// The names of the roles whose noderoles become parents, each once: required, the jig's client, owners of wanted attributes.
+    /// The names of the roles whose noderoles become parents, each once.
     pub fn wanted(
         &self,
         deployment: DeploymentId,
@@ -169,7 +182,7 @@ impl Draft<'_> {
         Ok(wanted)
     }
 
-    /// Binds a role to a node, as an edit asks for it.
+    /// Binds the role of an edit to its node.
     pub fn bind(
         &mut self,
         deployment: DeploymentId,
@@ -190,7 +203,7 @@ impl Draft<'_> {
         if carrier.noderoles.contains_key(&NoderoleKey::first(role.clone())) {
             return Err(EditError::AlreadyBound { role: role.clone(), node: carrier.fqdn.clone() });
         }
-        // Asked for a service the node itself carries nothing, so it stays where it is.
+        // The phantom node runs the service, so the named node does not move.
         if moves && stands_on == node {
             self.along.moved.insert(node, deployment);
             self.move_node(
@@ -204,7 +217,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Whether binding here takes the node along; refused where it belongs to somebody beside the deployment.
+    /// Whether the binding also moves the node to the deployment. Refused if the node belongs to a
+    /// deployment that is neither an ancestor nor a descendant.
     fn moves_along(
         &self,
         node: &SkeletonNode,
@@ -223,7 +237,7 @@ impl Draft<'_> {
         })
     }
 
-    /// The node that carries a role when it is asked for on this one.
+    /// The node that runs a role if an edit binds it to this node.
     fn stands_on(
         &self,
         deployment: DeploymentId,
@@ -235,7 +249,7 @@ impl Draft<'_> {
         if service { Ok(self.deployment(deployment)?.phantom) } else { Ok(node) }
     }
 
-    /// Makes one noderole and whatever it brings along.
+    /// Creates one noderole and all that it requires.
     fn grow(
         &mut self,
         way: &mut Way,
@@ -270,7 +284,7 @@ impl Draft<'_> {
             parents.insert(EdgeDoc { parent: self.as_parent(parent), kind: EdgeKind::Hard });
         }
         way.path.pop();
-        // A parent may have brought a provider that excludes what is bound here.
+        // A parent may have added a provider that conflicts with this role.
         if self.put_since(before).next().is_some() {
             self.check_neighbours(node, role)?;
         }
@@ -288,7 +302,7 @@ impl Draft<'_> {
         Ok(id)
     }
 
-    /// The noderole that serves a role on a node for one name that it wants; bound now if there is none.
+    /// The noderole that satisfies a wanted name of a role on a node. Binds a new one if necessary.
     pub fn parent(
         &mut self,
         way: &mut Way,
@@ -307,7 +321,7 @@ impl Draft<'_> {
         };
         let why = Why::Brought { edit: way.edit, by: child.name.clone(), implicit };
         let found = self.grow(way, node, content, why)?;
-        // A role is on a node once, and may be there for a deployment that uses another version.
+        // A node has a role only once. It may be bound there by a deployment with another version.
         match self.noderole(found) {
             Some((place, key, noderole))
                 if !self.catalog.role(noderole.role)?.answers_to(wanted) =>
@@ -324,7 +338,8 @@ impl Draft<'_> {
         }
     }
 
-    /// A noderole that is there already and serves for a wanted name: on the node, else (unless implicit) along the deployments.
+    /// An existing noderole that satisfies a wanted name: on the node, or, unless implicit, in the
+    /// deployment and its ancestors.
     fn serving(
         &self,
         deployment: DeploymentId,
@@ -350,7 +365,8 @@ impl Draft<'_> {
         Ok(sight.chain.iter().find_map(|id| self.answering(*id, wanted).find(|found| fits(*found))))
     }
 
-    /// Another noderole that serves a child for everything for which `parent` serves it, and may replace it.
+    /// Another noderole that satisfies every name for which the child waits for `parent`, and that
+    /// can replace it.
     pub fn replacement(
         &self,
         child: NoderoleId,
@@ -377,7 +393,7 @@ impl Draft<'_> {
         Ok((!found.is_empty()).then_some(found))
     }
 
-    /// Whether a noderole, or a barrier by its members, answers to a wanted name.
+    /// Whether a noderole satisfies a wanted name. A barrier does so through its members.
     pub fn serves(&self, parent: NoderoleId, wanted: &RoleName) -> bool {
         self.role_of(parent).is_some_and(|role| role.answers_to(wanted))
             || self.gathers_one_that_answers(parent, wanted)
@@ -395,12 +411,12 @@ impl Draft<'_> {
                 .any(|m| self.role_of(m.parent).is_some_and(|role| role.answers_to(wanted)))
     }
 
-    /// What a child waits for when this noderole serves it: the barrier of its cluster, or itself.
+    /// The parent for children of this noderole: its cluster's barrier, or the noderole itself.
     pub fn as_parent(&self, id: NoderoleId) -> NoderoleId {
         self.barrier_of(id).unwrap_or(id)
     }
 
-    /// The barrier that a noderole of a cluster role stands behind.
+    /// The barrier after a noderole of a cluster role.
     fn barrier_of(&self, id: NoderoleId) -> Option<NoderoleId> {
         let (_, _, noderole) = self.noderole(id)?;
         let role = self.catalog.role(noderole.role).ok().filter(|role| role.flags.cluster)?;
@@ -409,7 +425,8 @@ impl Draft<'_> {
         self.noderole(barrier).map(|_| barrier)
     }
 
-    /// Puts a new member of a cluster in front of the cluster's barrier, and the barrier there with the first member.
+    /// Adds a new cluster member as a parent of the cluster's barrier. The first member creates the
+    /// barrier.
     fn gather(
         &mut self,
         way: &Way,
@@ -436,7 +453,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Soft edges between a new noderole and those whose roles precede its own, or are preceded by it.
+    /// Adds soft edges between a new noderole and noderoles that it precedes or that precede it.
     fn keep_order(&mut self, new: NoderoleId, role: &Role) -> Result<(), EditError> {
         for later in &role.preceeds {
             for later in self.behind(new, role, later) {
@@ -451,7 +468,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The roles in sight that precede a noderole's.
+    /// The visible roles that precede a noderole's role.
     fn preceding(&self, id: NoderoleId) -> Result<Vec<RoleName>, EditError> {
         let (Some((_, key, noderole)), true) = (self.noderole(id), self.rules.preceeds_soft_edges)
         else {
@@ -460,7 +477,8 @@ impl Draft<'_> {
         Ok(self.sight(noderole.deployment)?.before.get(&key.role).cloned().unwrap_or_default())
     }
 
-    /// Who has to wait for a new noderole: the one on its node; where it is the first of its role, all that wait for none yet.
+    /// The noderoles that must wait for a new one: that of the later role on its node. If the new
+    /// one is the first of its role, also all that wait for none yet.
     fn behind(&self, new: NoderoleId, role: &Role, later: &RoleName) -> Vec<NoderoleId> {
         let Some((node, _, noderole)) = self.noderole(new) else { return Vec::new() };
         let own = NoderoleKey::first(later.clone()).id(node);
@@ -482,8 +500,9 @@ impl Draft<'_> {
         behind
     }
 
-    /// The noderole of a role that a later one has to wait for and does not yet: on its node, else, unless the later role is implicit
-    /// or it waits for another of that role, the first in its deployment.
+    /// The noderole of the earlier role for which a later one must wait and does not yet. It is the
+    /// one on the same node. Otherwise, it is the first in the deployment, unless the later role is
+    /// implicit or already waits for one.
     fn one_before(
         &self,
         later: NoderoleId,
@@ -515,7 +534,8 @@ impl Draft<'_> {
         above.any(|parent| parent.name == *role || parent.gathers.as_ref() == Some(role))
     }
 
-    /// Lets a noderole that was there before wait for one of an earlier role, if there is one that does not wait for it.
+    /// Adds a soft edge from an existing noderole to one of an earlier role, if a suitable one
+    /// exists.
     pub fn follow(&mut self, later: NoderoleId, earlier: &RoleName) -> Result<(), EditError> {
         if !self.rules.preceeds_soft_edges {
             return Ok(());
@@ -526,12 +546,12 @@ impl Draft<'_> {
         }
     }
 
-    /// As [`Self::follow`], for all roles that precede its own.
+    /// Calls [`Self::follow`] for all roles that precede the noderole's role.
     pub fn follow_all(&mut self, later: NoderoleId) -> Result<(), EditError> {
         self.preceding(later)?.iter().try_for_each(|earlier| self.follow(later, earlier))
     }
 
-    /// Whether a soft edge says what the roles at both ends say.
+    /// Whether the roles at both ends justify a soft edge.
     pub fn is_ordered(&self, earlier: NoderoleId, later: NoderoleId) -> bool {
         let (Some(first), Some(second)) = (self.role_of(earlier), self.role_of(later)) else {
             return false;

@@ -1,18 +1,21 @@
-//! The draft: the skeleton with the edits so far laid over it.
+//! The draft: the skeleton with the edits so far as an overlay.
 //!
-//! The overlay holds what differs, and lookups ask it first. So binding and unbinding cost what they touch, not the cluster: each node
-//! that an edit touches is copied once, with all that it carries. What concerns all (another version of a barclamp, a new deployment's
-//! name) looks at all. Before something is touched its former self goes into a journal, so an edit that turns out not to hold is
-//! taken back as a whole. So is a trial: what somebody only asks about is run like an edit, looked at, and taken back.
+//! The overlay stores the differences, and lookups read it first. Binding and unbinding therefore
+//! cost what they touch, not the cluster: each touched node is copied once. Edits that concern
+//! everything (another version of a barclamp, a new deployment's name) do visit everything. Each
+//! change first writes the old value to a journal, so that a refused edit is fully rolled back. A
+//! trial runs like an edit and is always rolled back.
 //!
-//! Three indexes (who answers to a name, where a noderole is, who waits for it) only ever grow within a draft. What they name may be
-//! gone again, so whoever asks them looks whether it is still there. That keeps taking back cheap.
+//! Three indexes (noderoles by name, by id, and by parent) only grow within a draft. Their entries
+//! may have been removed again, so every lookup checks that the noderole still exists. This keeps
+//! rollback cheap.
 //!
-//! Effects are not written along the way: they are what the overlay and the skeleton differ in, in the end. So edits that undo each
-//! other leave no trace, and nothing can be in the effects that is not in the outcome. Beside the overlay only the reasons are kept.
+//! The effects are not recorded during the edits: they are the final difference between overlay and
+//! skeleton. Edits that undo each other leave no trace, and the effects always agree with the
+//! result. Only the reasons are stored separately.
 //!
-//! Ranks are exact at all times: the longest way from a root. An edge that would close a circle is refused where it is added, so
-//! setting ranks right always ends.
+//! Ranks are exact at all times: the longest path from a root. An edge that would create a cycle is
+//! refused when it is added, so updating ranks always terminates.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,19 +39,19 @@ use crate::cluster::{
 };
 use crate::ids::{BarclampName, DeploymentId, JigName, NodeId, NoderoleId, RoleName};
 
-/// The skeleton with the edits so far laid over it.
+/// The skeleton with the edits so far as an overlay.
 pub(super) struct Draft<'a> {
     skeleton: &'a Skeleton,
     pub catalog: &'a Catalog,
     pub rules: Rules,
-    /// None: it goes.
+    /// `None`: removed.
     deployments: BTreeMap<DeploymentId, Option<SkeletonDeployment>>,
-    /// None: it goes.
+    /// `None`: removed.
     nodes: BTreeMap<NodeId, Option<SkeletonNode>>,
     journal: Vec<Former>,
-    /// Nodes that the journal holds for the edit at hand.
+    /// Nodes already in the journal for the current edit.
     kept: BTreeSet<NodeId>,
-    /// How many edits and trials are under way, one within the other. The journal is needed as long as one is.
+    /// Nesting depth of edits and trials in progress. The journal is needed while it is above 0.
     under_way: usize,
     looked_at: u64,
     answering: BTreeMap<(DeploymentId, RoleName), BTreeSet<Answer>>,
@@ -56,13 +59,13 @@ pub(super) struct Draft<'a> {
     children: BTreeMap<NoderoleId, BTreeSet<NoderoleId>>,
     sights: RefCell<BTreeMap<DeploymentId, Rc<Sight>>>,
     reasons: Reasons,
-    /// What edits set without changing the shape of anything.
+    /// Values that edits set without changing the shape of the graph.
     pub set: Set,
-    /// What the edit at hand takes along.
+    /// Side effects of the current edit.
     pub along: Along,
 }
 
-/// What edits set: the last word counts.
+/// Values that edits set. The last edit wins.
 #[derive(Default)]
 pub(super) struct Set {
     pub role_data: LastWords<(DeploymentId, RoleName), RoleData>,
@@ -74,8 +77,8 @@ pub(super) struct Set {
     pub policy: Option<PolicySet>,
 }
 
-/// The last entry of each key, by key, as thousands of edits may set as many things. They are told in the order in which they were
-/// said.
+/// The last entry of each key, indexed because thousands of edits may each set one. Output is in
+/// the order of the edits.
 pub(super) struct LastWords<K, T> {
     said: u64,
     entries: BTreeMap<K, (u64, T)>,
@@ -93,12 +96,11 @@ impl<K: Ord, T> LastWords<K, T> {
         self.entries.insert(key, (self.said, entry));
     }
 
-    /// The last entry of a key.
     pub fn last(&self, key: &K) -> Option<&T> {
         self.entries.get(key).map(|(_, entry)| entry)
     }
 
-    /// Those that hold, the one said first first.
+    /// The entries that satisfy the condition, in the order of the edits.
     fn told(&self, holds: impl Fn(&T) -> bool) -> Vec<T>
     where
         T: Clone,
@@ -107,9 +109,9 @@ impl<K: Ord, T> LastWords<K, T> {
     }
 }
 
-/// What something was before the edit at hand, and what that put there.
+/// The value of something before the current edit.
 enum Former {
-    /// `sights`: what is seen from deployments may have changed with it.
+    /// `sights`: whether the change may affect what deployments see.
     Deployment {
         id: DeploymentId,
         was: Option<Option<SkeletonDeployment>>,
@@ -119,11 +121,12 @@ enum Former {
     Put(NoderoleId),
 }
 
-/// A place in the journal.
+/// A position in the journal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark(usize);
 
-/// Why things come and go, and in which order that was decided. A reason without its thing means nothing.
+/// The reasons for additions and removals, with their order. A reason for something that no longer
+/// differs is ignored.
 #[derive(Default)]
 struct Reasons {
     said: u64,
@@ -167,12 +170,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Runs an edit, or leaves nothing of it.
+    /// Runs an edit and rolls it back if it fails.
     pub fn whole<E>(&mut self, edit: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
         self.within(edit, Result::is_err)
     }
 
-    /// Runs something that is only asked about: nothing of it stays.
+    /// Runs a trial and always rolls it back.
     pub fn tried<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
         self.within(what, |_| true)
     }
@@ -186,7 +189,7 @@ impl<'a> Draft<'a> {
         self.under_way += 1;
         let done = what(self);
         self.under_way -= 1;
-        // What an inner one has kept is kept twice then, and the older one is put back last.
+        // A node may be in the journal twice then. Rollback restores the older state last.
         self.kept = kept;
         if takes_back(&done) {
             self.take_back(mark);
@@ -201,7 +204,7 @@ impl<'a> Draft<'a> {
             match former {
                 Former::Deployment { id, was, sights } => {
                     put_back(&mut self.deployments, id, was);
-                    // Making sights anew for every edit that is taken back would cost more than the edits.
+                    // Rebuilding sights after every rollback would cost more than the edits.
                     if sights {
                         self.sights.get_mut().clear();
                     }
@@ -212,12 +215,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Where the journal is now, within an edit or a trial.
+    /// The current position of the journal, within an edit or a trial.
     pub fn mark(&self) -> Mark {
         Mark(self.journal.len())
     }
 
-    /// The noderoles that were put there since, in their order.
+    /// The noderoles added since the mark, in order.
     pub fn put_since(&self, mark: Mark) -> impl Iterator<Item = NoderoleId> {
         self.journal[mark.0..].iter().filter_map(|former| match former {
             Former::Put(id) => Some(*id),
@@ -225,7 +228,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// The nodes that were touched since.
+    /// The nodes touched since the mark.
     pub fn touched_since(&self, mark: Mark) -> impl Iterator<Item = NodeId> {
         self.journal[mark.0..].iter().filter_map(|former| match former {
             Former::Node(id, _) => Some(*id),
@@ -233,7 +236,8 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// How many roles were looked at to be bound so far, what was refused or taken back included: a measure of the work.
+    /// Number of roles considered for binding so far, including refused and rolled-back ones. A
+    /// measure of the work done.
     pub fn looked_at(&self) -> u64 {
         self.looked_at
     }
@@ -242,12 +246,12 @@ impl<'a> Draft<'a> {
         self.looked_at += 1;
     }
 
-    /// Why a noderole was bound, by the edits so far.
+    /// Why an edit bound a noderole.
     pub fn why_bound(&self, id: NoderoleId) -> Option<&Why> {
         self.reasons.bound.get(&id).map(|(_, why)| why)
     }
 
-    // Looking things up: the overlay first, then the skeleton.
+    // Lookups read the overlay first, then the skeleton.
 
     pub fn deployment(&self, id: DeploymentId) -> Result<&SkeletonDeployment, EditError> {
         let found = match self.deployments.get(&id) {
@@ -257,12 +261,12 @@ impl<'a> Draft<'a> {
         found.ok_or(EditError::UnknownDeployment(id))
     }
 
-    /// Whether there is a deployment of this id, or was one before the edits so far.
+    /// Whether a deployment with this id exists or existed before the edits.
     pub fn had_deployment(&self, id: DeploymentId) -> bool {
         self.deployments.contains_key(&id) || self.skeleton.deployments.contains_key(&id)
     }
 
-    /// Whether there is a node of this id, or was one before the edits so far.
+    /// Whether a node with this id exists or existed before the edits.
     pub fn had_node(&self, id: NodeId) -> bool {
         self.nodes.contains_key(&id) || self.skeleton.nodes.contains_key(&id)
     }
@@ -278,7 +282,7 @@ impl<'a> Draft<'a> {
         kept.chain(laid_over).map(|(id, d)| (*id, d))
     }
 
-    /// The deployment above all others.
+    /// The root deployment.
     pub fn root(&self) -> Option<DeploymentId> {
         self.deployments().find(|(_, d)| d.parent.is_none()).map(|(id, _)| id)
     }
@@ -312,13 +316,13 @@ impl<'a> Draft<'a> {
         Ok(found)
     }
 
-    /// A noderole by id, if it is (still) there.
+    /// A noderole by id, if it exists.
     pub fn noderole(&self, id: NoderoleId) -> Option<(NodeId, &NoderoleKey, &SkeletonNoderole)> {
         let (node, key) = self.places.get(&id).or_else(|| self.skeleton.place(id))?;
         Some((*node, key, self.node(*node).ok()?.noderoles.get(key)?))
     }
 
-    /// `app on n1`.
+    /// The noderole as text: `app on n1`.
     pub fn in_words(&self, id: NoderoleId) -> String {
         let Some((node, key, _)) = self.noderole(id) else { return id.to_string() };
         self.node(node)
@@ -326,7 +330,7 @@ impl<'a> Draft<'a> {
             .unwrap_or_else(|_| key.to_string())
     }
 
-    /// What people call a node.
+    /// The display name of a node.
     pub fn called(&self, node: &SkeletonNode) -> String {
         phantom::called(&node.fqdn, |id| self.deployment(id).ok().map(|d| d.name.to_string()))
             .into_owned()
@@ -343,7 +347,7 @@ impl<'a> Draft<'a> {
         chain
     }
 
-    /// What binding in a deployment can reach.
+    /// The part of the catalog that is visible in a deployment.
     pub fn sight(&self, id: DeploymentId) -> Result<Rc<Sight>, EditError> {
         if let Some(known) = self.sights.borrow().get(&id) {
             return Ok(Rc::clone(known));
@@ -353,7 +357,7 @@ impl<'a> Draft<'a> {
         Ok(sight)
     }
 
-    /// The noderoles of a deployment that answer to a name, the preferred ones first.
+    /// The noderoles of a deployment that answer to a name, preferred first.
     pub fn answering(
         &self,
         deployment: DeploymentId,
@@ -364,7 +368,7 @@ impl<'a> Draft<'a> {
         let mut old = self.skeleton.answering(deployment, name).peekable();
         let merged = std::iter::from_fn(move || match (new.peek(), old.peek()) {
             (Some(a), Some(b)) if a <= b => {
-                // One that went and came back is in both.
+                // A noderole that was removed and bound again is in both.
                 if a == b {
                     old.next();
                 }
@@ -381,7 +385,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Who waits for a noderole, and how.
+    /// The noderoles that wait for this one, with the kind of each edge.
     pub fn children(&self, id: NoderoleId) -> Vec<(NoderoleId, EdgeKind)> {
         let new = self.children.get(&id).into_iter().flatten();
         let known: BTreeSet<NoderoleId> = self.skeleton.children(id).chain(new.copied()).collect();
@@ -392,13 +396,14 @@ impl<'a> Draft<'a> {
         known.into_iter().filter_map(edge).collect()
     }
 
-    /// The role that a noderole is of.
+    /// The role of a noderole.
     pub fn role_of(&self, id: NoderoleId) -> Option<&'a Role> {
         let (_, _, noderole) = self.noderole(id)?;
         self.catalog.role(noderole.role).ok().map(|role| &**role)
     }
 
-    /// Whether `later` waits for `earlier`, over however many hops. Ranks bound the walk: they rise along every edge.
+    /// Whether `later` waits for `earlier` directly or indirectly. Ranks bound the walk, because
+    /// they rise along every edge.
     pub fn waits_for(&self, later: NoderoleId, earlier: NoderoleId) -> bool {
         if later == earlier {
             return true;
@@ -422,7 +427,7 @@ impl<'a> Draft<'a> {
         false
     }
 
-    // Changing things. Each goes through `deployment_mut` or `node_mut`, which keep what was.
+    // Changes go through `deployment_mut` or `node_mut`, which write the journal.
 
     pub fn deployment_mut(
         &mut self,
@@ -493,7 +498,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Gives a deployment a version of its own, or takes that away. Why is said once it holds ([`Draft::say_pinned`]).
+    /// Pins a version of a barclamp in a deployment, or removes the pin. [`Draft::say_pinned`]
+    /// records the reason once the edit takes effect.
     pub fn pin(
         &mut self,
         id: DeploymentId,
@@ -512,14 +518,14 @@ impl<'a> Draft<'a> {
         self.reasons.barclamps.insert((id, barclamp.clone()), (at, why));
     }
 
-    /// The version that a deployment has, of its own or from above.
+    /// The version that a deployment uses, its own or an inherited one.
     pub fn version_in_sight(&self, id: DeploymentId, barclamp: &BarclampName) -> Option<Hash> {
         self.chain(id)
             .iter()
             .find_map(|id| self.deployment(*id).ok()?.barclamps.get(barclamp).copied())
     }
 
-    /// The deployments whose own versions are others than before the edits.
+    /// The deployments whose own pins the edits changed.
     pub fn repinned(&self) -> BTreeSet<DeploymentId> {
         let none = BTreeMap::new();
         let before = |id| self.skeleton.deployments.get(id).map_or(&none, |was| &was.barclamps);
@@ -527,7 +533,7 @@ impl<'a> Draft<'a> {
         there.filter(|(id, is)| is.barclamps != *before(id)).map(|(id, _)| *id).collect()
     }
 
-    /// What some deployments pin of their own before the edits; nothing for those that the edits make.
+    /// The deployments' own pins before the edits. Omits deployments that the edits create.
     pub fn pinned_before(&self, chain: &[DeploymentId]) -> Vec<&'a BTreeMap<BarclampName, Hash>> {
         let skeleton = self.skeleton;
         chain
@@ -544,7 +550,7 @@ impl<'a> Draft<'a> {
         content: Hash,
         why: Why,
     ) -> Result<(), EditError> {
-        // What a role is called decides nothing that a sight holds, so sights stay.
+        // A sight does not depend on deployment names, so sights stay valid.
         let was = self.deployment(id)?.clone();
         self.keep_deployment(id, false);
         let found = self.deployments.entry(id).or_default().insert(was);
@@ -581,7 +587,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Puts a new noderole there; its rank follows from its parents.
+    /// Adds a new noderole. Its rank follows from its parents.
     pub fn put(
         &mut self,
         node: NodeId,
@@ -616,7 +622,7 @@ impl<'a> Draft<'a> {
         Ok(id)
     }
 
-    /// Takes a noderole away; edges from it are the caller's business.
+    /// Removes a noderole. The caller must handle the edges to its children.
     pub fn take(&mut self, id: NoderoleId, why: Why) -> Result<(), EditError> {
         let Some((node, key, _)) = self.noderole(id) else { return Ok(()) };
         let key = key.clone();
@@ -626,7 +632,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Lets a noderole that is there wait for another; an edge that is there already stays as it is.
+    /// Makes a noderole wait for another. An existing edge is unchanged.
     pub fn link(
         &mut self,
         parent: NoderoleId,
@@ -645,7 +651,8 @@ impl<'a> Draft<'a> {
                 parent: self.in_words(parent),
             });
         }
-        // A barrier may have thousands of parents: none of them is asked for its rank, as a new edge can only raise the child's.
+        // A barrier may have thousands of parents. A new edge can only raise the child's rank, so
+        // this does not read the ranks of the others.
         let raises = self.noderole(parent).is_some_and(|(_, _, above)| above.rank >= noderole.rank);
         self.children.entry(parent).or_default().insert(child);
         self.change(child, |noderole| {
@@ -657,7 +664,7 @@ impl<'a> Draft<'a> {
         if raises { self.settle(child) } else { Ok(()) }
     }
 
-    /// Gives a noderole that is there these parents, and everything behind it its rank.
+    /// Replaces the parents of a noderole and updates the ranks of its descendants.
     pub fn rewire(&mut self, id: NoderoleId, parents: BTreeSet<EdgeDoc>) -> Result<(), EditError> {
         for edge in &parents {
             self.children.entry(edge.parent).or_default().insert(id);
@@ -666,7 +673,7 @@ impl<'a> Draft<'a> {
         self.settle(id)
     }
 
-    /// Lets a noderole pin another content of its role.
+    /// Pins another content of a noderole's role.
     pub fn repin(&mut self, id: NoderoleId, content: Hash) -> Result<(), EditError> {
         let role = self.catalog.role(content)?;
         let Some((node, key, noderole)) = self.noderole(id) else { return Ok(()) };
@@ -698,7 +705,7 @@ impl<'a> Draft<'a> {
         ranks.max().unwrap_or(0)
     }
 
-    /// Sets the rank of a noderole right, and of everything that waits for it.
+    /// Updates the rank of a noderole and of all its descendants.
     fn settle(&mut self, id: NoderoleId) -> Result<(), EditError> {
         let mut open = BTreeSet::from([(0, id)]);
         while let Some((_, id)) = open.pop_first() {
@@ -716,7 +723,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    // What it all comes to.
+    // Computing the effects.
 
     /// The difference between the draft and the skeleton.
     pub fn effects(self, refused: Vec<Refusal>) -> Effects {
@@ -813,7 +820,8 @@ impl<'a> Draft<'a> {
             for role in was.into_iter().flat_map(|was| was.roles.keys()) {
                 let key = (*id, role.clone());
                 let Some((at, why)) = self.reasons.gone_roles.get(&key) else { continue };
-                // One that went and came back has lost its data on the way, so it is told as both.
+                // A role that was removed and added again has lost its data, so the effects list
+                // both.
                 gone_roles.push((
                     *at,
                     RemovedRole { deployment: *id, role: role.clone(), why: why.clone() },
@@ -882,7 +890,7 @@ impl<'a> Draft<'a> {
         effects.unbound = in_order(unbound);
     }
 
-    /// Whether a noderole was taken away and bound anew.
+    /// Whether a noderole was removed and bound again.
     fn came_back(&self, id: NoderoleId) -> bool {
         let (bound, gone) = (self.reasons.bound.get(&id), self.reasons.gone.get(&id));
         bound.zip(gone).is_some_and(|((bound, _), (gone, _))| bound > gone)
@@ -929,7 +937,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What was set for something that went again is not told.
+    /// Adds the values that edits set, except for things that were removed afterwards.
     fn tell_what_is_set(self, effects: &mut Effects) {
         let edit_that_bound = |node: NodeId, key: &NoderoleKey| {
             let id = key.id(node);

@@ -1,10 +1,11 @@
-//! What planning rests on, as it is sent to who plans elsewhere: the skeleton, and of the catalog no more than what is in use.
+//! The input of planning in the browser: the skeleton and the part of the catalog that is in use.
 //!
-//! A catalog keeps every version that there ever was, and planning looks at those alone that something pins, has, or comes to use by an
-//! edit. So whoever has the ground of a proposal comes to the same effects, by hash, as who has the whole catalog; unless a further edit
-//! brings a version into use that nobody used before: then it can't say ([`Grounded::effects_with`]).
+//! The catalog contains every version ever imported, but planning reads only those that are pinned,
+//! bound or used. A client with the ground of a proposal therefore computes the same effects as the
+//! server, by hash. The exception is a further edit that uses a version outside of the ground; then
+//! [`Grounded::effects_with`] returns nothing.
 //!
-//! One home for both ends, so that what is left out by the one is what the other one knows to be missing.
+//! One module builds and reads the ground, so that both sides agree on what it omits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,19 +17,20 @@ use crate::canonical::Hash;
 use crate::catalog::{Barclamp, Catalog, CatalogError, Role};
 use crate::cluster::Skeleton;
 
-/// What planning rests on.
+/// The input of planning: skeleton and relevant catalog entries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ground {
-    /// Who is bound where. Its index has to be built by whoever receives it: [`Ground::open`].
+    /// All deployments, nodes and noderoles. The receiver must build its index with
+    /// [`Ground::open`].
     pub skeleton: Skeleton,
-    /// The barclamps that are in use, or would be with the edits, by content.
+    /// The barclamps in use now or after the edits, by content hash.
     pub barclamps: Vec<(Hash, Barclamp)>,
-    /// Their roles, and all others that something has, by content.
+    /// Their roles and all other roles in use, by content hash.
     pub roles: Vec<(Hash, Role)>,
 }
 
-/// The versions of barclamps that are in use, or come into use by the edits.
+/// The barclamp versions in use now or after the edits.
 pub fn versions(skeleton: &Skeleton, edits: &[NumberedEdit]) -> BTreeSet<Hash> {
     let pinned =
         skeleton.deployments.values().flat_map(|deployment| deployment.barclamps.values().copied());
@@ -43,14 +45,15 @@ fn used(edit: &Edit) -> Option<Hash> {
 }
 
 impl Ground {
-    /// The ground of these [`versions`], unless it has more than `most` parts (nodes, noderoles, edges and roles).
+    /// The ground of these [`versions`]. Returns `None` if it has more than `most` nodes,
+    /// noderoles, edges and roles.
     pub fn of(
         skeleton: &Skeleton,
         catalog: &Catalog,
         versions: &BTreeSet<Hash>,
         most: usize,
     ) -> Option<Self> {
-        // Before anything is gathered: what is too large is looked at and not copied.
+        // Checks the size first, so that an excessive ground is never copied.
         let left = most.checked_sub(parts(skeleton, most))?;
         let roles = roles(skeleton, catalog, versions);
         if roles.len() > left {
@@ -68,10 +71,10 @@ impl Ground {
         })
     }
 
-    /// Makes it ready to be planned on.
+    /// Builds the index for planning.
     ///
     /// # Errors
-    /// When it lacks a role that a noderole has.
+    /// [`CatalogError`] if the ground lacks a role that a noderole pins.
     pub fn open(self) -> Result<Grounded, CatalogError> {
         let mut catalog = Catalog::default();
         for (hash, barclamp) in self.barclamps {
@@ -86,7 +89,7 @@ impl Ground {
     }
 }
 
-/// The roles of these versions, and those that something still has from another one.
+/// The roles of these versions, and all roles in use from other versions.
 fn roles(skeleton: &Skeleton, catalog: &Catalog, versions: &BTreeSet<Hash>) -> BTreeSet<Hash> {
     let known = versions.iter().filter_map(|version| catalog.barclamp(*version).ok());
     let mut roles: BTreeSet<Hash> =
@@ -97,7 +100,7 @@ fn roles(skeleton: &Skeleton, catalog: &Catalog, versions: &BTreeSet<Hash>) -> B
     roles
 }
 
-/// Nodes, noderoles and edges, counted until they are more than `most`.
+/// Counts nodes, noderoles and edges. Stops above `most`.
 fn parts(skeleton: &Skeleton, most: usize) -> usize {
     let mut parts = skeleton.nodes.len();
     for noderole in skeleton.nodes.values().flat_map(|node| node.noderoles.values()) {
@@ -109,18 +112,18 @@ fn parts(skeleton: &Skeleton, most: usize) -> usize {
     parts
 }
 
-/// A ground that can be planned on.
+/// A ground that is ready for planning.
 #[derive(Debug, Clone)]
 pub struct Grounded {
-    /// With its index.
+    /// The skeleton with its index.
     pub skeleton: Skeleton,
-    /// No more than what the ground brought.
+    /// Contains only the catalog entries of the ground.
     pub catalog: Catalog,
 }
 
 impl Grounded {
-    /// What the edits that the ground was made for come to together with further ones. None where one of those uses a version that the
-    /// ground has not got: whether there is one, and what is in it, can't be said here.
+    /// The effects of the ground's edits together with further ones. Returns `None` if one of these
+    /// uses a version that the ground omits, because this client cannot know its content.
     pub fn effects_with(
         &self,
         edits: &[NumberedEdit],
@@ -145,7 +148,7 @@ mod tests {
     use crate::cluster::{SkeletonDeployment, SkeletonNode};
     use crate::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 
-    /// With so many nodes, and so many roles beside them.
+    /// A cluster with this many nodes and further roles.
     fn cluster(nodes: u128, roles: u128) -> Skeleton {
         let node = |n: u128| {
             let fqdn = Fqdn::parse(&format!("n{n}.large.example.com")).unwrap();

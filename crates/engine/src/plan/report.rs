@@ -1,13 +1,13 @@
-//! The planner's report: what each stage did, will do, waits on, and is blocked by.
+//! The planner's report, with four lists for each stage: did, will do, waiting on, blocked by.
 //!
-//! Somebody who asks "why is nothing happening?" must get an answer from the planner itself, also when it changes nothing; so every
-//! stage always says something, each time with the ids that it is about and the evidence that it went by. Of long lists the first
-//! are shown and the rest are counted: of lines, of edits and of what a line is about.
+//! The report answers "why is nothing happening?" even if the plan changes nothing. Every stage
+//! therefore always reports something, with the relevant ids and the evidence. Long lists of lines,
+//! edits and ids are cut, with a count of the rest.
 //!
-//! Planning ends with [lint](crate::lint): what takes effect may yet not work. So its findings are the last stage.
+//! [Lint](crate::lint) is the last stage, because a change can take effect and still not work.
 //!
-//! The report follows from skeleton, catalog, edits, effects and findings and from nothing else, so it is the same wherever it is
-//! made. It is no part of the effects: words may change without a review being void.
+//! The report is a function of skeleton, catalog, edits, effects and findings, so it is the same
+//! everywhere. It is not part of the effects: a change of its wording does not void a review.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,16 +22,16 @@ use crate::counting::many;
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 use crate::lint::{Check, Finding, Level};
 
-/// Most ids that one line names, and edits.
+/// Maximum number of ids and of edits in one line.
 pub const MAX_NAMED: usize = 50;
-/// Most lines of a list; one more counts the rest.
+/// Maximum number of lines in a list. One more line counts the rest.
 pub const MAX_LINES: usize = 50;
 
-/// What planning came to, stage by stage.
+/// The result of planning, stage by stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// In the order in which planning goes through them; all of them, always.
+    /// The stages in the order of planning. All stages are always present.
     pub stages: Vec<StageReport>,
 }
 
@@ -40,58 +40,58 @@ pub struct Report {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// What may be bound, and in which version.
+    /// The roles and versions that can be bound.
     Catalog,
-    /// Which edits take effect.
+    /// The edits that take effect.
     Edits,
-    /// Which noderoles come, go and run again.
+    /// The noderoles that are added, removed or re-run.
     Bind,
-    /// Where nodes belong.
+    /// The deployments of nodes.
     Place,
-    /// What waits for what.
+    /// The edges between noderoles.
     Order,
-    /// Whether the whole may be submitted.
+    /// Whether the proposal can be submitted.
     Check,
-    /// What is wrong with it although every edit takes effect.
+    /// Problems of a change whose edits all take effect.
     Lint,
 }
 
-/// What one stage has to say.
+/// The report of one stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageReport {
-    /// Which.
+    /// The stage.
     pub stage: Stage,
-    /// What it looked at, and how that is. Never empty.
+    /// The checks of the stage and their results. Never empty.
     pub did: Vec<Line>,
-    /// What a commit would do.
+    /// The effects of a commit.
     pub will_do: Vec<Line>,
-    /// What it would do if something came that is not there yet.
+    /// Actions that the stage would take once something else is available.
     pub waiting_on: Vec<Line>,
-    /// What keeps edits from taking effect.
+    /// The reasons that prevent edits from taking effect.
     pub blocked_by: Vec<Line>,
 }
 
-/// One thing that a stage says.
+/// One statement of a stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
-    /// In words.
+    /// The statement as text.
     pub what: String,
-    /// What it goes by, in words.
+    /// The evidence as text.
     pub evidence: String,
-    /// The edits that are the reason; [`MAX_NAMED`] at most.
+    /// Numbers of the edits that caused it, at most 50.
     pub edits: BTreeSet<u32>,
-    /// How many more are.
+    /// Number of further edits.
     #[serde(default)]
     pub more_edits: usize,
-    /// What it is about; [`MAX_NAMED`] at most.
+    /// The objects that it concerns, at most 50.
     pub about: Vec<Subject>,
-    /// How many more it is about.
+    /// Number of further objects.
     pub more: usize,
 }
 
-/// What a line is about.
+/// An object that a line concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -102,7 +102,7 @@ pub enum Subject {
     Node(NodeId),
     /// A noderole.
     Noderole(NoderoleId),
-    /// A barclamp's or a role's content.
+    /// The content hash of a barclamp or role.
     Content(Hash),
 }
 
@@ -157,8 +157,8 @@ impl StageReport {
     }
 }
 
-/// The report on what these edits come to. `findings`: what lint found in it; None: it can't be written down, so lint had nothing to
-/// look at.
+/// Builds the report on these edits. `findings` are those of lint. `None`: the effects cannot be
+/// materialised, so lint could not run.
 pub fn report(
     skeleton: &Skeleton,
     catalog: &Catalog,
@@ -215,7 +215,7 @@ fn refused(refusal: &Refusal) -> Line {
         .by([refusal.edit])
 }
 
-/// The stage that refuses with this code.
+/// The stage that refuses edits with this error code.
 fn stage_of(code: &str) -> Stage {
     match code {
         "catalog"
@@ -378,7 +378,7 @@ impl Asked<'_> {
         fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
     }
 
-    /// Why something happens on a node. What stands for a deployment is on no node of its own.
+    /// Why something happens on a node. A phantom node is not named.
     fn evidence(&self, node: NodeId, why: &Why) -> String {
         let known = self.skeleton.nodes.get(&node).map(|found| found.phantom);
         let phantom =
@@ -480,7 +480,8 @@ impl Asked<'_> {
             many(ranks.max().unwrap_or(0) as usize, "step")
         );
         report.did.push(Line::new(what, "ranks of the noderoles that are there"));
-        // In how many waves it runs is for the consequences to say: on one node steps may take turns, and what is there may run again.
+        // The number of waves is part of the impact and not of this report. It depends on exclusive
+        // steps per node and on re-runs.
         if let Some(lowest) = self.effects.bound.iter().map(|b| b.rank).min() {
             let first: Vec<&Bound> =
                 self.effects.bound.iter().filter(|b| b.rank == lowest).collect();
@@ -535,7 +536,7 @@ impl Asked<'_> {
     }
 }
 
-/// A noderole that the plan does something about.
+/// A noderole that the plan changes.
 struct Thing {
     role: RoleName,
     id: NoderoleId,
@@ -543,7 +544,7 @@ struct Thing {
     edit: u32,
 }
 
-/// One line for each role and way in which it came to be part of the plan.
+/// One line for each role and reason.
 fn by_role<'a>(
     verb: &'a str,
     things: impl Iterator<Item = Thing>,

@@ -1,17 +1,20 @@
-//! Resolving: what a proposal's edits come to.
+//! Resolves a proposal's edits into effects.
 //!
-//! Edits are laid over the skeleton one by one, in their order ([`Draft`]); each takes effect as a whole, or is refused with a reason
-//! and leaves nothing behind. In the end the effects are what draft and skeleton differ in.
+//! The edits apply to a [`Draft`] of the skeleton in order. Each takes effect as a whole, or is
+//! refused with a reason and no effect. The effects are the final difference between draft and
+//! skeleton.
 //!
-//! One rule is about the end and not about any edit: no role name begins to mean two things ([`Draft::doubling`]). Two barclamps that
-//! exchange a role break it in between, whichever comes first. So it is asked when all edits are laid over the skeleton; the edit at
-//! fault is refused then, and the others are laid over it anew without it.
+//! One rule concerns the result and not a single edit: no role name may refer to two roles
+//! ([`Draft::doubling`]). If two barclamps exchange a role, the rule is broken between the edits in
+//! any order. It is therefore checked after all edits. The edit at fault is then refused, and the
+//! others are applied again without it.
 //!
-//! Here are the edits that only set something; [`bind`](super::bind) and [`remove`](super::remove) have the rules for what comes
-//! along and what can't go.
+//! This module has the edits that only set a value. [`bind`](super::bind) and
+//! [`remove`](super::remove) have the rules for additional bindings and for dependents.
 //!
-//! A cycle among *roles* shows as a role that requires itself while it is being bound; among noderoles none can arise, since a new
-//! one waits only for those that are there, and an edge to one that is there already is refused if it would close a circle.
+//! A cycle among roles appears as a role that requires itself during binding. Noderoles cannot form
+//! a cycle. A new one only waits for existing ones, and an edge between existing ones that would
+//! create a cycle is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,12 +40,12 @@ use crate::ids::{
     BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
 };
 
-/// What the edits come to. Edits that can't take effect are named in [`Effects::refused`] and change nothing.
+/// The effects of the edits. Edits that cannot take effect are in [`Effects::refused`].
 pub fn resolve(skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit]) -> Effects {
     resolve_by(Rules::default(), skeleton, catalog, edits)
 }
 
-/// What the edits come to by the rules of one of OpenCrowbar's versions.
+/// The effects of the edits under the rules of one of OpenCrowbar's versions.
 pub fn resolve_by(
     rules: Rules,
     skeleton: &Skeleton,
@@ -53,7 +56,7 @@ pub fn resolve_by(
     draft.effects(refused)
 }
 
-/// What the edits come to, and what each takes along besides what it names, by its number.
+/// The effects of the edits, and the side effects of each edit by its number.
 pub fn resolve_with(
     skeleton: &Skeleton,
     catalog: &Catalog,
@@ -63,15 +66,15 @@ pub fn resolve_with(
     (draft.effects(refused), along)
 }
 
-/// Edits laid over a skeleton.
+/// Edits applied to a skeleton.
 pub(super) struct Laid<'a> {
     pub draft: Draft<'a>,
     pub refused: Vec<Refusal>,
-    /// What each that took effect takes along, if it does.
+    /// The side effects of each edit, if it has any.
     pub along: BTreeMap<u32, Along>,
 }
 
-/// Lays all edits over the skeleton.
+/// Applies all edits to the skeleton.
 pub(super) fn laid<'a>(
     rules: Rules,
     skeleton: &'a Skeleton,
@@ -79,8 +82,9 @@ pub(super) fn laid<'a>(
     edits: &[NumberedEdit],
 ) -> Laid<'a> {
     let mut at_fault = BTreeMap::new();
-    // Once round finds all that are at fault, so the second time is mostly the last. Another follows where one that goes takes others with
-    // it, or leaves a version in sight that it hid; each refuses at least one edit more.
+    // The first pass finds all edits at fault, so the second is usually the last. Another pass is
+    // needed if a refused edit causes others to fail, or leaves a version visible that it hid. Each
+    // pass refuses at least one more edit, so the loop ends.
     loop {
         let laid = laid_without(&at_fault, Draft::new(skeleton, catalog, rules), edits);
         let refused: BTreeSet<u32> = laid.refused.iter().map(|refusal| refusal.edit).collect();
@@ -178,19 +182,19 @@ impl Draft<'_> {
                 parent: self.deployment_name(parent),
             });
         }
-        // Two that differ in capitals alone are one for whoever says them aloud.
+        // Names that differ only in case are too easy to confuse.
         if let Some((_, taken)) = self
             .deployments()
             .find(|(_, taken)| taken.name.as_str().eq_ignore_ascii_case(name.as_str()))
         {
             return Err(EditError::DeploymentExists(taken.name.to_string()));
         }
-        // One id for two things, one after the other or at once, would mix up what was approved and what was run for them: histories,
-        // links and records name what they are about by its id alone.
+        // Histories, links and records name things by id only. A reused id would mix up approvals
+        // and runs, even if the two things never exist at once.
         if self.had_deployment(id) || self.had_node(NodeId(id.0)) {
             return Err(EditError::DeploymentIdUsed(id));
         }
-        // An id that is a machine's would turn that machine into a phantom behind the reviewer's back.
+        // A machine's id would silently turn that machine into a phantom node.
         if self.had_node(phantom) || self.had_deployment(DeploymentId(phantom.0)) {
             return Err(EditError::PhantomTaken(phantom));
         }
@@ -289,7 +293,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// A machine that a document describes. The record of any other is edited without a proposal.
+    /// Requires a machine with a document. Any other node is edited without a proposal.
     fn documented(&self, node: NodeId) -> Result<&Fqdn, EditError> {
         let found = self.node(node)?;
         match (found.phantom, found.bare) {
@@ -341,8 +345,9 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The named roles' noderoles and everything in the deployment that waits for them by hard edges, barriers too: one that stayed
-    /// ACTIVE would let its children start before its members are done.
+    /// Re-runs the noderoles of these roles and all their descendants over hard edges in the
+    /// deployment, including barriers. A barrier that stayed ACTIVE would let its children start
+    /// before its members are done.
     fn rerun_slice(
         &mut self,
         deployment: DeploymentId,
@@ -416,7 +421,7 @@ impl Draft<'_> {
         self.move_node(node, to, why)
     }
 
-    /// Jigs serve all deployments, so it is the root that says which are off.
+    /// Jigs serve all deployments, so the root deployment stores which ones are off.
     fn activate_jig(&mut self, jig: &JigName, active: bool, why: Why) -> Result<(), EditError> {
         self.known_jig(jig)?;
         let Some(root) = self.root() else { return Ok(()) };
@@ -454,20 +459,23 @@ impl Draft<'_> {
     }
 }
 
-/// Data is laid over other data key by key, so it is an object; a secret in its place would be laid over by nothing.
+/// Data layers merge by key, so data must be an object. A secret in its place could not be merged.
 fn check_object(data: &Value) -> Result<(), DataError> {
     data::object(data, || "data of a role".into())?;
     data::check_written(data)
 }
 
-/// The most similar of several names, if at most a third of it is written otherwise: what is further away was hardly meant.
+/// The most similar name, if at most a third of its characters differ. Names with more differences
+/// are unlikely to be what the user meant.
 pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     let length = name.chars().count();
     let alike = names.filter_map(|other| {
         let of_other = other.chars().count();
-        // A short name that is as far away as a long one is less alike, so each is measured by itself before they are compared.
+        // The threshold depends on the length of each name, so each is tested before names are
+        // compared by distance.
         let is_near = |distance: usize| distance * 3 <= length.max(of_other);
-        // Names are at least as far away as their lengths are. What somebody sent may be of any length, and is compared with none then.
+        // The distance is at least the difference in length. This check comes first because input
+        // can have any length.
         let distance =
             is_near(length.abs_diff(of_other)).then(|| strsim::damerau_levenshtein(name, other))?;
         is_near(distance).then_some((distance, other))
@@ -493,7 +501,7 @@ mod tests {
         assert_eq!(nearest("ap", ["a", "app", "b"].into_iter()).as_deref(), Some("app"));
     }
 
-    /// What an edit with this reason is refused for, where nothing that it names is there.
+    /// The refusals of edits with this reason that name missing things.
     fn refusals(reason: &str) -> Vec<String> {
         let (node, deployment, reason) =
             (NodeId(Uuid::nil()), DeploymentId(Uuid::nil()), reason.to_owned());

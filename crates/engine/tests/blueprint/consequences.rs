@@ -1,4 +1,4 @@
-//! What a change leads to.
+//! The impact of a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ fn told_now(changed: &Changed, progress: Option<consequences::Progress<'_>>) -> 
     )
 }
 
-/// `1: base 2; 2: runtime 2, db 1 (1 at once)`.
+/// The waves as text: `1: base 2; 2: runtime 2, db 1 (1 at once)`.
 fn order(found: &Consequences) -> String {
     let group = |g: &consequences::WaveGroup| {
         let limit = g
@@ -188,7 +188,7 @@ fn what_goes_is_named() {
     assert_eq!(found.risks, [Risk::Removal, Risk::Rerun].into());
 }
 
-/// Nothing of it may run, and still it is gone.
+/// No step of the role may run, but it is removed nevertheless.
 #[test]
 fn what_a_version_lacks_is_lost() {
     let script = |name: &str| Script { name: name.into(), hash: Hash::of_bytes(name.as_bytes()) };
@@ -246,7 +246,7 @@ fn what_keeps_what_it_applied_is_told_and_does_not_run() {
         (kept(&found), found.restarts.count),
         (vec!["app on n1".into(), "app on n2".into(), "own on n1".into()], 0)
     );
-    // What has nothing applied keeps nothing: the run that is due takes the new.
+    // A step without an applied result has nothing to retain: its next run uses the new data.
     for state in StepState::ALL {
         let first = StepId::of(key("app").id(node(1)), &ActionName::run());
         let found = told_now(
@@ -371,7 +371,7 @@ fn what_stands_for_a_deployment_counts_as_no_node() {
         groups.filter(|group| group.is_whole()).map(|group| group.role.as_str()).collect();
     assert_eq!(whole, ["member.all"]);
 
-    // What goes with a deployment is told as the deployment, and not once more as a node.
+    // A removed deployment is reported once, not also as a phantom node.
     world.commit(&edits[..1]);
     let gone = told(&world.change(&[Edit::RemoveDeployment { deployment: made }]));
     assert!(matches!(gone.lost.first.as_slice(), [Loss::Deployment { .. }]), "{:?}", gone.lost);
@@ -390,8 +390,8 @@ fn a_jig_that_is_switched_off_is_a_risk_and_one_that_is_switched_on_is_none() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever is bound: each step that runs has one wave, after all that it waits for, and shares it with no other exclusive step
-    /// of its node; and the waves count each of them once.
+    /// After any bindings, each step that runs is in one wave, after all its parents. No wave has
+    /// two exclusive steps of one node, and each step is counted once.
     #[test]
     fn waves_keep_the_order(
         wires in prop::collection::vec((1usize..8, 0usize..8), 0..14),

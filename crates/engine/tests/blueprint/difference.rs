@@ -1,4 +1,4 @@
-//! The difference and its text.
+//! The difference between blueprints, and its text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -197,7 +197,7 @@ fn secrets_are_shown_by_name_only() {
     );
 }
 
-/// Blueprints of a few documents in which anything may differ, also what no edit does.
+/// Blueprints of a few documents that can differ in anything, including changes that no edit makes.
 fn blueprint() -> impl Strategy<Value = Blueprint> {
     let value = || {
         prop_oneof![
@@ -313,7 +313,8 @@ proptest! {
         let itself = difference(&new, &new, &compare(&new, &new)).unwrap();
         prop_assert!(itself.is_empty() && itself.unchanged == new.deployments.len() + new.nodes.len());
 
-        // Each changed document shows at least one thing, and values that are no secrets can be laid over the old ones.
+        // Each changed document has at least one change. Changed values that are not secrets,
+        // merged over the old data, give the new data.
         for node in &found.nodes {
             prop_assert!(
                 node.moved.is_some()

@@ -1,4 +1,4 @@
-//! Each check of lint: a change that trips it, and one that does not.
+//! For each check of lint, a change that triggers it and one that does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ fn findings_among(
     findings_knowing(world, changed, jigs, policy, reviewers, None)
 }
 
-/// With the secrets that workers report.
+/// The findings, given the secrets that workers report.
 fn findings_knowing(
     world: &World,
     changed: &Changed,
@@ -84,7 +84,7 @@ fn findings(world: &World, changed: &Changed) -> Vec<Finding> {
     findings_with(world, changed, &[], None)
 }
 
-/// The findings of one check; those of others don't matter.
+/// Checks for a finding of this check and ignores findings of others.
 #[track_caller]
 fn trips(world: &World, changed: &Changed, check: Check, part: &str) {
     let all = findings(world, changed);
@@ -212,7 +212,7 @@ fn soft_orders_against_hard_ones() {
     let mut world =
         World::of(vec![role("base", &[]), role("mid", &["base"]), role("app", &["mid"]), fine]);
     world.commit(&[bind(WEB, 1, "app")]);
-    // Planning refuses the circle when it binds; the pin of a noderole can still come to one.
+    // Planning refuses the cycle when binding, but a noderole's pin can still create one.
     let hash =
         world.import("2", vec![Role { preceeds: [name("base")].into(), ..role("app", &["mid"]) }]);
     let against = world.catalog.barclamp(hash).unwrap().roles[&name("app")];
@@ -366,7 +366,8 @@ fn secrets_in_plain_sight() {
     let fine = json!({"password": secret, "token": "", "secret": "/etc/secret", "tokenizer": "fast", "password_length": 12});
     passes(&world, &own(fine), Check::SecretByName);
 
-    // No edit writes half a reference, or one by such a name, so it takes somebody who writes documents.
+    // No edit can write a malformed reference or one with such a name, so the test writes the
+    // document directly.
     let half =
         |doc: &mut engine::cluster::NoderoleDoc| doc.data = json!({"key": {"$secret": "db"}});
     trips(
@@ -602,7 +603,8 @@ fn versions_that_are_old_or_do_not_fit() {
         "version 1.9 comes into use, and 1.10 is imported",
     );
     passes(&world, &world.change(&[using(WEB, ten)]), Check::OlderBarclamp);
-    // Using a version takes its roles along, so a role beside the pin takes somebody who writes documents.
+    // Using a version also updates its roles, so the test writes a role that differs from the pin
+    // directly.
     let other = world.catalog.barclamp(nine).unwrap().roles[&name("app")];
     let mut beside = world.blueprint.clone();
     let mut doc = (*beside.deployments[&WEB].doc).clone();
@@ -669,7 +671,7 @@ fn many_of_a_kind_are_counted() {
     assert!(found.last().unwrap().what.ends_with("(and 10 more like this)"));
 }
 
-/// What lint says of a use of a secret in `app` of web, where workers report these of that name.
+/// The findings for a secret in `app` of web, given what workers report for that name.
 fn secret_findings(
     inherited: bool,
     version: i64,

@@ -1,4 +1,4 @@
-//! Marks of what was opened stand on what is shown.
+//! Marks of opened sections refer to displayed content.
 
 use std::collections::BTreeMap;
 

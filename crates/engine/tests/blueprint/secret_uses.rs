@@ -1,4 +1,4 @@
-//! The secrets that a change names, and the risk that follows.
+//! The secrets that a change uses, and the resulting risk.
 
 use engine::blueprint::consequences::{self, Planned};
 use engine::blueprint::{difference, secret_changes};
@@ -18,7 +18,7 @@ fn secret(name: &str, version: i64) -> Value {
     json!({"$secret": name, "version": version})
 }
 
-/// The secrets of a change in words, and whether its risks name them.
+/// The secrets of a change as text, and whether its risks include secrets.
 fn told(changed: &Changed) -> (Vec<String>, bool) {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;

@@ -1,4 +1,5 @@
-//! A small cluster: *system* with *web* and *edge* below it, nodes that have no document yet, and roles written in code.
+//! A small cluster: *system* with children *web* and *edge*, nodes without a document, and roles
+//! defined in code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -68,7 +69,7 @@ pub fn in_lane(role: Role, max_running: u32, mode: LaneMode) -> Role {
     Role { run: engine::catalog::RunPolicy { lane: Some(lane), ..role.run.clone() }, ..role }
 }
 
-/// A cluster and what it may be made of.
+/// A cluster and its catalog.
 #[derive(Clone)]
 pub struct World {
     pub catalog: Catalog,
@@ -111,7 +112,7 @@ impl World {
         world
     }
 
-    /// Takes a version of the barclamp `house` into the catalog.
+    /// Imports a version of the barclamp `house`.
     pub fn import(&mut self, version: &str, roles: Vec<Role>) -> Hash {
         let mut content = BTreeMap::new();
         for role in roles {
@@ -131,7 +132,7 @@ impl World {
         (1..=self.nodes).map(|n| (node(n), fqdn(n), SYSTEM))
     }
 
-    /// What edits come to; each must take effect.
+    /// The result of edits, all of which must take effect.
     pub fn change(&self, edits: &[Edit]) -> Changed {
         let skeleton = Skeleton::of(&self.blueprint, self.bare(), &self.catalog).unwrap();
         let numbered: Vec<NumberedEdit> =
@@ -143,7 +144,7 @@ impl World {
         Changed { effects, ..self.to(new) }
     }
 
-    /// The step to another blueprint, however it came about.
+    /// The change to another blueprint, whether or not edits can produce it.
     pub fn to(&self, new: Blueprint) -> Changed {
         let changes = compare(&self.blueprint, &new);
         let projection = project(&self.blueprint, &new, &changes, &self.catalog).unwrap();
@@ -157,12 +158,12 @@ impl World {
         }
     }
 
-    /// Applies edits as a commit would.
+    /// Applies edits like a commit.
     pub fn commit(&mut self, edits: &[Edit]) {
         self.blueprint = self.change(edits).new;
     }
 
-    /// The blueprint with a node's document rewritten, as no edit would do it.
+    /// The blueprint with a node's document rewritten, as no edit could do it.
     pub fn with_node(&self, n: u128, change: impl Fn(&mut engine::cluster::NodeDoc)) -> Blueprint {
         let mut new = self.blueprint.clone();
         let mut doc = (*new.nodes.get(&node(n)).unwrap().doc).clone();

@@ -1,4 +1,5 @@
-//! Who does what next: workers, claimers, the janitor, nodes, people and misfortune, each one step at a time and in any order.
+//! The actors and their actions: workers, claimers, the janitor, nodes, people and faults. Each
+//! performs one action at a time, in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,25 +13,27 @@ use super::state::{
     Truth,
 };
 
-/// One step of one actor.
+/// One action of one actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     // Workers and the queue
     Claim(usize),
-    /// Without the claim's lock: a claimer reads, and writes later.
+    /// Without the claim's lock: a claimer reads now and writes later.
     ReadClaim(usize, usize),
     WriteClaim(usize),
     Lease(usize),
-    /// Checks the chain and calls the wrapper.
+    /// Checks the chain of approvals and calls the wrapper.
     Send(usize),
-    /// Hears that the run has ended, or that nothing of it is there.
+    /// Learns that the run has ended, or that the node knows nothing of it.
     Hear(usize),
-    /// Fetches how it ended, and its result.
+    /// Fetches the outcome and the result.
     Fetch(usize),
-    /// Finds the way to the node again, or asks it to end what is not found there; which that may reach or not.
+    /// Reconnects to the node, or asks it to end a run that it does not find. The flag says whether
+    /// that request arrives.
     LookAgain(usize, bool),
     Renew(usize),
-    /// Finds that the run is not its own any more, and ends it on the node if it reaches that.
+    /// Finds that it no longer owns the run, and ends it on the node. The flag says whether that
+    /// request arrives.
     LetGo(usize, bool),
     StopCancelled(usize, bool),
     Finish(usize),
@@ -50,7 +53,7 @@ pub enum Action {
     Commit(usize),
     Cancel(RunNo),
     Retry(usize),
-    // Misfortune
+    // Faults
     Stall(RunNo),
     Crash(usize),
     CutLine(usize),
@@ -62,7 +65,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether somebody will do this sooner or later. Everything else may happen, and need not.
+    /// Whether an actor will take this action sooner or later. All other actions may never happen.
     pub fn is_progress(self) -> bool {
         use Action::*;
         !matches!(
@@ -119,7 +122,7 @@ impl Protocol {
         self.steps[state.runs[&run].step].node
     }
 
-    /// Whether the node has anything of a run that is to be waited for.
+    /// Whether the node has anything of a run to wait for.
     fn is_there(&self, state: &State, run: RunNo) -> bool {
         let node = &state.nodes[self.node_of(state, run)];
         node.coming.iter().chain(&node.processes).any(|attempt| attempt.run == run)
@@ -182,7 +185,8 @@ impl Protocol {
             actions.extend(self.admissible(state).into_iter().map(Action::Claim));
             return;
         }
-        // Two claimers that skip the rows which the other one has locked: that alone is no guard of limits.
+        // Two claimers that skip each other's locked rows. Skipping locked rows alone does not
+        // protect limits.
         for claimer in 0..state.claims.len() {
             let other = state.claims[1 - claimer];
             match state.claims[claimer] {
@@ -282,7 +286,8 @@ impl Protocol {
             Action::Send(_) => self.send(state, worker, run),
             Action::Hear(_) => {
                 let node = &state.nodes[self.node_of(state, run)];
-                // What has no result there was refused, was ended by somebody, or has lost its supervisor.
+                // A run without a result was refused, ended by another actor, or lost its
+                // supervisor.
                 let has_result = node.results.contains_key(&run);
                 let phase = if has_result { Phase::Heard } else { Phase::Over(End::Failed) };
                 state.workers[worker] = Some(Held { run, phase });
@@ -291,14 +296,14 @@ impl Protocol {
                 let node = self.node_of(state, run);
                 let end = match state.nodes[node].results.remove(&run) {
                     Some(true) => End::Succeeded,
-                    // It failed, or a newer one has cleared away how it ended.
+                    // The script failed, or a newer attempt has deleted the outcome.
                     Some(false) | None => End::Failed,
                 };
                 state.workers[worker] = Some(Held { run, phase: Phase::Over(end) });
             }
             Action::CutLine(_) => {
                 now(match phase {
-                    // An errand is not tried again: whether the script did its work nobody will know.
+                    // An errand is not repeated: whether its script succeeded is unknown.
                     Phase::Heard => Phase::Over(End::Failed),
                     _ => Phase::Cut,
                 });
@@ -331,7 +336,7 @@ impl Protocol {
         }
     }
 
-    /// From the row to the wrapper, with everything that is checked between.
+    /// From the row to the wrapper, with all checks in between.
     fn send(&self, state: &mut State, worker: usize, run: RunNo) {
         let row = state.runs[&run].clone();
         if row.ended || row.owner != Owner::Worker(worker) {
@@ -361,7 +366,8 @@ impl Protocol {
         let phase = if self.is_found(state, run) {
             Phase::Sent
         } else {
-            // What was sent may still be on its way: it must not start later. Where that does not reach the node, it may.
+            // The call may still be in transit and must not start later. If the request does not
+            // reach the node, it still may.
             self.try_end(state, state.runs[&run].step, run, reached);
             Phase::Over(End::Failed)
         };
@@ -381,7 +387,7 @@ impl Protocol {
             (Action::JanitorLooks(number), _) => {
                 let run = &state.runs[&number];
                 let leased = !run.queued();
-                // Only a run that loses data is worth asking its node.
+                // The janitor asks the node only about destructive runs.
                 let ask = leased && self.steps[run.step].destructive;
                 let never_started = match (ask, self.has(Guard::Proof)) {
                     (false, _) => Some(!leased),
@@ -483,7 +489,7 @@ impl Protocol {
         }
     }
 
-    /// Everything is done, or failed and told.
+    /// Every step is done, or has failed and is reported.
     pub fn settled(&self, state: &State) -> bool {
         let waits_below_an_error = |index: usize| {
             let parent = self.steps[index].parent;
@@ -558,7 +564,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        // What follows from a fault is of no interest.
+        // Ignores everything after a fault was detected.
         if state.truth.wrong.is_some() {
             return;
         }

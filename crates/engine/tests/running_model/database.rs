@@ -1,5 +1,5 @@
-//! The transactions, each as one action: claim, lease, finish, janitor, commit, cancel, node down and up. What a step becomes is
-//! asked of [`engine::anneal`], as the store asks it.
+//! The transactions, each as one action: claim, lease, finish, janitor, commit, cancel, node down
+//! and up. As in the store, [`engine::anneal`] decides the step's new state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::state::{End, Guard, Owner, Protocol, Run, RunNo, State, StepRow};
 
-/// Who ends a run, and thereby which runs may be ended so.
+/// The actor that ends a run. It determines which runs may be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ender {
     Worker(usize),
@@ -73,7 +73,8 @@ impl Protocol {
         world
     }
 
-    /// Lets the engine decide, and writes its answer. False: it does not fit the step as it is.
+    /// Lets the engine decide and writes the result. `None` if the change does not fit the step's
+    /// state.
     fn change(&self, state: &mut State, change: &Change) -> Option<Outcome> {
         let outcome = match apply(&self.world(state), change) {
             Ok(outcome) => outcome,
@@ -163,7 +164,8 @@ impl Protocol {
         }
     }
 
-    /// What a claim may take first: any step that admission lets pass. In which order it takes them is no safety's business.
+    /// The steps that a claim may take first: all that admission passes. Safety must not depend on
+    /// the order.
     pub fn admissible(&self, state: &State) -> Vec<usize> {
         let todo: Vec<usize> = (0..state.steps.len())
             .filter(|step| state.steps[*step].state == StepState::Todo)
@@ -176,7 +178,7 @@ impl Protocol {
         todo.into_iter().filter(|step| why_not(&view, limits, step_id(*step)).is_empty()).collect()
     }
 
-    /// `UPDATE step ... WHERE state = 'todo'` and the insertion of its run.
+    /// `UPDATE step ... WHERE state = 'todo'`, and the insertion of its run.
     pub fn claim(&self, state: &mut State, step: usize) {
         if state.steps[step].state != StepState::Todo || !self.event(state, step, Event::Started) {
             return;
@@ -199,7 +201,7 @@ impl Protocol {
         }
     }
 
-    /// The oldest queued run goes to this worker, or ends unstarted when it may not start any more.
+    /// Leases the oldest queued run to this worker, or ends it unstarted if it may no longer start.
     pub fn lease(&self, state: &mut State, worker: usize) {
         let Some((number, run)) = state.open().find(|(_, run)| run.queued()) else { return };
         let row = &state.steps[run.step];
@@ -222,7 +224,8 @@ impl Protocol {
             Some(super::state::Held { run: number, phase: super::state::Phase::Leased });
     }
 
-    /// Ends a run and moves its step. False: the run is over already; its result is late.
+    /// Ends a run and moves its step. Returns false if the run is over already, so its result is
+    /// late.
     pub fn end_run(&self, state: &mut State, number: RunNo, ender: Ender, end: End) -> bool {
         let Some(run) = state.runs.get(&number).cloned() else { return false };
         let fits = match ender {
@@ -254,7 +257,7 @@ impl Protocol {
         if let Some(run) = state.runs.get_mut(&number) {
             run.ended = true;
         }
-        // One that its step no longer waits for ends, and that is all.
+        // If the step no longer waits for this run, only the run ends.
         self.event(state, run.step, event);
         true
     }
@@ -266,7 +269,7 @@ impl Protocol {
         self.raise(state, step);
     }
 
-    /// The same without anybody's approval, past every guard.
+    /// The same without an approval, past every guard.
     pub fn tamper(&self, state: &mut State, step: usize) {
         state.target += 1;
         self.raise(state, step);
@@ -284,7 +287,7 @@ impl Protocol {
         }
     }
 
-    /// A person's retry.
+    /// A user's retry.
     pub fn retry(&self, state: &mut State, step: usize) {
         if self.event(state, step, Event::Retry { why: Why::Retry }) {
             let generation = state.steps[step].generation;

@@ -1,14 +1,18 @@
-//! # Claim, lease, finish, janitor and the node's wrapper, explored
+//! Model check of claim, lease, finish, janitor and the node's wrapper.
 //!
-//! Tests on the real thing try some orders of events; this tries all of them, in worlds that are small enough. Workers, claims, the
-//! janitor, nodes, people and misfortune each do one thing at a time, in every order that is possible, and after each the properties
-//! must hold. The tool is stateright, an explicit-state checker that has its models in Rust: so what a step becomes and what may
-//! start is asked of [`engine::anneal`] itself, and the model is no second truth about that. What it does repeat, action by action,
-//! is what only SQL and shell say otherwise: `store::running` (claim, lease, finish, janitor), `worker` (runner, backend, heartbeat,
-//! annealer) and `worker/src/jig/script/wrapper.sh`. docs/model-check.md says what is left out, and what was found.
+//! Tests on the real system try some orders of events; this one tries all of them in small worlds.
+//! Workers, claims, the janitor, nodes, people and faults each perform one action at a time in
+//! every possible order. The properties must hold after each action. The tool is stateright, an
+//! explicit-state model checker for Rust. The model calls [`engine::anneal`] for state transitions
+//! and admission, so it does not duplicate those rules.
 //!
-//! A check that finds nothing may be blind. So each guard that the protocol rests on is taken away once, and then the check has to
-//! find the harm ([`mutations`]).
+//! The model does duplicate, action by action, the rules in SQL and shell: `store::running` (claim,
+//! lease, finish, janitor), `worker` (runner, backend, heartbeat, annealer) and
+//! `worker/src/jig/script/wrapper.sh`. docs/model-check.md lists what is omitted and what was
+//! found.
+//!
+//! A check that finds nothing may be ineffective. Therefore each guard of the protocol is removed
+//! once, and the check must then find the violation ([`mutations`]).
 
 mod actions;
 mod database;
@@ -27,7 +31,7 @@ const DOCUMENT: &str = include_str!("../../../../docs/model-check.md");
 const PLAIN: StepSpec =
     StepSpec { node: 0, parent: None, destructive: false, exclusive: true, retries: 1 };
 const DESTRUCTIVE: StepSpec = StepSpec { destructive: true, retries: 0, ..PLAIN };
-/// Its role would have it tried again, which does not count.
+/// Its role sets a retry, which has no effect on a destructive step.
 const DESTRUCTIVE_AGAIN: StepSpec = StepSpec { retries: 1, ..DESTRUCTIVE };
 
 fn protocol(name: &'static str, steps: Vec<StepSpec>, faults: Faults) -> Protocol {
@@ -35,7 +39,7 @@ fn protocol(name: &'static str, steps: Vec<StepSpec>, faults: Faults) -> Protoco
     Protocol { name, steps, nodes, workers: 2, lane: None, faults, without: Vec::new() }
 }
 
-/// The worlds, and what may happen in each.
+/// The worlds, with the faults that may occur in each.
 fn losses() -> Protocol {
     protocol(
         "one step, two workers, losses",
@@ -107,7 +111,7 @@ fn tampered() -> Protocol {
     protocol("rows written past the guards", vec![PLAIN], faults)
 }
 
-/// Checks a world whole.
+/// Checks all states of a world.
 fn check(protocol: Protocol) {
     let name = protocol.name;
     let checker = protocol.clone().checker().spawn_bfs().join();

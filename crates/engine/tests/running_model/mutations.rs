@@ -1,4 +1,4 @@
-//! Without its guard each property falls.
+//! Removes each guard and checks that the property it protects is violated.
 
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -8,7 +8,7 @@ use super::actions::{
 use super::liveness::explore;
 use super::state::{Guard, Protocol};
 
-/// Takes guards away and gives what falls, with the shortest way there.
+/// Removes guards and prints the violation with the shortest path to it.
 fn falls(protocol: Protocol, without: &[Guard], property: &'static str) {
     let protocol = Protocol { without: without.to_vec(), ..protocol };
     let name = protocol.name;

@@ -1,4 +1,4 @@
-//! The wrapper on the node. Each of its commands decides under the node's lock, so each is one action.
+//! The wrapper on the node. Each command decides under the node's lock, so each is one action.
 
 use super::state::{Attempt, Guard, Protocol, RunNo, State};
 
@@ -12,7 +12,7 @@ impl Protocol {
             || (self.has(Guard::NodeToken) && spec.exclusive && attempt.run <= node.exclusive)
     }
 
-    /// `run`: checks the token, ends what is older, writes the ledger, starts.
+    /// `run`: checks the token, ends older attempts, writes the ledger, and starts the script.
     pub fn start(&self, state: &mut State, attempt: Attempt) {
         let spec = self.steps[attempt.step];
         let refuses = self.refuses(state, attempt);
@@ -28,7 +28,7 @@ impl Protocol {
                 other.step != attempt.step && !(spec.exclusive && specs[other.step].exclusive)
             };
             node.processes.retain(stays);
-            // With their folders goes what they had to say.
+            // Their outcomes are deleted together with their folders.
             let runs = &state.runs;
             let of = |run: RunNo| {
                 runs.get(&run).map(|row| Attempt {
@@ -74,7 +74,7 @@ impl Protocol {
         }
     }
 
-    /// A script comes to its end by itself.
+    /// A script ends by itself.
     pub fn script_ends(&self, state: &mut State, attempt: Attempt, well: bool) {
         let node = &mut state.nodes[self.steps[attempt.step].node];
         node.processes.remove(&attempt);
@@ -88,7 +88,8 @@ impl Protocol {
         }
     }
 
-    /// `end`: bars the attempt, ends it if it runs, and says whether the ledger proves that it never started.
+    /// `end`: bars the attempt, ends it if it runs, and returns whether the ledger proves that it
+    /// never started.
     pub fn end_on_node(&self, state: &mut State, step: usize, run: RunNo) -> bool {
         let bars = self.has(Guard::Bar);
         let node = &mut state.nodes[self.steps[step].node];
@@ -103,7 +104,8 @@ impl Protocol {
         !started && !later
     }
 
-    /// Calls that will be refused whenever they come, and results that nobody will fetch, make no difference.
+    /// Drops calls that would be refused at any time and results that no worker will fetch, to
+    /// merge equal states.
     pub fn forget(&self, state: &mut State) {
         for node in 0..self.nodes {
             let refused: Vec<Attempt> = state.nodes[node]

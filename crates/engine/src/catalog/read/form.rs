@@ -1,7 +1,7 @@
-//! From a tree to a draft: which keys there are, what they hold, what is missing.
+//! Converts a YAML tree to a draft: checks for unknown keys, wrong types and missing values.
 //!
-//! The reader goes on after an error, so that one look at a file shows everything that is wrong with it; a value that could not
-//! be read is left out, which no one sees, since a draft with an error is never handed on.
+//! The reader continues after an error, so that it reports all problems of a file at once. It omits
+//! values that it cannot read. This is safe because a draft with an error is never returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -24,18 +24,18 @@ use crate::data::schema::{flaws, misfits};
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, NameError, RoleName};
 use crate::text::deceiving;
 
-/// One file, understood by itself. [`link`](super::link) makes barclamps of a set of them.
+/// One file, parsed without other files. [`link`](super::link) builds barclamps from a set of them.
 #[derive(Debug, Clone)]
 pub struct Draft {
     pub(super) path: String,
-    /// Whether the file is OpenCrowbar's or Digital Rebar's rather than Gantry's own.
+    /// Whether the file is in OpenCrowbar's or Digital Rebar's format and not in Gantry's own.
     pub(super) foreign: bool,
     pub(super) name: Option<Named<BarclampName>>,
     pub(super) version: Option<String>,
     pub(super) display: String,
     pub(super) description: String,
     pub(super) parent: Option<String>,
-    /// Barclamps in files beside this one (Anvil's form).
+    /// Barclamps in files next to this one (Anvil's format).
     pub(super) children: Vec<Child>,
     pub(super) jigs: Vec<DraftJig>,
     pub(super) roles: Vec<DraftRole>,
@@ -45,7 +45,7 @@ pub struct Draft {
     findings: Findings,
 }
 
-/// Something and the place where the file says it.
+/// A value and its position in the file.
 #[derive(Debug, Clone)]
 pub(super) struct Named<T> {
     pub(super) value: T,
@@ -87,17 +87,17 @@ pub(super) struct DraftRole {
 }
 
 impl Draft {
-    /// The file, as its caller named it.
+    /// The file, as the caller named it.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What was found in it; no error among it.
+    /// The warnings and notes of the file. A draft never has errors.
     pub fn findings(&self) -> &Findings {
         &self.findings
     }
 
-    /// The last part of the path without its ending.
+    /// The file name without its extension.
     pub(super) fn stem(&self) -> &str {
         let file = self.path.rsplit(['/', '\\']).next().unwrap_or(&self.path);
         file.rsplit_once('.').map_or(file, |(stem, _)| stem)
@@ -106,13 +106,13 @@ impl Draft {
 
 /// The keys that a map may have.
 struct Keys {
-    /// Read here.
+    /// Keys that Gantry interprets.
     own: &'static [&'static str],
-    /// Without meaning here; kept in the metadata.
+    /// Keys that Gantry does not interpret but stores in the metadata.
     kept: &'static [&'static str],
-    /// Without meaning here; for packagers.
+    /// Keys for packagers, which Gantry drops.
     dropped: &'static [&'static str],
-    /// Those among all of them that only OpenCrowbar's and Digital Rebar's files have.
+    /// Keys of the three lists above that only OpenCrowbar and Digital Rebar use.
     foreign: &'static [&'static str],
 }
 
@@ -209,14 +209,14 @@ const LANE: Keys =
 
 const JOIN: Keys = Keys { own: &["need", "after"], kept: &[], dropped: &[], foreign: &[] };
 
-/// Flags of OpenCrowbar and Digital Rebar that mean nothing here.
+/// Flags of OpenCrowbar and Digital Rebar that have no meaning in Gantry.
 const IGNORED_FLAGS: &[&str] = &["replace_node_icon"];
 
-/// What is said of a file that is something else.
+/// The error for a file that is not a barclamp.
 pub(super) const NO_BARCLAMP: &str =
     "this is no barclamp file: it has none of the keys barclamp, roles and jigs";
 
-/// Whether a word is one of the flags that roles have.
+/// Whether a word is a role flag.
 pub(super) fn is_flag(word: &str) -> bool {
     FLAGS.contains(&word)
 }
@@ -257,11 +257,11 @@ pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
         }
     };
     let findings = reader.report.settle(|findings| findings)?;
-    // Without a draft there was an error, so this point is not reached; said without a panic.
+    // A missing draft implies an error, so this is unreachable; it avoids a panic.
     draft.map(|draft| Draft { findings, ..draft }).ok_or_else(Findings::default)
 }
 
-/// Reads one file and collects what is wrong with it.
+/// Reads one file and collects its findings.
 pub(super) struct Reader<'a> {
     path: &'a str,
     pub(super) foreign: bool,
@@ -280,7 +280,7 @@ impl Reader<'_> {
         });
     }
 
-    /// A finding with what to do about it.
+    /// Adds a finding with a suggestion.
     fn advise(
         &mut self,
         severity: Severity,
@@ -316,7 +316,7 @@ impl Reader<'_> {
         self.say(Severity::Error, at, what, near);
     }
 
-    /// A finding in another file of the folder, which is wrong as a whole.
+    /// Adds a finding about another file of the folder as a whole.
     pub(super) fn in_file(
         &mut self,
         severity: Severity,
@@ -327,7 +327,7 @@ impl Reader<'_> {
         self.at_place(severity, file, At::START, what, near.map(did_you_mean));
     }
 
-    /// A finding at a place in another file of the folder, with what to do about it.
+    /// Adds a finding with a suggestion at a position in another file of the folder.
     pub(super) fn at_place(
         &mut self,
         severity: Severity,
@@ -357,8 +357,8 @@ impl Reader<'_> {
         }
     }
 
-    /// No text of a file reads as another, whatever the text is for: people read it in lists, in reviews and beside choices. What aliases
-    /// repeat is told once.
+    /// Rejects deceptive characters in every text of a file, because users read all of them in
+    /// lists, reviews and selections. A text that aliases repeat is reported once.
     fn plain_texts(&mut self, node: &Node, told: &mut BTreeSet<At>) {
         let mut check = |text: &str, at: At| {
             if let Some(c) = deceiving(text)
@@ -379,7 +379,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What Gantry's own form forbids and the others live with.
+    /// A violation that is an error in Gantry's own format and a warning in the others.
     fn strict(&mut self, at: At, what: impl Into<String>, advice: &str) {
         let severity = match self.foreign {
             true => Severity::Warning,
@@ -388,7 +388,8 @@ impl Reader<'_> {
         self.advise(severity, at, what, advice);
     }
 
-    /// What is a slip in Gantry's own form, and may be another program's business in the others.
+    /// The severity of a probable mistake: a warning in Gantry's own format. In the others it is a
+    /// note, because another program may use the value.
     fn slip(&self) -> Severity {
         match self.foreign {
             true => Severity::Note,
@@ -462,7 +463,7 @@ impl Reader<'_> {
         }
     }
 
-    /// As it is written: `2.0` stays `2.0`.
+    /// The version as written: `2.0` stays `2.0`.
     fn version(&mut self, entries: &[Entry], owner: &str) -> Option<String> {
         let node = get(entries, "version")?;
         let text = self.text(node, owner, "version")?;
@@ -517,7 +518,7 @@ impl Reader<'_> {
                         quoted(word)
                     );
                     let near = self.nearest(Severity::Warning, word, ["script", "noop", "test"]);
-                    // Files of other systems have such classes as a matter of course.
+                    // Files of other systems often name such classes.
                     let severity = match self.foreign || near.is_none() {
                         true => Severity::Note,
                         false => Severity::Warning,
@@ -645,7 +646,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What nobody wrote over is checked by nobody else: lint looks at what people write.
+    /// No other code checks template values: lint only checks data that users enter.
     fn check_template(&mut self, role: &DraftRole, owner: &str) {
         for Named { at, value: attrib } in &role.attribs {
             let value = attrib.map.iter().try_fold(&role.template, |value, key| value.get(key));
@@ -746,7 +747,7 @@ impl Reader<'_> {
                 continue;
             };
             match places.get(&attrib.value.name) {
-                // OpenCrowbar's importer updates by name, so the last one is what it had.
+                // OpenCrowbar's importer updated by name, so its result had the last one.
                 Some(place) => {
                     let line = attribs[*place].at.line;
                     self.strict(
@@ -812,7 +813,7 @@ impl Reader<'_> {
         })
     }
 
-    /// `a/b/c` as keys from the top.
+    /// Parses `a/b/c` as keys from the top.
     fn data_path(&mut self, text: &str, at: At, owner: &str) -> Option<Vec<String>> {
         let keys: Vec<String> =
             text.split('/').filter(|key| !key.is_empty()).map(str::to_owned).collect();
@@ -878,7 +879,7 @@ impl Reader<'_> {
         })
     }
 
-    /// `join: any`, `join: 2` or `join: {need: all, after: end}`.
+    /// Parses `join: any`, `join: 2` or `join: {need: all, after: end}`.
     fn join(&mut self, entries: &[Entry], owner: &str) -> Option<Join> {
         let node = get(entries, "join")?;
         let Kind::Map(parts) = &node.kind else {
@@ -916,7 +917,7 @@ impl Reader<'_> {
         need
     }
 
-    // What a key holds.
+    // The value of a key.
 
     fn map<'n>(&mut self, node: &'n Node, owner: &str) -> Option<&'n [Entry]> {
         match &node.kind {
@@ -928,7 +929,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The items of a list; an absent key has none.
+    /// The items of a list; empty if the key is absent.
     fn items<'n>(&mut self, entries: &'n [Entry], key: &str, owner: &str) -> &'n [Rc<Node>] {
         match get(entries, key) {
             Some(node) => self.list(node, owner, key),
@@ -949,7 +950,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The text of a scalar as it is written; a number or a truth value is text too where text is asked for.
+    /// The text of a scalar as written. Accepts a number or boolean where text is expected.
     fn text<'n>(&mut self, node: &'n Node, owner: &str, key: &str) -> Option<&'n str> {
         match &node.kind {
             Kind::Scalar { value, text } if *value != ScalarValue::Null => Some(text),
@@ -1072,7 +1073,7 @@ impl Reader<'_> {
         number
     }
 
-    /// A whole number on either side of 0.
+    /// An integer, which may be negative.
     fn priority(&mut self, entries: &[Entry], owner: &str) -> Option<i32> {
         let node = get(entries, "priority")?;
         let range = -MAX_PRIORITY..=MAX_PRIORITY;
@@ -1091,7 +1092,7 @@ impl Reader<'_> {
         number
     }
 
-    /// `90`, `"90s"`, `"5m"`, `"2h"` or `"1d"`.
+    /// Parses `90`, `"90s"`, `"5m"`, `"2h"` or `"1d"`.
     fn seconds(
         &mut self,
         entries: &[Entry],
@@ -1116,7 +1117,8 @@ impl Reader<'_> {
         seconds
     }
 
-    /// Data that becomes part of a role; too much of it is told here, where its author sees it, rather than when it is first used.
+    /// Data that becomes part of a role. Its limits are checked here, where its author sees the
+    /// error, and not only on first use.
     fn json(&mut self, node: &Node) -> Option<Value> {
         match node.json() {
             Ok(value) => {
@@ -1177,7 +1179,7 @@ struct Head {
     description: String,
 }
 
-/// The value of a key; `key:` without one counts as absent.
+/// The value of a key. `key:` without a value counts as absent.
 fn get<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
     entries
         .iter()
@@ -1186,7 +1188,7 @@ fn get<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
         .filter(|node| !node.is_null())
 }
 
-/// Whether the file says anything that only OpenCrowbar's and Digital Rebar's files say.
+/// Whether the file has a key that only OpenCrowbar and Digital Rebar use.
 fn is_foreign(file: &[Entry]) -> bool {
     let any = |entries: &[Entry], keys: &Keys| {
         entries.iter().any(|entry| keys.foreign.contains(&entry.key.as_str()))
@@ -1223,7 +1225,7 @@ fn flag<'f>(flags: &'f mut Flags, word: &str) -> Option<&'f mut bool> {
     })
 }
 
-/// The class that a file names: by our own word, or by the Ruby class that does the same elsewhere.
+/// The class for a name in a file: Gantry's own name or the equivalent Ruby class.
 fn jig_class(word: &str) -> JigClass {
     match word {
         "BarclampCrowbar::Jig" | "BarclampRebar::Jig" => JigClass::Script,

@@ -1,4 +1,5 @@
-//! From drafts to barclamps: what crosses files is resolved here, and roles get their final content and hash.
+//! Links drafts to barclamps: resolves references between files and computes each role's final
+//! content and hash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,43 +15,43 @@ use crate::canonical::{Hash, Object, ObjectKind};
 use crate::catalog::{Attrib, Barclamp, Catalog, Jig, JigClass, LaneMode, Role};
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, RoleName};
 
-/// Most roles that are looked at in search of requires that others imply. Far more than any known set needs; behind it notes are
-/// left out, since such a file is made to cost time.
+/// Maximum number of roles visited in search of redundant `requires`. All known sets need far
+/// fewer. Above the limit, the linker omits notes, because such a file is made to cost time.
 const MAX_LOOKED_AT: usize = 100_000;
 
-/// What a set of files comes to: objects to be stored, and the barclamps that they make.
+/// The result of a set of files: the objects to store and the barclamps that they form.
 #[derive(Debug, Clone)]
 pub struct Import {
-    /// In the order of their names.
+    /// Ordered by name.
     pub barclamps: Vec<ImportedBarclamp>,
-    /// Scripts, then roles, then barclamps; each hash once.
+    /// Scripts, then roles, then barclamps. Each hash appears once.
     pub objects: Vec<Object>,
     /// Warnings and notes.
     pub findings: Findings,
 }
 
-/// A barclamp and its roles, as their stored bytes say.
+/// A barclamp and its roles, parsed from their stored bytes.
 #[derive(Debug, Clone)]
 pub struct ImportedBarclamp {
-    /// The file that it stands in; the first of them where a root and a child say it together.
+    /// The file that defines it; the first if a root and a child define it together.
     pub file: String,
-    /// Of its object.
+    /// The hash of the barclamp's object.
     pub hash: Hash,
-    /// Names its roles by hash.
     pub barclamp: Barclamp,
-    /// In the order of their names.
+    /// Ordered by name.
     pub roles: Vec<Role>,
 }
 
-/// Makes barclamps of drafts that belong together.
+/// Builds barclamps from drafts that belong together.
 ///
-/// `base` is what the set builds on: barclamps whose jigs, roles and attributes it may name. At most one version of each; one that
-/// the set brings again is passed over. It is asked whether what the set says fits, and never what it says: the same files make the
-/// same contents whatever was imported before. So what binding looks for anew is left to binding (a jig's client role), and what a
-/// content has to say itself (the class of its role's jig) has to stand in the set.
+/// `base` contains the barclamps whose jigs, roles and attributes the set may refer to, at most one
+/// version of each. A barclamp that the set itself contains is ignored in `base`. The linker uses
+/// `base` only to validate references, never for content. The same files thus give the same content
+/// regardless of earlier imports. Binding therefore looks up the client role of a jig again.
+/// Content that a role must state itself (its jig's class) must be in the set.
 ///
 /// # Errors
-/// Everything that was found, with at least one error.
+/// All findings, with at least one error.
 pub fn link(drafts: &[Draft], base: &Catalog) -> Result<Import, Findings> {
     check_size(drafts)?;
     let mut linker = Linker::new(drafts, base);
@@ -74,7 +75,7 @@ fn check_size(drafts: &[Draft]) -> Result<(), Findings> {
     }
 }
 
-/// What is wrong with a set of so many files, of which this is one too many.
+/// The error for a set with too many files. `surplus` is the first file over the limit.
 pub(super) fn too_many(count: usize, surplus: &str) -> Findings {
     Findings(vec![Finding {
         severity: Severity::Error,
@@ -86,7 +87,7 @@ pub(super) fn too_many(count: usize, surplus: &str) -> Findings {
     }])
 }
 
-/// What a set comes to, before it is known whether anything forbids it.
+/// The result of a set, before the check for errors.
 #[derive(Default)]
 struct Built {
     scripts: BTreeMap<Hash, Object>,
@@ -116,7 +117,7 @@ impl Built {
     }
 }
 
-/// A value and its object; the value is read back from the object's bytes, so that both say the same.
+/// A value and its object. The value is parsed from the object's bytes, so that both agree.
 fn stored<T: Serialize + DeserializeOwned>(
     kind: ObjectKind,
     value: &T,
@@ -129,7 +130,7 @@ fn values<'n, T: Clone + 'n>(named: &'n [Named<T>]) -> impl Iterator<Item = T> +
     named.iter().map(|named| named.value.clone())
 }
 
-/// Who declares a name: a file of the set, or the catalog below it.
+/// Where a name is declared: in a file of the set, or in the base catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     File(usize),
@@ -142,7 +143,7 @@ struct KnownJig<'a> {
     origin: Origin,
 }
 
-/// A role of the set or of the base; its number is its place in [`Linker::roles`].
+/// A role of the set or of the base, identified by its index in [`Linker::roles`].
 enum KnownRole<'a> {
     New { file: usize, role: &'a DraftRole },
     Base(&'a Role),
@@ -176,23 +177,23 @@ impl<'a> KnownRole<'a> {
 struct Linker<'a> {
     drafts: &'a [Draft],
     report: Report,
-    /// Whether any file of the set is OpenCrowbar's or Digital Rebar's: then the set as a whole is theirs, for not each of their
-    /// files says a thing that only they say.
+    /// Whether any file of the set is in OpenCrowbar's or Digital Rebar's format. Then the whole
+    /// set is, because not every such file has a key that identifies its format.
     foreign: bool,
-    /// The barclamp that each file belongs to; none for a root that only lists others.
+    /// The barclamp of each file; `None` for a root that only lists others.
     belongs: Vec<Option<BarclampName>>,
     jigs: BTreeMap<&'a JigName, KnownJig<'a>>,
     base_jigs: BTreeMap<&'a JigName, KnownJig<'a>>,
-    /// Those of the set first, in the order of the files.
+    /// Roles of the set first, in the order of the files.
     roles: Vec<KnownRole<'a>>,
     by_name: BTreeMap<&'a RoleName, usize>,
-    /// For names that are not a role's: who provides them.
+    /// For names that are not roles: the roles that provide them.
     providers: BTreeMap<&'a RoleName, Vec<usize>>,
-    /// The role that owns an attribute, or none for an attribute of nodes.
+    /// The role that owns an attribute; `None` for a node attribute.
     attribs: BTreeMap<&'a AttribName, Option<usize>>,
-    /// How many roles of the set require a name.
+    /// Number of roles of the set that require a name.
     required: BTreeMap<&'a RoleName, usize>,
-    /// Required names that nobody has, told once.
+    /// Required names that no role has. Each is reported once.
     missing: BTreeSet<RoleName>,
 }
 
@@ -205,7 +206,7 @@ enum Why {
     Preceeds,
 }
 
-/// A need of a role, with its place where a file of the set says it.
+/// A need of a role, with its position if a file of the set declares it.
 struct Need {
     why: Why,
     place: Option<(usize, At)>,
@@ -213,7 +214,7 @@ struct Need {
 
 struct Graph {
     needs: cycle::Needs,
-    /// Beside each target of `needs`.
+    /// Parallel to the targets of `needs`.
     reasons: Vec<Vec<Need>>,
 }
 
@@ -271,7 +272,7 @@ impl<'a> Linker<'a> {
         self.say(Severity::Error, file, at, what, None);
     }
 
-    /// The severity of what Gantry's own form forbids.
+    /// The severity of a violation that is an error in Gantry's own format only.
     fn strict(&self) -> Severity {
         match self.foreign {
             true => Severity::Warning,
@@ -279,8 +280,9 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// The severity of a name that nobody has. Jigs are declared by the files at the root of those systems; a set of theirs without
-    /// any builds on such a root, and where that isn't there either, what is missing is likely in it.
+    /// The severity of an undefined name. In other systems, the root files declare the jigs, and a
+    /// set without any depends on such a root. If `base` has no root either, the name is likely
+    /// defined there.
     fn absent(&self) -> Severity {
         match self.foreign && self.jigs.is_empty() && self.base_jigs.is_empty() {
             true => Severity::Note,
@@ -288,7 +290,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// The barclamp that a file declares, or that it is named after.
+    /// The barclamp that a file declares, or the one named after the file.
     fn owner(&mut self, file: usize) -> Option<BarclampName> {
         let draft = &self.drafts[file];
         if let Some(name) = &draft.name {
@@ -385,7 +387,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Barclamps and roles whose name is taken.
+    /// Reports barclamps and roles whose name is already in use.
     fn check_names(&mut self) {
         let mut barclamps: BTreeMap<&BarclampName, usize> = BTreeMap::new();
         let mut twice = Vec::new();
@@ -426,7 +428,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Files that a root lists and that are not there.
+    /// Reports files that a root lists and that do not exist.
     fn check_children(&mut self) {
         let present: BTreeSet<BarclampName> = self.belongs.iter().flatten().cloned().collect();
         for (file, draft) in self.drafts.iter().enumerate() {
@@ -442,7 +444,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// A lane has one limit, whoever uses it; roles without a lane have one of their own name.
+    /// Checks that all roles of a concurrency group agree on its limit. Roles without a group get
+    /// one with their own name.
     fn check_lanes(&mut self) {
         let mut lanes: BTreeMap<LaneName, (&RoleName, Option<u32>, LaneMode)> = BTreeMap::new();
         let mut wrong = Vec::new();
@@ -474,7 +477,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Jigs that are declared in two ways, clients that can't be one, roles whose jig nobody has or that it has nothing to do for.
+    /// Reports conflicting declarations of jigs, invalid client roles, undefined jigs, and roles
+    /// whose jig has nothing to run.
     fn check_jigs(&mut self) {
         let drafts = self.drafts;
         for (file, draft) in drafts.iter().enumerate() {
@@ -553,7 +557,7 @@ impl<'a> Linker<'a> {
         };
         let has_scripts = !role.scripts.is_empty();
         match class {
-            // Elsewhere scripts lie in other folders; files of those systems come without them.
+            // Other systems have scripts in other folders, so their files come without them.
             JigClass::Script if !has_scripts && !self.foreign => {
                 let what = format!(
                     "role \"{}\" has no script: put some into scripts/{}/, or let it have jig: noop",
@@ -572,7 +576,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// A jig of the catalog alone: a worker that has its class would not be told so by the role's content.
+    /// Reports a jig that only the catalog declares. The role's content would not state the jig's
+    /// class, so workers would not know that they can run it.
     fn check_jig_of_base(&mut self, file: usize, role: &DraftRole) {
         let name = &role.jig.value;
         let Some(class) = self.base_jigs.get(name).map(|jig| jig.class.clone()) else { return };
@@ -587,7 +592,7 @@ impl<'a> Linker<'a> {
         self.advise(self.strict(), file, role.jig.at, what, advice);
     }
 
-    /// An attribute has one owner in a set.
+    /// Reports attributes with more than one owner in the set.
     fn check_attribs(&mut self) {
         let mut first: BTreeMap<&AttribName, (usize, At)> = BTreeMap::new();
         let mut twice = Vec::new();
@@ -611,7 +616,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Everything that roles wait for; complains about what nobody has.
+    /// Collects all needs of roles and reports undefined names.
     fn needs(&mut self) -> Graph {
         let mut graph = Graph {
             needs: cycle::Needs { of_role: vec![Vec::new(); self.roles.len()], groups: Vec::new() },
@@ -731,8 +736,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// A name that nobody has is one flaw however many roles require it: the first is told, with how many more there are; the others
-    /// are noted where they stand.
+    /// Reports an undefined name once, at its first use, with the number of further uses. The other
+    /// uses get a note.
     fn requires_nothing(&mut self, file: usize, role: &DraftRole, required: &Named<RoleName>) {
         let what = format!(
             "role \"{}\" requires \"{}\", which no barclamp has",
@@ -763,8 +768,9 @@ impl<'a> Linker<'a> {
         self.advise(severity, file, required.at, what, advice);
     }
 
-    /// Requires that say nothing new: another required role brings that one along already, in a place where it serves. One that is
-    /// implicit serves on its own node alone, so only a way of implicit roles leads to it.
+    /// Notes redundant requirements: another required role already adds the role on a suitable
+    /// node. An implicit role is added on the same node only, so only a path of implicit roles
+    /// makes it redundant.
     fn note_implied(&mut self) {
         let (mut implied, mut left) = (Vec::new(), MAX_LOOKED_AT);
         for known in &self.roles {
@@ -773,7 +779,7 @@ impl<'a> Linker<'a> {
                 if left == 0 {
                     break;
                 }
-                // Of one that nobody has everything is said already.
+                // Undefined names are already reported.
                 if !self.by_name.contains_key(&required.value) {
                     continue;
                 }
@@ -801,7 +807,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Provided names that are no role's. That is what providing is for, and a slip of the pen looks the same.
+    /// Notes provided names that are not roles. This is the purpose of `provides`, but a typo looks
+    /// the same.
     fn note_virtual(&mut self) {
         let mut found = Vec::new();
         for known in &self.roles {
@@ -822,7 +829,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Whether requiring `from` leads to `to`.
+    /// Whether requiring `from` also adds `to`.
     fn implies(&self, from: &RoleName, to: &RoleName, left: &mut usize) -> bool {
         *left = left.saturating_sub(1);
         let same_node =
@@ -851,7 +858,7 @@ impl<'a> Linker<'a> {
         false
     }
 
-    /// The severity of a name that only says something if somebody has it.
+    /// The severity of an undefined name that is allowed but has no effect.
     fn lenient(&self) -> Severity {
         match self.foreign {
             true => Severity::Note,
@@ -885,7 +892,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Class and client role of a jig: of the set, of the catalog, or one that every worker has.
+    /// The class and client role of a jig, from the set, from the catalog or built in.
     fn jig(&self, name: &JigName) -> Option<(JigClass, Option<&'a RoleName>)> {
         let known = self.jigs.get(name).or_else(|| self.base_jigs.get(name));
         match known {
@@ -894,7 +901,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// What the set itself says of a jig; one that it does not declare has the class that every worker has by that name, if any.
+    /// The class and client role of a jig as the set declares it. An undeclared jig has the
+    /// built-in class of that name, if any.
     fn own_jig(&self, name: &JigName) -> (JigClass, Option<&'a RoleName>) {
         match self.jigs.get(name) {
             Some(jig) => (jig.class.clone(), jig.client_role),
@@ -921,7 +929,7 @@ impl<'a> Linker<'a> {
             }
             path += name(hops[0].0).as_str();
             let place = hops.iter().find_map(|(role, need)| graph.reasons[*role][*need].place);
-            // A cycle without any place lies in the base alone, which nobody can repair here.
+            // A cycle without a position is in the base alone, and cannot be fixed in these files.
             if let Some((file, at)) = place {
                 self.error(file, at, format!("roles wait for each other in a circle: {path}"));
             }
@@ -962,7 +970,7 @@ impl<'a> Linker<'a> {
         built
     }
 
-    /// A cluster role's barrier is stored beside it: noderoles pin it as they pin every role.
+    /// Stores a cluster role's barrier with it. Noderoles pin the barrier like any other role.
     fn build_barrier(&mut self, file: usize, draft: &DraftRole, content: &Role, built: &mut Built) {
         let Some(barrier) = content.barrier() else { return };
         if self.by_name.contains_key(&barrier.name) {
@@ -983,7 +991,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// The files of each barclamp, by its name: one, or a root that declares jigs and a child named like it.
+    /// The files of each barclamp by its name. Usually one; two if a root and its child have the
+    /// same name.
     fn files_of_barclamps(&self) -> BTreeMap<BarclampName, Vec<usize>> {
         let mut files: BTreeMap<BarclampName, Vec<usize>> = BTreeMap::new();
         for (file, name) in self.belongs.iter().enumerate() {
@@ -994,7 +1003,7 @@ impl<'a> Linker<'a> {
         files
     }
 
-    /// A barclamp with everything but its roles.
+    /// A barclamp without its roles.
     fn described(&mut self, name: &BarclampName, files: &[usize]) -> Barclamp {
         let mut barclamp = Barclamp {
             name: name.clone(),
@@ -1050,7 +1059,7 @@ impl<'a> Linker<'a> {
         })
     }
 
-    /// The version of the root that lists it, or of its parent; else "0".
+    /// The version of the root that lists it, or of its parent, or "0".
     fn inherited_version(&mut self, files: &[usize], name: &BarclampName) -> String {
         let listed = self.listing(name).and_then(|(root, _)| root.version.clone());
         let parent = || {

@@ -1,4 +1,5 @@
-//! Any YAML as values that know their places: for files that are no barclamps, by the same rules and within the same bounds.
+//! Reads any YAML file into values with positions, for files that are not barclamps. The syntax
+//! rules and limits are those of barclamp files.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,23 +9,22 @@ use serde_json::Value;
 use super::finding::At;
 use super::yaml::{Broken, Kind, Node, parse_all};
 
-/// A document as a value, and where each part of it stands.
+/// A YAML document as a value, with the position of each part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placed {
-    /// What it says.
     pub value: Value,
-    /// Places by JSON pointer; of an entry of a map that of its key.
+    /// Positions by JSON pointer. A map entry has the position of its key.
     places: BTreeMap<String, At>,
 }
 
 impl Placed {
-    /// Where the part that a JSON pointer names stands; the document's beginning for one that is not there.
+    /// The position of the part at a JSON pointer. Falls back to the start of the document.
     pub fn place(&self, pointer: &str) -> At {
         let beginning = || self.places.get("").copied().unwrap_or(At::START);
         self.places.get(pointer).copied().unwrap_or_else(beginning)
     }
 
-    /// The part that a JSON pointer names, as a document that begins where that stands.
+    /// The part at a JSON pointer as a document of its own, with its positions in the file.
     pub fn part(&self, pointer: &str) -> Option<Self> {
         let value = self.value.pointer(pointer)?.clone();
         let from_there_on =
@@ -36,10 +36,11 @@ impl Placed {
     }
 }
 
-/// The documents of a YAML file.
+/// Parses the documents of a YAML file.
 ///
 /// # Errors
-/// Where it is none, is too large or too deep, has a key twice or a number that can't be kept: the place, and what is wrong there.
+/// The position and the problem: a syntax error, an exceeded limit, a duplicate key, or a number
+/// that JSON cannot represent.
 pub fn placed(bytes: &[u8]) -> Result<Vec<Placed>, (At, String)> {
     let told = |Broken { at, what }| (at, what);
     let trees = parse_all(bytes).map_err(told)?;

@@ -1,7 +1,8 @@
-//! The scripts of a barclamp's folder.
+//! Reads the scripts of a barclamp's folder.
 //!
-//! A role's scripts are the files in `scripts/<role>/`, in the order of their names (`10-configure`, `20-start`), or those that
-//! its `scripts` lists: names in that folder, or paths below `scripts/` for what several roles share. Together they are one step.
+//! A role's scripts are the files in `scripts/<role>/`, ordered by name (`10-configure`,
+//! `20-start`), or those that its `scripts` key lists. The list contains names in that folder, or
+//! paths below `scripts/` for files that several roles share. All scripts of a role form one step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +16,11 @@ use crate::text::{Deceit, READ_OTHERWISE, deceiving};
 
 const ROOT: &str = "scripts/";
 
-/// The files below `scripts/` in a folder. Paths are those inside the folder.
+/// The files below `scripts/` in a folder. Paths are relative to the folder.
 pub(super) struct Folder<'a> {
     files: &'a BTreeMap<String, Vec<u8>>,
     folder: &'a str,
-    /// Files that were looked at, so that each is complained about and worked through once. None: it can't be taken.
+    /// Files already checked, so that each is checked and reported once. `None`: invalid.
     checked: BTreeMap<&'a str, Option<(Hash, &'a [u8])>>,
 }
 
@@ -65,7 +66,7 @@ impl<'a> Folder<'a> {
             .collect()
     }
 
-    /// The script that a role's list names.
+    /// The script that an entry of the role's list names.
     pub(super) fn one_of(
         &mut self,
         role: &RoleName,
@@ -100,7 +101,7 @@ impl<'a> Folder<'a> {
         Some((&path[self.folder.len()..], body))
     }
 
-    /// Complains about folders that belong to no role.
+    /// Reports folders that belong to no role.
     pub(super) fn check_folders(&self, roles: &BTreeMap<RoleName, u32>, reader: &mut Reader<'_>) {
         let folders: BTreeSet<&str> = self
             .below(ROOT)
@@ -143,7 +144,7 @@ impl<'a> Folder<'a> {
     }
 }
 
-/// The hash of a script that can be taken.
+/// The hash of a valid script. Reports an invalid one.
 fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
     let name = file_name(path);
     let mut say = |severity, what: String| reader.in_file(severity, path, what, None);
@@ -178,7 +179,8 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
     Some(Hash::of_bytes(body))
 }
 
-/// A script may need characters that can't be seen, so they are no error; but who reads it before it runs has to know where they are.
+/// Notes invisible characters. A script may need them, so they are no error, but reviewers must
+/// know where they are.
 fn point_at_unseen(path: &str, body: &[u8], reader: &mut Reader<'_>) {
     let Some(found) = Deceit::within(body) else { return };
     let at = At { line: found.line, column: found.column };
@@ -190,7 +192,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// What editors and systems leave behind.
+/// Whether a file is a leftover of an editor or operating system.
 fn is_leftover(path: &str) -> bool {
     let name = file_name(path);
     name.starts_with('.') || name.ends_with('~')

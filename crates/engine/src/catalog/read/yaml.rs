@@ -1,11 +1,14 @@
-//! YAML as a tree whose every node knows its place.
+//! Parses YAML into a tree with the position of every node.
 //!
-//! Built on the events of `saphyr-parser` rather than on a ready-made tree, for four reasons: the text of a scalar is kept as it
-//! was written (a version `2.0` must not become `2`); depth and size are bounded *while* the file is parsed; an alias shares its
-//! node instead of copying it, and what it would cost to copy is counted, so that a few lines cannot stand for gigabytes; and a
-//! key that occurs twice is an error with a place, where trees silently keep one.
+//! It uses the events of `saphyr-parser` and not a ready-made tree, for four reasons:
 //!
-//! The rules for plain scalars are YAML 1.2's core schema (`saphyr`): `yes` and `on` are text, a bare `=` is text.
+//! * It preserves the text of a scalar: a version `2.0` must not become `2`.
+//! * It enforces depth and size limits during parsing.
+//! * An alias shares its node and is not copied. The cost of a copy is counted, so that a few lines
+//!   cannot expand to gigabytes.
+//! * A duplicate key is an error with a position. Tree parsers silently keep one of the values.
+//!
+//! Plain scalars follow YAML 1.2's core schema (`saphyr`): `yes`, `on` and a bare `=` are text.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,37 +22,36 @@ use super::finding::{At, quoted};
 use super::{MAX_DEPTH, MAX_EXPANDED, MAX_FILE};
 use crate::data::number::{Fidelity, advice, fidelity};
 
-/// Why a text is not a tree.
+/// A syntax error or an exceeded limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Broken {
     pub(super) at: At,
     pub(super) what: String,
 }
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) at: At,
     pub(super) kind: Kind,
 }
 
-/// What a node is.
+/// The kind of a node, with its content.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Neither a list nor a map.
     Scalar {
-        /// By the core schema.
+        /// The value in the core schema.
         value: ScalarValue,
-        /// As the file has it, without quotes.
+        /// The text as in the file, without quotes.
         text: String,
     },
-    /// In order.
     List(Vec<Rc<Node>>),
-    /// In the order of the file; keys are distinct.
+    /// Entries in the order of the file. Keys are distinct.
     Map(Vec<Entry>),
 }
 
-/// A scalar by the core schema; text is kept beside it.
+/// A scalar in the core schema. The node stores the text of strings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ScalarValue {
     Null,
@@ -59,7 +61,6 @@ pub(super) enum ScalarValue {
     Text,
 }
 
-/// One key of a map, and what it holds.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -68,7 +69,7 @@ pub(super) struct Entry {
 }
 
 impl Node {
-    /// What it is, for messages.
+    /// The kind as a word for messages.
     pub(super) fn sort(&self) -> &'static str {
         match &self.kind {
             Kind::List(_) => "a list",
@@ -86,7 +87,7 @@ impl Node {
         matches!(self.kind, Kind::Scalar { value: ScalarValue::Null, .. })
     }
 
-    /// The same as JSON. Errors name what JSON, or its canonical form, can't say.
+    /// Converts to JSON. Fails for values that JSON or its canonical form cannot represent.
     pub(super) fn json(&self) -> Result<Value, Broken> {
         Ok(match &self.kind {
             Kind::List(items) => {
@@ -108,7 +109,7 @@ impl Node {
         })
     }
 
-    /// Canonical JSON has doubles only; past 2^53 two integers would be one.
+    /// Canonical JSON has only doubles. Above 2^53, different integers would become equal.
     fn exact(&self, number: i64, text: &str) -> Result<Value, Broken> {
         const LARGEST: u64 = (1 << 53) - 1;
         match number.unsigned_abs() <= LARGEST {
@@ -136,7 +137,7 @@ impl Node {
     }
 }
 
-/// The tree of a file's bytes, or nothing when it has no document.
+/// The tree of a file with one document, or `None` if it has no document.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<Rc<Node>>, Broken> {
     Ok(trees(bytes, Builder::default())?.pop())
 }
@@ -173,7 +174,8 @@ fn next<'t>(
     }
 }
 
-/// The line at fault, or one beside it, when a tab is in its indentation: the usual cause of a message that says otherwise.
+/// The line of an error, or its neighbour, if a tab is in its indentation. A tab is the usual
+/// cause, but the parser's message does not mention it.
 fn tab_indented(text: &str, line: u32) -> Option<u32> {
     let before = line.saturating_sub(1);
     let lines = text.lines().zip(1..).skip(before.saturating_sub(1) as usize);
@@ -208,22 +210,23 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// The parser counts lines from 1 and columns from 0. Bounded by [`MAX_FILE`], so nothing is cut off.
+/// Converts the parser's position: its lines start at 1 and its columns at 0. [`MAX_FILE`] bounds
+/// both, so no conversion truncates.
 fn place(marker: &Marker) -> At {
     At { line: marker.line().max(1) as u32, column: marker.col() as u32 + 1 }
 }
 
-/// A node, and what an alias of it would cost.
+/// A node and the cost of an alias to it.
 #[derive(Clone)]
 struct Built {
     node: Rc<Node>,
-    /// Levels below and including it.
+    /// Nesting levels, including the node itself.
     height: usize,
     /// See [`MAX_EXPANDED`].
     weight: usize,
 }
 
-/// A list or map that is still open.
+/// A list or map that is not closed yet.
 struct Frame {
     at: At,
     anchor: usize,
@@ -241,15 +244,15 @@ enum Content {
 struct Builder {
     open: Vec<Frame>,
     anchors: BTreeMap<usize, Built>,
-    /// Weight of all that the file stands for so far.
+    /// The total weight of the file so far, with aliases expanded.
     spent: usize,
     documents: usize,
-    /// Whether the file may have more than one.
+    /// Whether the file may have several documents.
     several: bool,
     roots: Vec<Rc<Node>>,
 }
 
-/// Bytes that a node stands for beside its text.
+/// Weight of a node in bytes, in addition to its text.
 const NODE: usize = 16;
 
 impl Builder {
@@ -339,7 +342,7 @@ impl Builder {
         self.place(built, at)
     }
 
-    /// Hands a finished node to the list or map around it.
+    /// Adds a finished node to the enclosing list or map.
     fn place(&mut self, built: Built, at: At) -> Result<(), Broken> {
         if self.open.len() + built.height > MAX_DEPTH + 1 {
             return too_deep(at);
@@ -416,7 +419,7 @@ fn scalar_value(
     }
 }
 
-/// `!` alone: the parser's way to say "no particular tag".
+/// A lone `!`: the parser's representation of "no particular tag".
 fn is_plain_tag(tag: &Tag) -> bool {
     matches!((tag.handle.as_str(), tag.suffix.as_str()), ("", "!") | ("!", ""))
 }
@@ -523,7 +526,7 @@ mod tests {
         assert!(over.starts_with(&format!("1:{}: lists and maps", MAX_DEPTH + 1)));
         complaint(&"[".repeat(MAX_FILE));
         complaint(&"- ".repeat(MAX_FILE / 2));
-        // Each alias adds its own height: two halves make more than the whole allows.
+        // Each alias adds its own height, so two halves exceed the limit.
         let half = MAX_DEPTH / 2 + 1;
         let text =
             format!("a: &x {}\nb: {}*x{}\n", nested(half), "[".repeat(half), "]".repeat(half));
