@@ -1,5 +1,5 @@
-//! The audit log: entries filtered by person, action, time and subject, verification of its hash
-//! chain in parts, and an export that can be verified offline.
+//! The audit log: filtered lists of entries, verification of the hash chain in parts, and an export
+//! for offline verification.
 //!
 //! Entries contain client addresses and the reasons that people enter. Therefore Viewer is not
 //! enough: reading them requires Operator, Reviewer or Admin.

@@ -6,21 +6,23 @@
 //! client that requested it.
 //!
 //! Viewer is enough to request such work, because a board with an open proposal is planned for each
-//! request. So each person has a share: all permits but one at once, and a quarter of all tasks
-//! that run or wait. A person beyond the share waits on their own semaphore, so they never fill the
-//! common queue. Replanning after a commit or a sweep belongs to no person and has no share: it
-//! runs one proposal after the other.
+//! request. So each person has a share: all permits but one, and a quarter of all tasks that run or
+//! wait. A person beyond the share waits on their own semaphore, so they never fill the common
+//! queue. Replanning after a commit or a sweep counts for no person: it plans one proposal after
+//! the other.
 //!
 //! Invariants:
-//! * **A task that waits for a permit has neither a row lock nor a connection.** More tasks wait
-//!   than there are connections, and a commit waits for row locks that all workers need. So a use
-//!   case reads, returns the connection, computes, and then takes a connection again. If it writes,
-//!   its transaction begins after that and rechecks everything that may have changed. Functions
-//!   that compute take a [`Beside`] instead of a connection.
+//! * **A task that waits for a permit has neither a row lock nor a connection.** The tasks
+//!   outnumber the connections, and all workers need the row locks of a commit. So a use case
+//!   reads, returns the connection, computes, and then takes a connection again. If it writes, its
+//!   transaction begins after that and rechecks everything that may have changed. Functions that
+//!   compute take a [`Beside`] instead of a connection.
 //! * Work never acquires a permit itself. It would wait for tasks that wait for it.
 //!
-//! Work that runs once at a time for the whole process needs no permit: the skeleton and the newest
-//! blueprint ([`crate::present`]), impact calculation ([`crate::weighing`]), and password hashes.
+//! Work that runs once at a time for the whole process needs no permit:
+//! * the skeleton and the newest blueprint ([`crate::present`]),
+//! * impact calculation ([`crate::weighing`]),
+//! * password hashes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};

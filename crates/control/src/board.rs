@@ -431,8 +431,8 @@ impl<'a> Scene<'a> {
         all
     }
 
-    /// Chips for the noderoles that fit into `room`, and the number of remaining noderoles.
-    /// [`tell_states`] sets the step states later, once the shown chips are known.
+    /// Chips for the noderoles that fit into `room`, and the number of remaining noderoles. Once
+    /// the shown chips are known, [`tell_states`] sets their step states.
     fn chips(&self, shown: Vec<Shown>, room: usize) -> (Vec<Chip>, usize) {
         let more = shown.len().saturating_sub(room);
         let chip = |shown: Shown| {

@@ -1,8 +1,8 @@
-//! Finds scripts with hidden characters: they run differently from what the reviewer sees.
+//! Finds scripts with hidden characters, which make a script run differently than it reads.
 //!
 //! A script may need invisible characters, so an import accepts it with a warning. But the reviewer
-//! may be another person. So the review that first uses such a script repeats the warning, and so
-//! does the version in the catalog. [`engine::text`] defines the characters, for the import too.
+//! may be another person. So the first review of such a script and the catalog repeat the warning.
+//! The module [`engine::text`] defines the characters, for the import too.
 //!
 //! Findings are computed from the stored bytes and are not stored, so a stricter rule also applies
 //! to old scripts. Objects are immutable, so a process scans each script once.
@@ -72,8 +72,8 @@ impl Known {
         Ok(found)
     }
 
-    /// Scripts with findings that a difference begins to use: scripts of roles that are new in a
-    /// deployment, and scripts that are new in an existing role.
+    /// Scripts with findings that a difference begins to use: those of new roles, and new ones of
+    /// existing roles.
     pub async fn begun(
         &self,
         control: &Control,

@@ -2,7 +2,7 @@
 //! the proposal.
 //!
 //! Threads belong to the proposal. They refer to changes by stable names, so they follow a change
-//! from one review to the next. [`engine::gate::discussion`] decides who may write and who may
+//! from one review to the next. The module [`engine::gate::discussion`] decides who may write and
 //! resolve.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -206,8 +206,8 @@ impl Control {
     }
 
     /// Locks the proposal and loads its review and the current permissions of the actor. `present`
-    /// is read earlier, so that its computation does not block the proposal. Who may write does not
-    /// depend on it.
+    /// is read earlier, so that its computation does not block the proposal. The permission to
+    /// write does not depend on it.
     async fn case_to_discuss(
         &self,
         on: &mut PgConnection,

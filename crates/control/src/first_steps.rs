@@ -1,7 +1,8 @@
 //! The first steps: a new user's progress from the board to a retried step.
 //!
-//! The progress is derived from events and not stored, so it includes actions in any client and
-//! cannot be ticked off by hand. The demo's initial proposal and automatic retries do not count.
+//! The progress is derived from the history and not stored. So it includes actions in any client,
+//! and no one can tick it off by hand. The demo's initial proposal and automatic retries do not
+//! count.
 
 use api::Problem;
 use api::overview::FirstSteps;
@@ -47,8 +48,8 @@ impl Control {
     }
 }
 
-/// The suggested deployment to start with: the first one below *system* that the actor may change
-/// and that has no open proposal.
+/// The suggested deployment to start with: the first one below *system* without an open proposal
+/// that the actor may change.
 fn beginning(
     actor: &Actor,
     present: &Present,

@@ -60,7 +60,7 @@ pub struct DemoDeployment {
 }
 
 impl Control {
-    /// Creates the first target if there is none; returns whether it did. *system* pins the newest
+    /// Creates the first target unless one exists; returns whether it did. *system* pins the newest
     /// version of each imported barclamp.
     ///
     /// # Errors
@@ -122,8 +122,8 @@ impl Control {
     }
 
     /// Creates a review in the usual way, so that a new user has one to look at. The audit log
-    /// records Gantry as the initiator, so the proposal does not count as an action of the person
-    /// in whose name it is.
+    /// records Gantry as the initiator. So the proposal does not count as an action of its nominal
+    /// author.
     ///
     /// # Errors
     /// The errors of the individual proposal calls.

@@ -2,8 +2,8 @@
 //!
 //! The graph comes from the desired state (the skeleton, or a review's documents), with step states
 //! added. The response contains the folded graph only. A picture with more than [`DRAWN`] vertices
-//! or [`WIRED`] edges is unreadable, so a larger one is folded by role again and the response says
-//! so. All computations are linear in noderoles and edges, except for id lookups.
+//! or [`WIRED`] edges is unreadable. A larger one is folded by role, with a note in the response.
+//! All computations are linear in noderoles and edges, except for id lookups.
 //!
 //! Waves and trails are those of the whole graph. They do not change if the reader expands or
 //! filters it.
@@ -45,7 +45,7 @@ pub const WIRED: usize = 20_000;
 /// More noderoles than any path has. One millisecond weighs as much as this many noderoles.
 const MOST_NODEROLES: u64 = 1 << 20;
 
-/// What to do if the graph lacks a requested vertex. A page's URL may be older than the graph.
+/// The behavior if the graph lacks a requested vertex. A page's URL may be older than the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
     /// Show the graph without it, with a note. Pages use this.
@@ -80,8 +80,8 @@ impl Control {
     /// The graph of a deployment, by the deployment's name.
     ///
     /// # Errors
-    /// If the deployment does not exist (or did not exist at the requested target), or a requested
-    /// vertex is missing and `lost` is `Refused`.
+    /// If the deployment does not exist (at the requested target), or a requested vertex is missing
+    /// and `lost` is `Refused`.
     pub async fn graph(
         &self,
         actor: &Actor,
@@ -551,7 +551,7 @@ impl Scene {
             Some(TrailWish::Longest(length)) => {
                 let way = match length {
                     Length::Count => trail::longest(&self.items, |_| 1),
-                    // Of two paths with the same duration, the one with more noderoles is longer:
+                    // If two paths have the same duration, the one with more noderoles is longer:
                     // it includes noderoles that never ran.
                     Length::Time => {
                         let one = |id| {

@@ -2,21 +2,21 @@
 //!
 //! ```text
 //! # rack 1
-//! web-7.rack1.example.com  ssh=10.0.3.7 ssh=web-7.mgmt.example.com key=deploy/ssh host_key="ssh-ed25519 AAAA..."
+//! web-7.rack1.example.com  ssh=10.0.3.7 ssh=10.0.4.7 key=deploy/ssh host_key="ssh-ed25519 AAAA..."
 //! web-8.rack1.example.com  root=/srv/nodes/web-8
 //! mac=00:25:90:aa:00:01 domain=rack1.example.com root=/srv/nodes/web-9
 //! ```
 //!
 //! A line has a name and fields, or only fields if the name can be derived from them. Blanks
 //! separate them; values with blanks are in double quotes. `#` starts a comment. The fields are the
-//! options of `gantry node add` and mean the same: each record follows the rules for a single node
+//! options of `gantry node add`. Each record follows the rules for a single node
 //! ([`crate::nodes`]).
 //!
 //! Invariants:
 //! * All or none: one transaction adds all records.
-//! * A refusal lists all errors that one pass can find, by line: first errors in the text itself,
-//!   then conflicts with existing nodes. A savepoint per line keeps one conflict from hiding the
-//!   next.
+//! * A refusal lists all errors that one pass can find, by line. Errors in the text itself come
+//!   first, then conflicts with existing nodes. A savepoint per line keeps one conflict from hiding
+//!   the next.
 //! * Parsing stops at the limits [`INVENTORY`] and [`INVENTORY_BYTES`]. A refusal lists at most
 //!   [`FAULTS`] lines, because a redirect may have to carry it in a URL.
 

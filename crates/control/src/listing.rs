@@ -58,8 +58,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The facts that need no plan. They contain only the reader and the people who gave a verdict,
-    /// because a list does not say who else could act.
+    /// The facts that need no plan. They contain only the reader and the people with a verdict,
+    /// because a list names no other people who could act.
     fn facts(&self, ground: &Ground, row: &FactsRow) -> Facts {
         let judges: BTreeSet<PersonId> =
             row.verdicts.iter().map(|verdict| verdict.person).collect();

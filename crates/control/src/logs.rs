@@ -1,10 +1,10 @@
 //! Logs of runs: reading in parts, and search.
 //!
 //! A log can be large and is never loaded completely: each request reads a bounded range. The
-//! offsets of a part are exact, whatever bytes a script printed. Invalid UTF-8 becomes a piece of
-//! its own with its length in bytes; an incomplete character comes with the next part. A search
-//! reads at most [`SEARCHED`] bytes forward and returns the position to continue from. So each
-//! request has a bounded cost, and the client decides how far to search.
+//! offsets of a part are exact, also for binary output. Invalid UTF-8 becomes a piece of its own
+//! with its length in bytes; an incomplete character comes with the next part. A search reads at
+//! most [`SEARCHED`] bytes forward and returns the position to continue from. So each request has a
+//! bounded cost, and the client decides how far to search.
 
 use api::Problem;
 use api::console::{LogFound, LogHit, LogPart, LogPiece};

@@ -1,10 +1,10 @@
 //! Reports from nodes, and the tokens that authenticate them.
 //!
-//! A token is random (256 bits), shown once, and stored as its SHA-256. It is stored on the node,
-//! so it permits only one thing: reports of that node's start-up, shutdown, boot environment and
-//! facts. A token is neither a session nor a person. No other use case accepts it: [`Itself`] is a
-//! separate type that only this module constructs. `store::running` defines the effect of a report;
-//! a worker's health check overrides it.
+//! A token is random (256 bits), shown once, and stored as its SHA-256. Because it is stored on the
+//! node, it permits only reports: start-up, shutdown, boot environment and facts of that node. A
+//! token is neither a session nor a person. No other use case accepts it: [`Itself`] is a separate
+//! type that only this module constructs. `store::running` defines the effect of a report; a
+//! worker's health check overrides it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Node records. A new record is no part of the desired state: the node stays in *system* until a
+//! Node records. A new record is no part of the desired state. The node stays in *system* until a
 //! reviewed change binds a role to it.
 
 use std::path::{Component, Path, PathBuf};
@@ -102,13 +102,13 @@ impl Control {
         self.make_node(Some(actor), &wish).await
     }
 
-    /// Like [`Self::add_node`], for a process with direct access to the machine and the database: a
-    /// testbed registers its nodes at each start. If the node exists with another connection, the
-    /// connection is changed by the usual rules. Returns whether it was changed.
+    /// Like [`Self::add_node`], for a process with direct access to the machine and the database. A
+    /// testbed registers its nodes with it at each start. If the node exists with another
+    /// connection, the connection is changed by the usual rules. Returns whether it was changed.
     ///
     /// # Errors
-    /// As [`Self::add_node`], except that an existing node is no error; and if the connection would
-    /// change while a run is open.
+    /// As [`Self::add_node`], except that an existing node is no error. Also if the connection
+    /// would change while a run is open.
     pub async fn ensure_node(&self, wish: NodeWish) -> Result<bool, Problem> {
         match self.make_node(None, &wish).await {
             Err(problem) if problem.code == "node_exists" => self.ensure_way(&wish).await,

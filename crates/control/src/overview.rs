@@ -1,5 +1,5 @@
-//! The cluster state in a few queries (for the home page, API clients and metrics), the policy in
-//! force, and the progress of targets.
+//! The cluster state in a few queries (for pages, API clients and metrics), the policy in force,
+//! and the progress of targets.
 //!
 //! Nothing is cached here: all numbers are current. Callers that ask often (metrics) cache the
 //! result for a moment.
@@ -126,8 +126,7 @@ impl Control {
         })
     }
 
-    /// The progress of a deployment, by the same rule as for a target: what is stuck here is also
-    /// stuck there.
+    /// The progress of a deployment, by the same rule as for a target.
     pub async fn deployment_way(
         &self,
         actor: &Actor,

@@ -13,7 +13,7 @@
 //! Invariants:
 //! * A link can be used once. Only its owner learns whether it was used or has expired.
 //! * A session ends [`SESSION_IDLE`] after the last request, [`SESSION_ABSOLUTE`] after its start,
-//!   on sign-out, and at once when its person is disabled. Every request looks it up in the
+//!   and on sign-out. It ends at once when its person is disabled. Every request looks it up in the
 //!   database; there is no cache.
 //! * Disabling a person also revokes their tokens, in the same transaction. Enabling the person
 //!   again restores none of them, so a leaked token stays useless.
@@ -497,7 +497,7 @@ impl People {
         }))
     }
 
-    /// Ends the actor's session. It is no error if there is none or it has ended.
+    /// Ends the actor's session. A missing or ended session is no error.
     pub async fn sign_out(&self, actor: &Actor) -> Result<(), Problem> {
         let Some(session) = &actor.session else {
             return Ok(());

@@ -1,8 +1,8 @@
 //! The present: the current desired state, read once and shared.
 //!
-//! Documents and catalog objects are immutable under their hash. They stay in memory for the life
-//! of the process, so a new target only costs reading its changes. Everything that can change (the
-//! head, deployment rows, nodes without a document) is read each time, so no plan uses old data.
+//! Documents and catalog objects are immutable under their hash. They stay in memory until the
+//! process ends, so a new target only costs reading its changes. Data that can change (the head,
+//! deployment rows, nodes without a document) is read each time, so no plan uses old data.
 //!
 //! CPU-bound work here runs once for all requests that wait for it. So it needs no
 //! [permit](crate::beside), and other computations cannot block page views. The construction of a

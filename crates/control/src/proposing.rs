@@ -644,8 +644,8 @@ impl Control {
             effects: planned.effects.hash().map_err(internal)?,
             policy: present.head.policy,
             new_policy: planned.policy.as_ref().map(|object| object.hash),
-            // A change of the policy must satisfy both the old and the new policy, so that no
-            // policy can lock its authors out.
+            // A change of the policy must satisfy the old and the new policy, so that no policy can
+            // lock its authors out.
             approvals: planned.approvals(&ground.policy),
             epoch: present.head.epoch,
             root: root.ok_or_else(Problem::internal)?,

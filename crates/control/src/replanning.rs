@@ -2,9 +2,9 @@
 //!
 //! A submission whose base has moved is permanently void: it can be neither approved nor committed.
 //! So Gantry plans its edits again on the current target. If the plan equals the submitted one, a
-//! new submission without verdicts replaces the old one. If the edits cannot be planned, or would
-//! write other documents or have other effects, the proposal returns to its authors with the
-//! reason. Only an author's own credential can submit other content; the database checks this
+//! new submission without verdicts replaces the old one. Otherwise (the edits cannot be planned, or
+//! have other effects) the proposal returns to its authors with the reason. Only an author's own
+//! credential can submit other content; the database checks this
 //! (`guard_with_credential_submission`).
 //!
 //! The call that committed replans for up to [`AT_ONCE`] and finishes the submission that it has

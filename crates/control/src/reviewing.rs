@@ -1,4 +1,5 @@
-//! Reviews: the changes of a submission, the state of its gate, and verdicts.
+//! Reviews: the changes of a submission, the state of its gate, and verdicts. A submission is the
+//! immutable version of a proposal that people review.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The catalog by role: the list of roles, a single role with its details, the role graph, and the
-//! list of imports.
+//! The catalog by role: the list of roles, the details of a role, the role graph, and the list of
+//! imports.
 //!
 //! A role is shown as defined in the newest version of its barclamp. Noderoles may use older
 //! versions, so counts include all versions. Import records are shown as they were stored.

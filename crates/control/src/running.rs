@@ -93,8 +93,8 @@ impl Control {
         let called =
             format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
         let retried = self.retry_called(actor, noderole, reason, &called).await;
-        // Audit a refused attempt too, as an action of its own and in its own transaction: the
-        // refused transaction was rolled back.
+        // Audit a refused attempt too, as a separate action. It needs its own transaction, because
+        // the refused one was rolled back.
         if let Err(no) = &retried
             && no.status < 500
         {

@@ -39,7 +39,7 @@ impl Control {
             .map_err(|e| from_store(e.into()))?;
         let moment = self.kept.moment(&mut transaction).await?;
         let nothing = Blueprint::default();
-        // Load the documents again, because the cache is part of what is verified.
+        // Load the documents again, because the cache may be wrong too.
         let blueprint = load_whole(&mut transaction, moment.root).await.map_err(from_store)?;
         let all = changes(&RootDoc::default(), &blueprint.root());
         let projection = project(&nothing, &blueprint, &all, &moment.catalog)

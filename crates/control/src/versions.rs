@@ -2,8 +2,8 @@
 //!
 //! A pin is a single line in a blueprint, but it determines everything that runs. A reviewer must
 //! see the differences to the previous version: role definitions value by value, and scripts line
-//! by line. If a deployment gets its first own pin, the pin replaces the inherited version and is
-//! shown as a change of it.
+//! by line. If a deployment gets its first own pin, the pin is shown as a change of the inherited
+//! version.
 //!
 //! Contents are immutable under their hash, so the result never changes. The amount of text per
 //! page is bounded, and cuts are marked.

@@ -9,7 +9,7 @@
 //!
 //! * Results are cached while all their inputs ([`Ground`]) are unchanged; weighing is a pure
 //!   function of these. For most submissions only the small part for lists ([`Said`]) is cached;
-//!   complete plans are cached for a few.
+//!   complete plans are cached only for a few.
 //! * Plans run on blocking threads, never on threads that answer requests.
 //! * One plan runs at a time, with fair shares per person as in [`beside`](crate::beside), but
 //!   separate permits. A request for the same submission finds the result in the cache when its
@@ -363,7 +363,7 @@ impl Control {
         Ok(consequences(&planned.from(present), Some(&progress)))
     }
 
-    /// What keeps the steps of a change from starting right after its commit, as text.
+    /// The reasons why the steps of a change would not start right after its commit, as text.
     pub(crate) fn waits_after(
         &self,
         present: &Present,
@@ -485,8 +485,8 @@ impl Kept {
         if let Some(under) = under.as_mut().filter(|under| under.ground.is(ground)) {
             return put(under);
         }
-        // A request that began before a newer target keeps its result. No other request needs it,
-        // so do not cache it.
+        // A request that began before a newer target keeps its result. Do not cache it, because no
+        // other request needs it.
         if under
             .as_ref()
             .is_some_and(|under| under.ground.present.head.number > ground.present.head.number)

@@ -1,4 +1,4 @@
-//! All noderoles of a role: the list behind the count in a board cell.
+//! All noderoles of a role, for the link on the count in a board cell.
 
 use api::Problem;
 use api::console::{CARRIERS, Carriers, CarriersWanted};

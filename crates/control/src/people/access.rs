@@ -42,8 +42,8 @@ impl People {
     /// Confirms a person's access as a second admin: their approvals count at once.
     ///
     /// # Errors
-    /// If the actor is not an admin, is that person, gave the access, or has their own access from
-    /// the admin who gave it.
+    /// If the actor is not an admin, is that person, or gave the access. Also if the actor's own
+    /// access comes from the admin who gave it.
     pub async fn confirm(&self, actor: &Actor, id: PersonId) -> Result<PersonDetails, Problem> {
         let (mut transaction, actor, row) = self.to_change(actor, id.into()).await?;
         if actor.person == id {

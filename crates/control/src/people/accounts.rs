@@ -1,7 +1,7 @@
 //! Accounts: the list of people, changes by admins, and changes of one's own account.
 //!
-//! Every change locks the rows of both the actor and the person, in a fixed order, and checks the
-//! actor's permission under these locks. The database ensures that an enabled admin remains
+//! Every change locks the rows of the actor and the person in a fixed order. It checks the actor's
+//! permission under these locks. The database ensures that an enabled admin remains
 //! (`guard_admins`), so two admins cannot disable each other at the same time.
 //!
 //! A person who gains Reviewer or Admin is signed out everywhere and has to sign in again. So a
@@ -183,8 +183,8 @@ impl People {
     /// Replaces the permissions of a person.
     ///
     /// # Errors
-    /// If a grant is invalid, no admin would remain, the actor is not an admin, or the permissions
-    /// changed meanwhile (412).
+    /// If a grant is invalid, no admin would remain, or the actor is not an admin. 412 if the
+    /// permissions changed meanwhile.
     pub async fn change_grants(
         &self,
         actor: &Actor,
@@ -234,8 +234,8 @@ impl People {
     /// and their tokens; enabling restores none of these.
     ///
     /// # Errors
-    /// If the person does not exist or is the actor, no admin would remain, the actor is not an
-    /// admin, or the person changed meanwhile (412).
+    /// If the person does not exist or is the actor, no admin would remain, or the actor is not an
+    /// admin. 412 if the permissions changed meanwhile.
     pub async fn set_disabled(
         &self,
         actor: &Actor,
@@ -274,8 +274,8 @@ impl People {
     /// one. Earlier links are revoked.
     ///
     /// # Errors
-    /// If the person does not exist, is disabled or is a service account, the actor is not an
-    /// admin, or the person changed meanwhile (412).
+    /// If the person does not exist, is disabled or is a service account, or the actor is not an
+    /// admin. 412 if the permissions changed meanwhile.
     pub async fn new_link(
         &self,
         actor: &Actor,
@@ -302,8 +302,8 @@ impl People {
         Ok(link)
     }
 
-    /// Locks both rows, and checks that the actor is still an admin and that the person still has
-    /// the version that the client has seen.
+    /// Locks both rows. Checks that the actor is still an admin, and that the person's permissions
+    /// have the version that the client has seen.
     pub(super) async fn to_change(
         &self,
         actor: &Actor,

@@ -1,9 +1,9 @@
 //! The actor of a request, and their permissions per deployment.
 //!
 //! A *grant* gives a person a permission, either everywhere or in a deployment and its descendants.
-//! No permission contains another one, except that every grant includes Viewer everywhere.
-//! (Deployments share roles, nodes, the graph and the journal, so a view of only one deployment
-//! would be misleading.)
+//! No permission contains another one, except that every grant includes Viewer everywhere. The
+//! reason: deployments share roles, nodes, the graph and the journal, so a view of only one would
+//! be misleading.
 //!
 //! Each use case states where it needs its permission:
 //! * [`Actor::require`]: everywhere. For shared things: the execution switch, the catalog, records
@@ -59,8 +59,8 @@ impl Permission {
         }
     }
 
-    /// Refuses a grant or a token of this permission for a single deployment if it is only
-    /// available everywhere: an admin manages all people. `field` is the request field.
+    /// Refuses a grant or a token of Admin for a single deployment, because an admin manages all
+    /// people. `field` is the request field.
     pub(super) fn require_givable_in_part(self, field: &str) -> Result<(), Problem> {
         match self {
             Self::Viewer | Self::Operator | Self::Reviewer => Ok(()),
@@ -287,8 +287,8 @@ impl Actor {
             || self.inside.get(&place).is_some_and(|given| given.contains(&permission))
     }
 
-    /// Whether the actor has the permission in all of these deployments; false if the set is empty,
-    /// unless they have it everywhere.
+    /// Whether the actor has the permission in all of these deployments. For an empty set, they
+    /// need it everywhere.
     pub fn may_in_all(&self, permission: Permission, places: &BTreeSet<DeploymentId>) -> bool {
         self.may(permission)
             || (!places.is_empty() && places.iter().all(|place| self.may_in(permission, *place)))

@@ -1,8 +1,9 @@
 //! Passkeys: people register and revoke their own, and confirm them with another one.
 //!
 //! A passkey is a second factor from its registration on. It counts for signed verdicts once it is
-//! confirmed: by the owner of the database, by another passkey of its person, or by a passkey of an
-//! admin who compared the fingerprint with the person. See [`engine::gate::signature`].
+//! confirmed. The owner of the database, another passkey of its person, or an admin's passkey can
+//! confirm it; the admin first compares the fingerprint with the person. See
+//! [`engine::gate::signature`].
 
 use api::Problem;
 use api::limits::PASSKEY_NAME;

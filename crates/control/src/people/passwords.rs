@@ -2,9 +2,9 @@
 //!
 //! Passwords can be guessed, offline too if the database leaks. Argon2id makes each guess cost
 //! [`MEMORY_KIB`] of memory and [`PASSES`] passes (OWASP recommends 19 MiB and 2). The server pays
-//! the same cost. Therefore hashing runs on blocking threads, [`AT_ONCE`] at a time; at most
-//! [`WAITING`] requests run or wait, and further ones are refused. So a flood of sign-ins does not
-//! slow down other requests.
+//! the same cost. Therefore hashing runs on blocking threads, [`AT_ONCE`] at a time. At most
+//! [`WAITING`] requests run or wait; further ones are refused. So a flood of sign-ins does not slow
+//! down other requests.
 //!
 //! The database stores the SHA-256 of the Argon2id output and starts a session only for the output
 //! itself ([`Proof`]). So read access to the database is not enough to sign in.

@@ -33,7 +33,7 @@ const SKEW: u16 = 1;
 const ANSWER: usize = 32 * 1024;
 
 impl People {
-    /// The actor's second factor: what is set up, and whether it is needed now.
+    /// The factors that the actor has set up, and whether one is needed now.
     pub async fn second_factor(&self, actor: &Actor) -> Result<SecondFactor, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let found = rows::factors(&mut connection, actor.person).await.map_err(failed)?;
@@ -421,8 +421,8 @@ fn step_of(totp: &Totp, digits: &str) -> Result<i64, Problem> {
 
 fn made(secret: &[u8; SECRET], name: &str) -> TotpMade {
     let secret = Secret::new_stack(*secret).to_base32();
-    // Of the characters in names (lower case letters, digits, '.', '_', '@' and '-'), only '@'
-    // needs encoding.
+    // Names consist of lower case letters, digits, '.', '_', '@' and '-', so only '@' needs
+    // encoding.
     let label = name.replace('@', "%40");
     let uri = format!(
         "otpauth://totp/Gantry:{label}?secret={secret}&issuer=Gantry&algorithm=SHA1&digits=6&period={STEP}"

@@ -4,7 +4,7 @@
 //! limits save cost and log space. Counters are in memory, per server and process, so several
 //! servers allow several times as much. IPv6 clients count by their /64, the prefix of a single
 //! site. The table has a fixed size. If it is full, the oldest counter is dropped, so a flood
-//! evicts counters but locks nobody out.
+//! evicts counters but locks out no one.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -54,8 +54,8 @@ impl People {
     /// Creates a token for the actor, or as an admin for a service account.
     ///
     /// # Errors
-    /// If the token would have more permissions than its person, Admin in a single deployment,
-    /// Reviewer, or too long a validity; or if the actor uses a token.
+    /// If the token would have more permissions than its person, Reviewer, Admin in a single
+    /// deployment, or too long a validity. Also if the actor uses a token.
     pub async fn make_token(&self, actor: &Actor, wish: &TokenWish) -> Result<TokenMade, Problem> {
         actor.require_in_person()?;
         let name = words::plain(&wish.name)?;
@@ -174,8 +174,8 @@ impl People {
     /// the next request.
     ///
     /// # Errors
-    /// If there is no such token, it belongs to another person and the actor is not an admin, or
-    /// the actor uses a token.
+    /// If the token does not exist, or belongs to another person and the actor is not an admin.
+    /// Also if the actor uses a token.
     pub async fn revoke_token(&self, actor: &Actor, token: Uuid) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;

@@ -97,7 +97,7 @@ async fn admin_who_signs_in_as_the_reviewer_approves_nothing() {
     let review = house.control.review(&house.cy, id).await.unwrap();
     assert!(!review.verdicts[0].counts);
 
-    // bo is notified, and so is everyone who views the account.
+    // bo and everyone who views the account are notified.
     let mine = house.people.mine(&as_bo).await.unwrap();
     assert_eq!(mine.notices.iter().map(|notice| notice.by.as_str()).collect::<Vec<_>>(), ["ada"]);
     assert_eq!(house.control.frame(&as_bo).await.unwrap().reset.unwrap().by, "ada");

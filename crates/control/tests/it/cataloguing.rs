@@ -464,8 +464,7 @@ async fn what_a_version_changes_is_told_where_it_is_judged() {
     let file = lines(&review.contents);
     assert!(file.0.ends_with(&expected_lines.0) && file.1 == expected_lines.1, "{file:?}");
 
-    // After the commit, the review still reads the same, and so does the comparison of the two
-    // blueprints.
+    // After the commit, the review and the comparison of the two blueprints still show the same.
     house.approve(&house.bo, changed).await;
     let after = house.commit(&house.ada, changed).await.unwrap();
     let review = house.control.review(&house.bo, changed).await.unwrap();

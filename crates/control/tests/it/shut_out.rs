@@ -349,9 +349,9 @@ fn writes(text: &str) -> bool {
     begins || (text.contains(".connection()") && notes)
 }
 
-/// Searches the source code: every function that opens a read-write transaction or writes on a
-/// connection must call `Actor::still`, directly or through another function. The tests above check
-/// the permissions that follow.
+/// Searches the source code for functions that open a read-write transaction or write on a
+/// connection. Each must call `Actor::still`, directly or through another function. The tests above
+/// check the permissions that follow.
 #[test]
 fn what_writes_asks_who_is_there_again() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -1,4 +1,4 @@
-//! Random undo and redo, compared with a model: active edits are a stack, and undone edits are a
+//! Random undo and redo, compared with a model. Active edits are a stack, and undone edits are a
 //! second stack until the next edit.
 
 use engine::plan::Edit;

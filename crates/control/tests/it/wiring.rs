@@ -1,5 +1,5 @@
-//! Changes in reviews that are easy to miss: noderoles with other parents, the approval policy, and
-//! the deployment in which an edit takes effect.
+//! Changes in reviews that are easy to miss: new parents of noderoles, the approval policy, and
+//! edits in other deployments.
 
 use std::collections::BTreeMap;
 
