@@ -1,8 +1,9 @@
-//! The commit of one node's change among 200,000 steps, on a real PostgreSQL: `cargo bench -p control --bench commit`.
+//! Benchmark: the commit of one node's change among 200,000 steps, on a real PostgreSQL (`cargo
+//! bench -p control --bench commit`).
 //!
-//! Everything goes through the use cases, as a person would do it: 10,000 nodes with 20 roles each are bound by one proposal, then
-//! each change lets the twenty noderoles of one node run again. What is timed is the whole commit: planning anew, lint, the locks,
-//! the gate, the transaction. `GANTRY_BENCH_NODES` makes it smaller.
+//! All changes go through the use cases. One proposal binds 10,000 nodes to 20 roles each. Then
+//! each change re-runs the twenty noderoles of one node. The measured time is the whole commit:
+//! planning, lint, locks, gate and transaction. `GANTRY_BENCH_NODES` sets a smaller size.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
 
@@ -21,7 +22,8 @@ use testdb::TestDatabase;
 const ROLES: usize = 20;
 const GOAL: Duration = Duration::from_millis(50);
 const CHANGES: usize = 12;
-/// Commits before those: on a connection's first one the database prepares all that a commit asks and guards.
+/// Warm-up commits. On a new connection, the first one prepares the statements of the commit and
+/// its guards.
 const WARM: usize = 8;
 
 struct House {
@@ -104,7 +106,7 @@ impl House {
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also runs this; there is nothing to measure then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

@@ -1,7 +1,8 @@
-//! The audit for people: entries by who, what, when and about what; its chain, checked in parts; an export that is checked without us.
+//! The audit log: filtered lists of entries, verification of the hash chain in parts, and an export
+//! for offline verification.
 //!
-//! Entries tell who came from where and what they gave as reasons, so whoever only looks does not see them: it takes the permission to
-//! operate, to review, or to administer.
+//! Entries contain client addresses and the reasons that people enter. Therefore Viewer is not
+//! enough: reading them requires Operator, Reviewer or Admin.
 
 use api::At;
 use api::Problem;
@@ -21,18 +22,16 @@ use crate::problems::from_store;
 use crate::words::{self, at};
 use crate::{Control, paging};
 
-/// Links that an export reads at once.
+/// Links that an export reads per query.
 const PART: i64 = 500;
-/// Entries that are not sealed yet are counted so far.
+/// Unsealed entries are counted up to this limit.
 const UNSEALED: i64 = 1_000;
 
-/// Who may read the audit.
 fn may_read(actor: &Actor) -> Result<(), Problem> {
     actor.require_any_somewhere(&[Permission::Operator, Permission::Reviewer, Permission::Admin])
 }
 
 impl Control {
-    /// A page of the audit.
     pub async fn audit(&self, actor: &Actor, wanted: &AuditWanted) -> Result<AuditPage, Problem> {
         may_read(actor)?;
         let behind = match paging::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
@@ -86,7 +85,7 @@ impl Control {
         Ok(Some(AuditActor::Person(row.id)))
     }
 
-    /// Whether a part of the chain holds, and where the whole ends.
+    /// Verifies a part of the chain and reports the current end of the whole chain.
     pub async fn audit_chain(
         &self,
         actor: &Actor,
@@ -118,7 +117,7 @@ impl Control {
         Ok(ChainView { chain, broken, next, end, hash, unsealed })
     }
 
-    /// The chain as it is behind a place: what comes next has to go on from there.
+    /// The chain state after the link `after`. Verification of the following links starts from it.
     async fn chain_from(&self, on: &mut sqlx::PgConnection, after: i64) -> Result<Chain, Problem> {
         if after == 0 {
             return Ok(Chain::default());
@@ -132,7 +131,8 @@ impl Control {
         Ok(Chain { first: seq, from: hash, last: seq, hash })
     }
 
-    /// The next links of an export that [began](Self::audit_export) for somebody who may, with the chain as it is behind them.
+    /// Reads the next links of an export, and the chain state after them. [`Self::audit_export`]
+    /// has checked the permission.
     pub async fn audit_part(&self, chain: Chain) -> Result<(Vec<Sealed>, Chain), Problem> {
         let mut connection = self.connection().await?;
         let behind = place(chain.last)?;
@@ -142,14 +142,16 @@ impl Control {
         Ok((part, after))
     }
 
-    /// The next rows and documents of an export that [began](Self::audit_export) for somebody who may; and where to go on.
+    /// Reads the next rows and documents of an export, and the stage that follows.
+    /// [`Self::audit_export`] has checked the permission.
     pub async fn audit_rows(&self, end: u64, stage: Stage) -> Result<(Vec<Line>, Stage), Problem> {
         let end = place(end)?;
         let mut connection = self.connection().await?;
         reading::export_part(&mut connection, end, stage).await.map_err(from_store)
     }
 
-    /// The chain that an export goes on from, and its header. It goes up to the entry that is the last one now.
+    /// Starts an export: the chain state to continue from, and the header. The export ends at the
+    /// entry that is the newest now.
     pub async fn audit_export(
         &self,
         actor: &Actor,
@@ -168,8 +170,8 @@ fn place(seq: u64) -> Result<i64, Problem> {
     i64::try_from(seq).map_err(|_| Problem::invalid("after: this is no place in the chain."))
 }
 
-/// From a moment on, and before another; either may be left out. Between the wrong way round there is nothing, which would be told as if
-/// nothing had happened.
+/// Parses a time range from `since` (inclusive) to `until` (exclusive); both are optional. A
+/// reversed range is an error, because an empty list would suggest that nothing happened.
 pub(crate) fn window(
     since: Option<At>,
     until: Option<At>,
@@ -184,7 +186,8 @@ pub(crate) fn window(
     }
 }
 
-/// A moment that the database knows, too: it has none before 4714 BC.
+/// Converts a timestamp to one that the database can store. PostgreSQL has no timestamp before 4714
+/// BC.
 fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
     let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).ok();
     moment.filter(|moment| moment.year() >= 1).ok_or_else(|| {

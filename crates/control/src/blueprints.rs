@@ -1,4 +1,4 @@
-//! The line of targets, and any two blueprints compared.
+//! The target history, and the comparison of any two blueprints.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::words::{self, at};
 use crate::{Control, paging};
 
 impl Control {
-    /// A page of targets: of all, or of those that changed a deployment.
+    /// A page of the target history, of all deployments or of one.
     pub async fn targets(
         &self,
         actor: &Actor,
@@ -63,7 +63,8 @@ impl Control {
         Ok(TargetPage { targets, next, head: present.head.number, removed_in })
     }
 
-    /// In what two blueprints differ, and what going from the one to the other would lead to: everywhere, or in one deployment.
+    /// Compares two blueprints, and computes the impact of going from the first to the second, for
+    /// all deployments or for one.
     pub async fn compare(
         &self,
         actor: &Actor,
@@ -96,7 +97,7 @@ impl Control {
         Ok(found)
     }
 
-    /// What a submission changes, as it was submitted.
+    /// The difference that a review contains, as it was submitted.
     pub async fn review_difference(
         &self,
         actor: &Actor,
@@ -121,16 +122,16 @@ impl Control {
     }
 }
 
-/// A deployment that is there, or was once: whoever looks back names it as it was called then.
+/// An existing or a removed deployment. Views of the past find a deployment by its last name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Once {
     pub id: DeploymentId,
-    /// The target that removed it.
+    /// The target that removed the deployment.
     pub removed_in: Option<TargetNo>,
 }
 
 impl Once {
-    /// By its name: the one that is there, else the one that went last.
+    /// Finds a deployment by name: an existing one first, then the one that was removed last.
     pub async fn named(
         on: &mut PgConnection,
         present: &Present,
@@ -140,19 +141,20 @@ impl Once {
             Ok(id) => return Ok(Self { id, removed_in: None }),
             Err(unknown) => unknown,
         };
-        // What can't be a name was never one.
+        // An invalid name never belonged to a deployment.
         let Ok(name) = DeploymentName::parse(name) else { return Err(unknown) };
         let removed = intent::removed_deployment(on, name.as_str()).await.map_err(from_store)?;
         removed.map(|(id, target)| Self { id, removed_in: Some(target) }).ok_or(unknown)
     }
 
-    /// What became of it, where somebody looks for it and it is not there.
+    /// A sentence that says which target removed the deployment; empty if it exists.
     pub fn fate(self) -> String {
         self.removed_in.map(|target| format!(" Target {target} removed it.")).unwrap_or_default()
     }
 }
 
-/// The deployment of this name in a blueprint: the one that is meant by it now, else what was called so there.
+/// The deployment that `name` means in a blueprint: `once` if the blueprint has it, otherwise the
+/// deployment that had this name there.
 pub(crate) fn of_then(
     blueprint: &Blueprint,
     name: &str,
@@ -164,11 +166,11 @@ pub(crate) fn of_then(
     here.or_else(|| called().map(|(id, _)| *id))
 }
 
-/// What one name means on each side of a comparison. A name is free again once its deployment is removed, so that need not be the same
-/// deployment.
+/// The deployments that one name means in the two blueprints of a comparison. A name is free after
+/// its deployment is removed, so these can be two deployments.
 #[derive(Debug, Clone, Copy)]
 enum Meant {
-    /// In one of two blueprints, or in both.
+    /// The same deployment, in one blueprint or in both.
     One(DeploymentId),
     Others {
         old: DeploymentId,
@@ -205,14 +207,15 @@ impl Meant {
         }
     }
 
-    /// The one whose name is shown.
+    /// The deployment whose name the comparison shows.
     fn shown(self) -> DeploymentId {
         match self {
             Self::One(id) | Self::Others { new: id, .. } => id,
         }
     }
 
-    /// What to know before reading a comparison of it, if there is something.
+    /// A note for the reader if the two sides have different deployments, or if only one side has
+    /// the deployment.
     fn note(
         self,
         name: &DeploymentName,
@@ -249,7 +252,7 @@ fn called(side: &ComparedSide) -> String {
     }
 }
 
-/// In what two blueprints differ, everywhere or in one deployment.
+/// The difference between two blueprints, for all deployments or for one.
 fn compared(
     present: &Present,
     (from, old): (ComparedSide, &Blueprint),
@@ -310,8 +313,8 @@ fn compared(
     })
 }
 
-/// The policies that were in force at two targets, if they differ. A blueprint that is named by its root may be that of many targets, so
-/// nothing can be said of it.
+/// The policies of two targets, if they differ. A side that is given by its root hash can belong to
+/// many targets, so there is nothing to compare.
 async fn policies(
     on: &mut PgConnection,
     from: &ComparedSide,
@@ -323,7 +326,7 @@ async fn policies(
     Ok(Sides::differing(old.as_ref(), new.as_ref()))
 }
 
-/// The blueprint that somebody asked for. What it shares with the present is taken from there.
+/// Loads the requested blueprint. Documents that it shares with the present are reused.
 pub(crate) async fn side(
     control: &Control,
     by: &Beside,

@@ -1,7 +1,7 @@
-//! The deployment board: what is bound where, and what a draft would change about it.
+//! The deployment board: the noderoles of a deployment, and the changes of the open proposal.
 //!
-//! The board is the skeleton of what is meant, with the effects of the open proposal laid over it and the states of steps beside it.
-//! Nothing on it decides: what a drop would do is asked of the planner.
+//! The board combines the skeleton of the desired state, the effects of the open proposal and the
+//! step states. It makes no decisions itself: the planner computes the effect of each drop.
 
 mod carriers;
 
@@ -38,13 +38,13 @@ use crate::restoring::left_out;
 use crate::showing::attribs;
 use crate::words::{Names, at};
 
-/// Nodes in the tray before they become a count.
+/// Nodes that the tray lists; further nodes are only counted.
 const TRAY: usize = 1_000;
 
-/// Longest error on a chip, in characters.
+/// Maximum length of an error on a chip, in characters.
 const LONGEST_ERROR: usize = 200;
 
-/// Everything that a board is made of.
+/// The input of a board.
 struct Scene<'a> {
     present: &'a Present,
     deployment: DeploymentId,
@@ -54,16 +54,17 @@ struct Scene<'a> {
     drawn: Drawn<'a>,
 }
 
-/// What a plan means for chips, looked through once: a board has many rows, and a plan many steps.
+/// A plan, indexed by noderole. A board has many rows and a plan many steps, so the plan is
+/// searched only once.
 #[derive(Default)]
 struct Drawn<'a> {
-    /// What it binds.
+    /// New noderoles, by deployment and role.
     bound: BTreeMap<(DeploymentId, &'a RoleName), Vec<&'a Bound>>,
-    /// By what each of those is brought along.
+    /// The role that requires each implicitly added noderole.
     brought: BTreeMap<NoderoleId, String>,
-    /// Noderoles that are there and that it changes.
+    /// Existing noderoles that the plan changes.
     touched: BTreeSet<NoderoleId>,
-    /// Noderoles that it removes.
+    /// Noderoles that the plan removes.
     going: BTreeSet<NoderoleId>,
 }
 
@@ -83,7 +84,7 @@ impl<'a> Drawn<'a> {
     }
 }
 
-/// A noderole that a board shows.
+/// A noderole on the board.
 struct Shown {
     node: NodeId,
     fqdn: String,
@@ -92,10 +93,10 @@ struct Shown {
 }
 
 impl Control {
-    /// A deployment's board, by name.
+    /// The board of a deployment, by the deployment's name.
     pub async fn board(&self, actor: &Actor, deployment: &str) -> Result<Board, Problem> {
         actor.require(Permission::Viewer)?;
-        // Read first, so that what comes later is told by the live stream.
+        // Read the cursor first, so the live stream reports all later events.
         let cursor = self.cursor_now().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
@@ -189,8 +190,8 @@ impl Control {
     }
 }
 
-/// Writes on chips how their steps stand. A deployment may have more steps than anybody reads at once, so it asks for those shown, by
-/// id. What is there and has no step yet does not run: it stays blocked.
+/// Sets the step states of chips. A deployment can have very many steps, so the query selects the
+/// steps of the shown chips by id. A noderole without a step does not run and stays `Blocked`.
 async fn tell_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result<(), Problem> {
     chips.retain(|chip| chip.state != StepState::Proposed);
     let ids: Vec<NoderoleId> = chips.iter().map(|chip| chip.noderole).collect();
@@ -205,8 +206,9 @@ async fn tell_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result
     Ok(())
 }
 
-/// How the steps stand of a deployment's own noderoles that have no chip on its board. They are counted as those that are not shown, and
-/// not as all less the chips: whatever happens between two questions, no step counts twice. Where all have chips, nothing is asked.
+/// Counts, by state, the steps of the deployment's own noderoles that have no chip. The query
+/// counts the hidden steps directly instead of subtracting the chips from a total. So no step
+/// counts twice if it changes between two queries. If all noderoles have chips, there is no query.
 async fn beyond(
     on: &mut PgConnection,
     id: DeploymentId,
@@ -222,7 +224,7 @@ async fn beyond(
     reading::steps_beyond(on, id, &shown).await.map_err(from_store)
 }
 
-/// The nearest hold, from the deployment upward.
+/// The nearest hold: the deployment's own, or that of the nearest ancestor.
 fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem> {
     let rows = present.skeleton.chain(id).into_iter().filter_map(|id| present.row(id));
     let Some((row, (by, reason))) = rows.filter_map(|row| Some((row, row.held.clone()?))).next()
@@ -233,7 +235,8 @@ fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem
     Ok(Some(HoldView { deployment, by, reason }))
 }
 
-/// An open proposal, as this person sees it. Whether it was submitted or sent back, and what it leaves out, is not looked up here.
+/// An open proposal, as this person sees it. The caller fills in `submission`, `sent_back` and
+/// `left_out`.
 pub(crate) fn proposal_view(
     actor: &Actor,
     present: &Present,
@@ -283,7 +286,8 @@ pub(crate) fn proposal_view(
     }
 }
 
-/// What is meant now, and what edits take along, for whoever looks where edits clash.
+/// The current desired state and the side effects of edits, for the description of conflicting
+/// edits.
 struct Meant<'a>(&'a Present, &'a Planned);
 
 impl Before for Meant<'_> {
@@ -343,8 +347,8 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Roles that can be bound here, the draft's included, by content; `true`: the draft adds it. Those that it takes out stand there
-    /// until that is committed.
+    /// Roles that can be bound in this deployment, with their content; `true` if the draft adds the
+    /// role. Roles that the draft removes stay in the list until the commit.
     fn roles(&self) -> BTreeMap<RoleName, (Hash, bool)> {
         let known = self.present.skeleton.deployments.get(&self.deployment);
         let known = known
@@ -378,7 +382,7 @@ impl<'a> Scene<'a> {
         Ok(groups)
     }
 
-    /// Noderoles of an ancestor that nodes of this deployment carry.
+    /// Noderoles that belong to an ancestor and are on nodes of this deployment.
     fn ancestors(&self, ancestor: DeploymentId) -> Result<Vec<BoardGroup>, Problem> {
         let Some(found) = self.present.skeleton.deployments.get(&ancestor) else {
             return Ok(Vec::new());
@@ -400,7 +404,7 @@ impl<'a> Scene<'a> {
         Ok(groups.into_iter().map(group).collect())
     }
 
-    /// Noderoles of a role in the order of their nodes' names, the draft's included.
+    /// Noderoles of a role, the draft's included, in the order of their nodes' names.
     fn shown(&self, deployment: DeploymentId, role: &RoleName, only_own_nodes: bool) -> Vec<Shown> {
         let skeleton = &self.present.skeleton;
         let here = |node: NodeId| {
@@ -427,8 +431,8 @@ impl<'a> Scene<'a> {
         all
     }
 
-    /// Those that there is room for, and how many more there are. How the steps of those that are there stand is asked for when it is
-    /// known which are shown: see [`tell_states`].
+    /// Chips for the noderoles that fit into `room`, and the number of remaining noderoles. Once
+    /// the shown chips are known, [`tell_states`] sets their step states.
     fn chips(&self, shown: Vec<Shown>, room: usize) -> (Vec<Chip>, usize) {
         let more = shown.len().saturating_sub(room);
         let chip = |shown: Shown| {
@@ -492,7 +496,8 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Nodes that could be bound here: the deployment's own and those of its ancestors, the draft's moves included.
+    /// Nodes that can be bound in this deployment: its own nodes and those of its ancestors, with
+    /// the draft's moves applied.
     fn tray(&self) -> Result<(Vec<TrayNode>, usize), Problem> {
         let chain = self.present.skeleton.chain(self.deployment);
         let moved: BTreeMap<NodeId, DeploymentId> = self
@@ -532,16 +537,17 @@ impl<'a> Scene<'a> {
                     .saturating_sub(leaving.get(id).copied().unwrap_or(0)),
             });
         }
-        // Where there is no room for all, nodes without noderoles come first: they are what most people look for.
+        // If the tray is too small, nodes without noderoles take precedence: most people look for
+        // these.
         tray.sort_by(|a, b| (a.noderoles > 0, &a.fqdn).cmp(&(b.noderoles > 0, &b.fqdn)));
         let more = tray.len().saturating_sub(TRAY);
         tray.truncate(TRAY);
-        // Shown by name alone, so that binding a node does not send it elsewhere.
+        // The tray is sorted by name only, so that binding a node does not move it.
         tray.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
         Ok((tray, more))
     }
 
-    /// This deployment and those below it, as the draft would have them.
+    /// This deployment and its descendants, with the draft applied.
     fn places(&self) -> Result<Vec<PlaceChoice>, Problem> {
         let Some(planned) = self.planned else { return Ok(Vec::new()) };
         let skeleton = &self.present.skeleton;
@@ -556,7 +562,7 @@ impl<'a> Scene<'a> {
             name: found.name.clone(),
             proposed: false,
         });
-        // A proposal makes deployments below its own alone.
+        // A proposal creates deployments only below its own deployment.
         let new = planned.effects.deployments.iter();
         let new = new.map(|new| PlaceChoice { id: new.id, name: new.name.clone(), proposed: true });
         let mut places: Vec<PlaceChoice> = known.chain(new).collect();
@@ -566,7 +572,7 @@ impl<'a> Scene<'a> {
         Ok(places)
     }
 
-    /// Every jig that barclamps in use have, as the draft would switch them.
+    /// All jigs of the barclamps in use, with the draft's switches applied.
     fn jigs(&self) -> Result<Vec<JigView>, Problem> {
         let Some(planned) = self.planned else { return Ok(Vec::new()) };
         let skeleton = &self.present.skeleton;
@@ -603,12 +609,13 @@ impl<'a> Scene<'a> {
             .collect())
     }
 
-    /// Roles that the deployment would see with the proposal and would not have.
+    /// Roles that the proposal makes available in the deployment and that the deployment does not
+    /// have yet.
     fn choices(&self) -> Result<Vec<RoleChoice>, Problem> {
         let mut have = self.roles();
         let gone = self.planned.into_iter().flat_map(|planned| &planned.effects.removed_roles);
         for role in gone.filter(|gone| gone.deployment == self.deployment) {
-            // It may have come back.
+            // The draft may have added the role again.
             if have.get(&role.role).is_some_and(|(_, proposed)| !proposed) {
                 have.remove(&role.role);
             }
@@ -618,7 +625,7 @@ impl<'a> Scene<'a> {
             |id| cataloguing::own(self.present, id, self.planned.map(|planned| &planned.effects));
         let chain: Vec<_> = skeleton.chain(self.deployment).into_iter().map(own).collect();
         let (mut named, mut choices) = (BTreeSet::new(), BTreeMap::new());
-        // Nearest first, as binding looks for them.
+        // Nearest deployment first, the same order as in binding.
         for pin in in_sight(&chain) {
             let Ok(barclamp) = self.present.catalog.barclamp(pin.version) else { continue };
             for (name, content) in barclamp.roles.iter().filter(|(name, _)| named.insert(*name)) {
@@ -643,7 +650,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Milestones first, then roles that people bind, then those that come along; each by name.
+/// Milestones first, then roles that people bind, then implicit roles; each group by name.
 fn order(roles: &mut [BoardRole]) {
     let is = |role: &BoardRole, word: &str| role.traits.iter().any(|t| t == word);
     roles.sort_by(|a, b| {

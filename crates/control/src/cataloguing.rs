@@ -1,7 +1,8 @@
-//! The catalog: which versions of barclamps there are, who uses them, and in what each differs from the one before it.
+//! The catalog: versions of barclamps, the deployments that use them, and the differences between
+//! versions.
 //!
-//! What a version lacks is worked out from the two versions themselves, which are kept for ever: so it reads the same when the version is
-//! imported, years later, and beside the choice to use it.
+//! Differences are computed from the two versions, which are stored permanently. So the result is
+//! the same at import, years later, and in the version choice of a proposal.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +24,10 @@ use crate::saying;
 use crate::words::{self, at};
 use crate::{Control, paging};
 
-/// Versions of a barclamp that a board offers: the newest, and the one in use.
+/// Newest versions of a barclamp that a board offers, in addition to the version in use.
 const OFFERED: usize = 10;
 
-/// Versions in one page of the catalog.
+/// Versions per page of the catalog.
 const PAGE: usize = 100;
 
 fn not_a_version(hash: &str) -> Problem {
@@ -41,7 +42,8 @@ pub(crate) fn missing(error: engine::catalog::CatalogError) -> Problem {
     Problem::internal()
 }
 
-/// What a version lacks that another has, one line each; nothing when they are the same.
+/// One line for each item that the old version has and the new one lacks. Empty if the versions are
+/// equal.
 fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem> {
     let (old, new) =
         (catalog.barclamp(old).map_err(missing)?, catalog.barclamp(new).map_err(missing)?);
@@ -49,7 +51,8 @@ fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem
 }
 
 impl Control {
-    /// A page of the imported versions: by barclamp, each barclamp's newest first, if nothing else is asked for.
+    /// A page of the imported versions. By default they are sorted by barclamp, with the newest
+    /// version first.
     pub async fn find_barclamps(
         &self,
         actor: &Actor,
@@ -65,9 +68,10 @@ impl Control {
                 || order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version));
             a.name.cmp(&b.name).then_with(newest_first)
         });
-        // What is imported stays, so what is there now has all of them.
+        // Imported versions are never deleted, so the present has all of them.
         let present = self.present().await?;
-        // Of each the version before it, which stands behind it in the order of versions.
+        // The preceding version of each row: the next row in version order, if it has the same
+        // name.
         let before =
             |place: usize| rows.get(place + 1).filter(|older| older.name == rows[place].name);
         let mut places: Vec<usize> =
@@ -75,7 +79,7 @@ impl Control {
         let roles = |place: &usize| {
             present.catalog.barclamp(rows[*place].hash).map_or(0, |barclamp| barclamp.roles.len())
         };
-        // Those that are alike stand as they do without being sorted.
+        // The sort is stable, so equal rows keep their order.
         match wanted.sort.by {
             BarclampSort::Name => {}
             BarclampSort::Imported => places.sort_by_key(|place| rows[*place].imported_at),
@@ -135,8 +139,8 @@ impl Control {
         Ok(CatalogPage { versions, next })
     }
 
-    /// What a proposal would come to with further edits, which are not made by this. It costs what making them costs, so it takes
-    /// the same permission.
+    /// Previews a proposal with further edits, without making the edits. A preview costs as much as
+    /// the edits themselves, so it requires the same permission.
     pub async fn foresee(
         &self,
         actor: &Actor,
@@ -154,7 +158,8 @@ impl Control {
         let row = row.ok_or_else(|| no_proposal(proposal))?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         if row.state != "open" {
-            // Who asks looks at a page from before that. It is an answer like any other: the edits would be refused.
+            // The page is older than the proposal's end. Report it like any other refusal of the
+            // edits.
             let closed =
                 format!("this proposal was {}, so nothing is added to it any more", row.state);
             return Ok(Foreseen { refused: vec![closed], lines: Vec::new() });
@@ -175,7 +180,8 @@ impl Control {
     }
 }
 
-/// The versions that a deployment could use, with what each lacks that the one in use has.
+/// The versions that a deployment can use. For each: the items that it lacks compared to the
+/// version in use.
 pub(crate) fn choices(
     present: &Present,
     deployment: DeploymentId,
@@ -207,7 +213,7 @@ pub(crate) fn choices(
     offered.map(choice).collect()
 }
 
-/// What a deployment pins of its own, as the draft would leave it.
+/// The versions that a deployment pins itself, with the draft applied.
 pub(crate) fn own(
     present: &Present,
     id: DeploymentId,
@@ -224,7 +230,8 @@ pub(crate) fn own(
     pins
 }
 
-/// The versions that a deployment has of its own, each with the one that it would have from above without it.
+/// The versions that a deployment pins itself, each with the version that it would inherit without
+/// its pin.
 pub(crate) fn own_versions(
     present: &Present,
     deployment: DeploymentId,

@@ -1,8 +1,9 @@
-//! The commit: the only way in which intent changes.
+//! The commit: the only way to change the desired state.
 //!
-//! Planned once more on what is meant now, outside the transaction; then, under the locks, everything that could have moved is read
-//! again and the gate decides on that. If another target came in between, the plan is made anew; whether this still is what was
-//! approved is a comparison of hashes.
+//! The plan is computed again on the current target, outside of the transaction. Under the locks,
+//! the transaction rereads all facts that may have changed and evaluates the gate on them. If
+//! another target was committed in between, the commit plans again. Hashes show whether the plan
+//! still equals the approved one.
 
 use api::Problem;
 use api::live::{Live, Topic};
@@ -25,18 +26,19 @@ use crate::weighing::settle;
 use crate::words::capital;
 use crate::{Control, done};
 
-/// How often a commit plans anew because another one came first, before it leaves that to the caller.
+/// How often a commit plans again after another commit preceded it. After that, the caller must
+/// retry.
 const ATTEMPTS: usize = 8;
 
-/// What is to be committed, with the name that was typed for it. What destroys or removes asks for the name of the deployment that it
-/// was proposed on, or of the node.
+/// A review to commit, with the name that the person typed. A change that destroys or removes
+/// something requires the name of the proposal's deployment or node.
 #[derive(Debug, Clone)]
 pub struct ToCommit {
-    /// Which.
     pub submission: SubmissionId,
-    /// The name, as it was typed.
+    /// The name, as typed.
     pub typed: Option<String>,
-    /// Whether runs under way of steps that it changes are ended at once. Else they go on to their end, and nothing of it is applied.
+    /// Cancel running steps that this change replaces. Otherwise they finish; their results are
+    /// discarded either way.
     pub cancel: bool,
 }
 
@@ -47,7 +49,7 @@ impl From<SubmissionId> for ToCommit {
 }
 
 impl Control {
-    /// Makes a submission the next target.
+    /// Commits a review: its blueprint becomes the target.
     pub async fn commit(
         &self,
         actor: &Actor,
@@ -79,7 +81,7 @@ impl Control {
         ))
     }
 
-    /// None: another target came first; plan anew.
+    /// `None` if another commit came first; the caller plans again.
     async fn try_commit(
         &self,
         actor: &Actor,
@@ -101,13 +103,14 @@ impl Control {
         let actor = &actor.still(&mut transaction).await?;
         let places = places(&mut transaction, actor, id).await?;
         actor.require_any_in_all(&[Permission::Operator, Permission::Reviewer], &places)?;
-        // Rows of deployments may have moved only together with the head, which is locked now.
+        // Deployment rows can only change together with the head, which is locked now.
         let mut case = self.case(&mut transaction, &present, id, true).await?;
         let ground = self.ground(&mut transaction, &present).await?;
         settle(&mut case, planned.as_ref(), &ground);
         let gate = evaluate(&case.facts);
         if let Err(reason) = may_commit(actor, &places, &case, &gate) {
-            // What is committed breaks rules by being there: its documents are not any more what it was planned on.
+            // After its commit a review always breaks rules, because its base has changed. Do not
+            // report them.
             let broken = || gate.broken().filter(|_| case.row.target.is_none());
             let code = broken().next().map_or("committed", |rule| rule_code(rule.rule));
             let mut problem = Problem::conflict(code, reason);
@@ -179,7 +182,7 @@ impl Control {
         Ok(Some(number))
     }
 
-    /// Proposals on deployments and nodes that the commit removes have nothing to be about any more.
+    /// Discards proposals on deployments and nodes that this commit removes.
     async fn close_with_what_goes(
         &self,
         on: &mut sqlx::PgConnection,
@@ -221,7 +224,8 @@ impl Control {
         Ok(())
     }
 
-    /// The submission's edits worked out on what is meant now. None: they can't be any more; the gate says why.
+    /// Plans the review's edits on the current target. `None` if the edits cannot be planned any
+    /// more; the gate reports why.
     async fn plan_of(
         &self,
         actor: &Actor,
@@ -246,7 +250,7 @@ fn not_typed(no: &NameNotTyped) -> Problem {
     problem
 }
 
-/// What makes the plan another one than the approved; None: it is the same, by hash.
+/// The differences between the plan and the approved review; `None` if their hashes are equal.
 pub(crate) fn unlike(
     row: &SubmissionRow,
     documents: &[DocumentChange],
@@ -272,7 +276,8 @@ pub(crate) fn unlike(
     if same { None } else { again() }
 }
 
-/// One of the rules that a refused commit breaks. The problem's detail has the first; whoever mends that should know the others.
+/// One of the rules that a refused commit breaks. The problem's detail names only the first rule;
+/// the findings list all of them.
 fn finding(rule: &RuleState) -> Finding {
     Finding { at: rule_code(rule.rule).into(), detail: rule.text.clone() }
 }

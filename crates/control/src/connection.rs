@@ -1,7 +1,7 @@
-//! How a machine is reached: what people write, in the form of records and documents.
+//! The connection to a node: conversion from requests to records and documents.
 //!
-//! The rules are the engine's ([`engine::cluster::connection`]); here their refusals become problems. Nothing secret is ever part of a
-//! record: a key is named, and workers have it as a file.
+//! The rules are in [`engine::cluster::connection`]; this module turns their errors into problems.
+//! A record never contains a secret: it names a key, and workers have the key as a file.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(crate) fn refused(error: ConnectionError) -> Problem {
     Problem::invalid(error.to_string())
 }
 
-/// The connection that somebody wants for a machine that is reached over SSH.
+/// The requested SSH connection.
 pub(crate) fn by_ssh(wish: &SshWish, root: &str) -> Result<Connection, Problem> {
     let ssh = Ssh {
         addresses: wish.addresses.clone(),
@@ -40,8 +40,8 @@ pub(crate) fn columns(connection: &Connection) -> (Value, Vec<String>) {
     (column, connection.addresses().to_vec())
 }
 
-/// The connection that a record has. None: the record lacks something, so no worker reaches the node either. Older records may name an
-/// address twice; each is there once.
+/// The connection of a record. `None` if the record is incomplete; then no worker can reach the
+/// node either. Old records may contain an address twice; the result contains it once.
 pub(crate) fn of_record(
     transport: &str,
     address: &Value,
@@ -59,7 +59,7 @@ pub(crate) fn of_record(
     }
 }
 
-/// Each address once, in their order.
+/// Removes duplicate addresses and keeps the order.
 fn distinct(addresses: Vec<String>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     addresses.into_iter().filter(|address| seen.insert(canonical_address(address))).collect()

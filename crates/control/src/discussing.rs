@@ -1,7 +1,9 @@
-//! Discussing: threads on single changes, and what is new since somebody last looked.
+//! Review discussion: threads on single changes, and the differences since the person last viewed
+//! the proposal.
 //!
-//! Threads belong to the proposal and hang on changes by their stable names, so they follow the change from one submission to the
-//! next. Who may speak and who may resolve is decided by [`engine::gate::discussion`].
+//! Threads belong to the proposal. They refer to changes by stable names, so they follow a change
+//! from one review to the next. The module [`engine::gate::discussion`] decides who may write and
+//! resolve.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +30,7 @@ use crate::words::{self, at};
 use crate::{Control, done, versions};
 
 impl Control {
-    /// What is said of a submission's proposal, as it looks from this submission.
+    /// The discussion of a review's proposal, as seen from this review.
     pub async fn discussion(&self, actor: &Actor, id: SubmissionId) -> Result<Discussion, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -67,7 +69,7 @@ impl Control {
         })
     }
 
-    /// Opens a thread on a change of a submission.
+    /// Opens a thread on a change of a review.
     pub async fn open_thread(
         &self,
         actor: &Actor,
@@ -76,7 +78,7 @@ impl Control {
         body: String,
     ) -> Result<CommentId, Problem> {
         let body = text(&body)?;
-        // What a submission changes never changes, so the lock is not needed for that.
+        // The changes of a review are immutable, so this check does not need the lock.
         let stands = self.stands(actor, id, &anchor).await?;
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
@@ -99,7 +101,7 @@ impl Control {
         Ok(thread)
     }
 
-    /// Answers in a thread.
+    /// Replies in a thread.
     pub async fn reply(
         &self,
         actor: &Actor,
@@ -124,7 +126,7 @@ impl Control {
         Ok(id)
     }
 
-    /// Resolves a thread, or opens it again.
+    /// Resolves or reopens a thread.
     pub async fn resolve_thread(
         &self,
         actor: &Actor,
@@ -186,7 +188,7 @@ impl Control {
         Ok(id)
     }
 
-    /// Whether a submission has the change that somebody speaks of.
+    /// Whether the review contains the change that `anchor` names.
     async fn stands(
         &self,
         actor: &Actor,
@@ -203,8 +205,9 @@ impl Control {
         Ok(anchor.stands_in(&changed(self, &self.beside(actor), &row, &documents).await?))
     }
 
-    /// The submission under its proposal's lock, and the actor as of then. The present was read before: nobody is kept from the proposal
-    /// while it is made, and who may speak does not rest on it.
+    /// Locks the proposal and loads its review and the current permissions of the actor. `present`
+    /// is read earlier, so that its computation does not block the proposal. The permission to
+    /// write does not depend on it.
     async fn case_to_discuss(
         &self,
         on: &mut PgConnection,
@@ -234,7 +237,7 @@ impl Control {
         Ok((row, actor, case))
     }
 
-    /// What a submission changes against the one that this person looked at before it.
+    /// The difference between this review and the one that the person viewed before.
     pub async fn since_look(&self, actor: &Actor, id: SubmissionId) -> Result<SinceLook, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
@@ -265,7 +268,7 @@ impl Control {
         let (present, by) = (self.present().await?, self.beside(actor));
         let difference = Difference { policy, ..shown(self, &by, &changed).await? };
         let mut connection = self.connection().await?;
-        // What stands above, as each of them would leave it.
+        // The ancestors' deployments, as each of the two reviews would leave them.
         let was = load_deployments(&mut connection, old.root, &present.blueprint)
             .await
             .map_err(from_store)?;
@@ -289,7 +292,7 @@ impl Control {
         })
     }
 
-    /// Notes that this person has looked at a submission.
+    /// Records that the person viewed a review.
     pub async fn look(&self, actor: &Actor, id: SubmissionId) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
         actor.require_in_person()?;
@@ -308,7 +311,8 @@ async fn found(on: &mut PgConnection, id: SubmissionId) -> Result<SubmissionRow,
     row.ok_or_else(|| no_review(id))
 }
 
-/// How the documents that either of two submissions changes differ between what they would bring about.
+/// The differences between the results of two reviews, in all documents that either of them
+/// changes.
 async fn between(
     on: &mut PgConnection,
     old: &SubmissionRow,
@@ -330,7 +334,7 @@ async fn between(
     Ok(changed)
 }
 
-/// The policy that either of two submissions would leave in force, if it is not the same.
+/// The policies that the two reviews would leave in force, if they differ.
 async fn policy_between(
     on: &mut PgConnection,
     old: &SubmissionRow,
@@ -363,7 +367,8 @@ fn voice(actor: &Actor, case: &Case) -> Voice {
         writes: [Permission::Operator, Permission::Reviewer]
             .iter()
             .any(|p| actor.may_in(*p, case.proposal.deployment)),
-        // A replaced submission's threads are resolved by the same people, so only who they are counts here.
+        // The same people may resolve threads of a replaced review, so only their identity matters
+        // here. Hence `newest: true`.
         reviews: no_token(actor).is_ok()
             && may_judge(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person)
                 .is_ok(),

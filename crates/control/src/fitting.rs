@@ -1,5 +1,7 @@
-//! Whether data that people write fits the role it is for: asked of every edit before it is taken, by the rule that forms ask while one
-//! types ([`engine::data::fit`]). Lint asks again of the whole change, since what fits one version of a role need not fit the next.
+//! Checks that data fits its role before an edit is accepted.
+//!
+//! Forms apply the same rule during input ([`engine::data::fit`]). Lint checks the whole change
+//! again, because data that fits one version of a role need not fit the next version.
 
 use api::Problem;
 use api::problem::Finding;
@@ -18,11 +20,11 @@ use crate::beside::Beside;
 use crate::present::Present;
 use crate::proposing::{counting, plan_aside};
 
-/// Most misfits that one answer names.
+/// Maximum number of findings in one response.
 const NAMED: usize = 50;
 
 impl Control {
-    /// Refuses data that does not fit its role.
+    /// Refuses edits whose data does not fit the role.
     pub(crate) async fn check_fit(
         &self,
         by: &Beside,
@@ -60,14 +62,14 @@ impl Control {
     }
 }
 
-/// What is meant once the edits count.
+/// The desired state with the edits applied.
 struct Meant<'a> {
     present: &'a Present,
     effects: &'a Effects,
 }
 
 impl Meant<'_> {
-    /// With JSON pointers into what was sent.
+    /// Findings with JSON pointers into the request body.
     fn misfits(&self, n: usize, edit: &Edit) -> Vec<Finding> {
         let found = match edit {
             Edit::SetRoleData { deployment, role, data } => self
@@ -87,7 +89,7 @@ impl Meant<'_> {
         found.unwrap_or_default().into_iter().map(finding).collect()
     }
 
-    /// None: the edit could not take effect, which is said elsewhere.
+    /// `None` if the edit cannot take effect; other checks report that.
     fn role(&self, content: Hash) -> Option<&Role> {
         self.present.catalog.role(content).ok().map(AsRef::as_ref)
     }

@@ -1,8 +1,8 @@
-//! Genesis: the first target, which nobody can review because nobody is there yet.
+//! Genesis: the first target. There is no review, because no person exists yet.
 //!
-//! It holds *system* with its phantom node, the gate's policy, and the barclamps that Gantry ships, pinned. It may hold deployments
-//! with bindable roles, and node records: that is how the demo starts. It can happen once; afterwards intent changes only by
-//! reviewed changes.
+//! It contains *system* with its phantom node, the approval policy, and the shipped barclamps,
+//! pinned. For the demo it also contains deployments with bindable roles, and node records. Genesis
+//! happens once. All later changes of the desired state are reviewed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,10 +26,10 @@ use crate::people::Actor;
 use crate::problems::from_store;
 use crate::{Control, done};
 
-/// What a demo starts with beside *system*.
+/// The content of a demo, in addition to *system*.
 ///
-/// Ids of a demo follow from its names. What could come in any order comes by id, so two demos look alike: its pictures can be
-/// compared, and whoever tells of one finds the same in the other. Without a demo ids are those of nobody else.
+/// The ids of a demo are derived from names, and lists are sorted by id. So two demos are equal,
+/// and tests can compare screenshots. Without a demo, ids are random.
 #[derive(Debug, Clone, Default)]
 pub struct Demo {
     /// Deployments below *system*.
@@ -39,7 +39,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// The id of something that genesis makes.
+    /// The id of an object that genesis creates.
     fn id(&self, kind: &str, name: &str) -> Uuid {
         if self.deployments.is_empty() && self.nodes.is_empty() {
             return Uuid::new_v4();
@@ -54,18 +54,17 @@ impl Demo {
 /// A deployment of a demo.
 #[derive(Debug, Clone)]
 pub struct DemoDeployment {
-    /// Its name.
     pub name: DeploymentName,
-    /// Roles that can be bound there.
+    /// Roles that can be bound in this deployment.
     pub roles: Vec<RoleName>,
 }
 
 impl Control {
-    /// Makes the first target unless there is one; says whether it did. The newest versions of the barclamps that were imported
-    /// until now are pinned by *system*.
+    /// Creates the first target unless one exists; returns whether it did. *system* pins the newest
+    /// version of each imported barclamp.
     ///
     /// # Errors
-    /// A role that no imported barclamp has; whatever the database refuses.
+    /// If no imported barclamp has one of the demo's roles.
     pub async fn ensure_genesis(&self, policy: &Policy, demo: &Demo) -> Result<bool, Problem> {
         policy.check().map_err(|error| Problem::invalid(error.to_string()))?;
         let mut transaction = self.begin().await?;
@@ -122,11 +121,12 @@ impl Control {
         Ok(true)
     }
 
-    /// A change that waits for its review, made by the ordinary way: so a new user finds one to look at. The audit says that it was
-    /// Gantry's idea, so it is not told to the person in whose name it is as something that they did.
+    /// Creates a review in the usual way, so that a new user has one to look at. The audit log
+    /// records Gantry as the initiator. So the proposal does not count as an action of its nominal
+    /// author.
     ///
     /// # Errors
-    /// As the single steps of a proposal.
+    /// The errors of the individual proposal calls.
     pub async fn propose_binding(
         &self,
         actor: &Actor,
@@ -159,7 +159,7 @@ impl Control {
     }
 }
 
-/// What *system* begins with is held to the rule that edits are held to.
+/// Applies the naming rule for edits to the barclamps of *system*.
 fn check_names(catalog: &Catalog, pins: &BTreeMap<BarclampName, Hash>) -> Result<(), Problem> {
     let invalid = |error: engine::catalog::CatalogError| Problem::invalid(error.to_string());
     for pin in pins.values() {

@@ -1,22 +1,24 @@
-//! Many nodes at once: a text, as people keep one of their machines, with a node a line.
+//! Adds many nodes at once from a text with one node per line.
 //!
 //! ```text
 //! # rack 1
-//! web-7.rack1.example.com  ssh=10.0.3.7 ssh=web-7.mgmt.example.com key=deploy/ssh host_key="ssh-ed25519 AAAA..."
+//! web-7.rack1.example.com  ssh=10.0.3.7 ssh=10.0.4.7 key=deploy/ssh host_key="ssh-ed25519 AAAA..."
 //! web-8.rack1.example.com  root=/srv/nodes/web-8
 //! mac=00:25:90:aa:00:01 domain=rack1.example.com root=/srv/nodes/web-9
 //! ```
 //!
-//! A line is a name and fields, or fields alone where the name follows from them; parted by blanks, with double quotes around what has some.
-//! What begins with `#` is a comment up to the line's end. The fields are the options of `gantry node add`, and mean the same: each record
-//! is made by the rules for one ([`crate::nodes`]).
+//! A line has a name and fields, or only fields if the name can be derived from them. Blanks
+//! separate them; values with blanks are in double quotes. `#` starts a comment. The fields are the
+//! options of `gantry node add`. Each record follows the rules for a single node
+//! ([`crate::nodes`]).
 //!
 //! Invariants:
-//! * All or none: it is one transaction, and no record is left of a text of which a line is refused.
-//! * Whoever has to mend a text is told of all that is wrong with it by line, as far as one look can tell: first what is wrong in itself,
-//!   then what those that are there stand against. One savepoint a line keeps one refusal from hiding the next.
-//! * A text is read to the end of its limits and no further ([`INVENTORY`], [`INVENTORY_BYTES`]), and a refusal names [`FAULTS`] lines: it
-//!   may have to go back in an address.
+//! * All or none: one transaction adds all records.
+//! * A refusal lists all errors that one pass can find, by line. Errors in the text itself come
+//!   first, then conflicts with existing nodes. A savepoint per line keeps one conflict from hiding
+//!   the next.
+//! * Parsing stops at the limits [`INVENTORY`] and [`INVENTORY_BYTES`]. A refusal lists at most
+//!   [`FAULTS`] lines, because a redirect may have to carry it in a URL.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -36,15 +38,15 @@ use crate::problems::from_store;
 use crate::words::{plain, quoted};
 use crate::{Control, done};
 
-/// What the fields of a record are called in a line, where that is not the same.
+/// Record fields whose name in a line differs.
 const CALLED: [(&str, &str); 2] = [("macs: ", "mac: "), ("addresses: ", "ssh: ")];
-/// Fields that a line may have again.
+/// Fields that a line may repeat.
 const SEVERAL: [&str; 2] = ["mac", "ssh"];
-/// Those of a machine that is reached by SSH.
+/// The fields of an SSH connection.
 const BY_SSH: [&str; 6] = ["ssh", "port", "user", "key", "key_version", "host_key"];
 
 impl Control {
-    /// Adds the nodes of a text, all or none, each as [`Self::add_node`] does.
+    /// Adds the nodes in a text, all or none, with the rules of [`Self::add_node`].
     pub async fn add_nodes(&self, actor: &Actor, text: &str) -> Result<AddedNodes, Problem> {
         actor.require(Permission::Operator)?;
         let fits = self.fits(read(text)?)?;
@@ -76,7 +78,8 @@ impl Control {
         Ok(AddedNodes { nodes: added.into_iter().map(named).collect() })
     }
 
-    /// The records that the lines want, each with its line's number, checked as far as that goes without those that are there.
+    /// The requested records with their line numbers, checked without a comparison with existing
+    /// nodes.
     fn fits(&self, lines: Vec<Line>) -> Result<Vec<(usize, Fit)>, Problem> {
         let count = lines.len();
         let (mut fits, mut faults) = (Vec::with_capacity(count), Vec::new());
@@ -109,7 +112,8 @@ impl Control {
     }
 }
 
-/// Makes one record of several. One that the state of things does not allow leaves nothing behind it, and the next can be looked at.
+/// Inserts one record of several. A refused record is rolled back, so that the next one can be
+/// checked.
 async fn insert_alone(
     on: &mut PgConnection,
     fit: &Fit,
@@ -131,7 +135,7 @@ async fn insert_alone(
     }
 }
 
-/// What is wrong with a record, by the field's word in a line.
+/// Renames the field in an error to its name in a line.
 fn by_its_word(detail: String) -> String {
     let renamed = CALLED
         .iter()
@@ -143,7 +147,7 @@ fn fault(number: usize, detail: String) -> Finding {
     Finding { at: format!("line {number}"), detail }
 }
 
-/// The refusal of a text with so many nodes, some of which are wrong.
+/// The refusal of a text with `nodes` nodes.
 fn refused(problem: impl FnOnce(String) -> Problem, faults: Vec<Finding>, nodes: usize) -> Problem {
     let wrong = match faults.len() {
         1 => "One line".to_owned(),
@@ -160,12 +164,12 @@ fn refused(problem: impl FnOnce(String) -> Problem, faults: Vec<Finding>, nodes:
     Problem { errors: faults.into_iter().take(FAULTS).collect(), ..problem(detail) }
 }
 
-/// A line that has a node.
+/// A line with a node.
 #[derive(Debug)]
 struct Line {
-    /// Its number in the text, from 1 on.
+    /// The line number in the text, from 1.
     number: usize,
-    /// What it says, or why it says nothing that can be understood.
+    /// The parsed node, or the syntax error.
     wish: Result<NodeWish, String>,
 }
 
@@ -176,7 +180,7 @@ fn read(text: &str) -> Result<Vec<Line>, Problem> {
             INVENTORY_BYTES / 1024
         )));
     }
-    // Some editors begin a file with a mark that nobody sees.
+    // Some editors put a byte order mark at the start of a file.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = text.lines().enumerate().filter_map(|(at, line)| line_of(at + 1, line));
     let lines: Vec<Line> = lines.take(INVENTORY + 1).collect();
@@ -191,7 +195,7 @@ fn read(text: &str) -> Result<Vec<Line>, Problem> {
     }
 }
 
-/// What a line says; None: it is blank, or a comment.
+/// Parses a line. `None` if it is blank or a comment.
 fn line_of(number: usize, line: &str) -> Option<Line> {
     let wish = match words_of(line) {
         Ok(words) if words.is_empty() => return None,
@@ -201,7 +205,7 @@ fn line_of(number: usize, line: &str) -> Option<Line> {
     Some(Line { number, wish })
 }
 
-/// The words of a line, without a comment.
+/// Splits a line into words and drops the comment.
 fn words_of(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let (mut word, mut is_quoted) = (None::<String>, false);
@@ -245,7 +249,8 @@ fn wish_of(line: &[String]) -> Result<NodeWish, String> {
 }
 
 fn ssh_of(said: &Said) -> Result<Option<SshWish>, String> {
-    // A part of it alone is no folder's: who forgot the address is told so.
+    // Any SSH field makes this an SSH node. If the address is missing, the check of the connection
+    // reports it.
     if !BY_SSH.iter().any(|field| said.0.contains_key(field)) {
         return Ok(None);
     }
@@ -260,7 +265,7 @@ fn ssh_of(said: &Said) -> Result<Option<SshWish>, String> {
     }))
 }
 
-/// What the fields of a line say; an empty one says nothing.
+/// The fields of a line. An empty value counts as absent.
 struct Said(BTreeMap<&'static str, Vec<String>>);
 
 impl Said {
@@ -313,7 +318,7 @@ impl Said {
 mod tests {
     use super::*;
 
-    /// What a line alone says.
+    /// Parses a single line.
     fn said(line: &str) -> Result<NodeWish, String> {
         line_of(1, line).expect("a node").wish
     }
@@ -363,7 +368,8 @@ mod tests {
             said(&format!("{line} port=2222 user=gantry key_version=3")).unwrap().ssh,
             Some(other)
         );
-        // Half a way is one: what is missing is said where all ways are looked at.
+        // An incomplete connection is still parsed as one. The check of connections reports the
+        // missing fields.
         assert_eq!(said("n1.a.example user=root").unwrap().ssh, Some(SshWish::usual()));
     }
 

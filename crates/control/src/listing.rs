@@ -1,11 +1,13 @@
-//! Lists of reviews and of proposals, and how many reviews wait for somebody.
+//! Lists of reviews and proposals, and the number of reviews that wait for a person.
 //!
-//! A list is read by a fixed number of statements, and the engine's gate is asked about each row as the review's own page asks it. What
-//! only a plan tells is [weighed](crate::weighing) last, and only where it makes a difference: it can shut a gate that is open, never open
-//! one, so what is not somebody's turn without it is not their turn with it.
+//! A list takes a fixed number of queries. Each row is evaluated by the engine's gate, as on the
+//! review's own page. Facts that require a plan come last, from [`crate::weighing`], and only where
+//! they matter. A plan can block an open gate but never open a blocked one. So a review that does
+//! not wait for the reader without a plan does not wait for them with it either.
 //!
-//! Every page has a badge with the number of reviews that wait for its reader. That is asked for more often than anything else, so it
-//! waits for plans only for a moment, counts to [`COUNTED`], and says when there may be more. It never says too many.
+//! Every page has a badge with the number of reviews that wait for its reader. It is the most
+//! frequent request. Therefore it waits for plans only for a moment, counts at most [`COUNTED`],
+//! and says when there may be more. It never counts too many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,29 +36,30 @@ use crate::weighing::Ground;
 use crate::words::{self, at};
 use crate::{Control, paging};
 
-/// So many are counted; more are said to be more.
+/// The badge counts up to this number.
 pub const COUNTED: usize = 100;
-/// Open submissions that are looked at for one count or one page.
+/// Open submissions that one count or one page examines.
 const LOOKED: usize = 1_000;
-/// How long a badge waits for plans.
+/// How long the badge waits for plans.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Whoever looks at a list.
+/// The reader of a list.
 struct Reader<'a> {
     actor: &'a Actor,
-    /// Everybody who gave a verdict, and the reader, as they are now.
+    /// All people who gave a verdict, and the reader, with their current permissions.
     people: Vec<JudgeRow>,
-    /// Who gave them access.
+    /// The admins who gave these people their access.
     access: Access,
-    /// Those of them with a confirmed passkey.
+    /// Those of these people who have a confirmed passkey.
     able: BTreeSet<PersonId>,
-    /// What each submission touches, if that makes a difference for one of them.
+    /// The deployments that each submission touches. Filled only if a person's permission depends
+    /// on them.
     places: BTreeMap<SubmissionId, BTreeSet<DeploymentId>>,
 }
 
 impl Reader<'_> {
-    /// The facts without what only a plan tells. Of people only those are in it who matter to where it stands: a list does not say who
-    /// else could act.
+    /// The facts that need no plan. They contain only the reader and the people with a verdict,
+    /// because a list names no other people who could act.
     fn facts(&self, ground: &Ground, row: &FactsRow) -> Facts {
         let judges: BTreeSet<PersonId> =
             row.verdicts.iter().map(|verdict| verdict.person).collect();
@@ -133,7 +136,8 @@ impl Control {
         Ok(Reader { actor, people, access, able, places })
     }
 
-    /// How many submissions this person could judge or commit now. The caller has no connection.
+    /// The number of submissions that this person can judge or commit now. The caller must not have
+    /// a connection.
     pub(crate) async fn waiting_for(
         &self,
         actor: &Actor,
@@ -171,7 +175,7 @@ impl Control {
                 return Ok(Waiting { count, more: beyond || !unknown.is_empty() });
             }
             unknown.truncate(COUNTED + 1 - count);
-            // What can't be weighed now is logged, and asked again by the next page.
+            // An impact calculation that fails is logged; the next page requests it again.
             if unknown == asked {
                 return Ok(Waiting { count, more: true });
             }

@@ -1,9 +1,10 @@
-//! Logs of runs: read by parts, searched.
+//! Logs of runs: reading in parts, and search.
 //!
-//! A log may be large and is never loaded as a whole: each request reads a bounded span of it. A part is text whose places in the log
-//! are exact, whatever bytes a script printed: what is no UTF-8 comes as a piece of its own that says how many bytes it stands for, and
-//! a character that is not whole yet comes with the next part. A search goes forward through at most [`SEARCHED`] bytes and says where
-//! to go on; so it is as cheap as it is long, and whoever asked decides how long that is.
+//! A log can be large and is never loaded completely: each request reads a bounded range. The
+//! offsets of a part are exact, also for binary output. Invalid UTF-8 becomes a piece of its own
+//! with its length in bytes; an incomplete character comes with the next part. A search reads at
+//! most [`SEARCHED`] bytes forward and returns the position to continue from. So each request has a
+//! bounded cost, and the client decides how far to search.
 
 use api::Problem;
 use api::console::{LogFound, LogHit, LogPart, LogPiece};
@@ -19,28 +20,30 @@ use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_run};
 use crate::words::at;
 
-/// Most bytes of one part of a log (256 KiB).
+/// Maximum size of one part of a log, in bytes (256 KiB).
 pub const LOG_PART: usize = 256 * 1024;
-/// Most bytes of a log that one request searches (8 MiB).
+/// Maximum number of log bytes that one request searches (8 MiB).
 pub const SEARCHED: u64 = 8 << 20;
-/// Most hits of one answer.
+/// Maximum number of hits in one response.
 pub const HITS: usize = 200;
-/// Most pieces of a part: bytes that are no text make many small ones.
+/// Maximum number of pieces in one part. Bytes that are not text result in many small pieces.
 const PIECES: usize = 4_000;
-/// Bytes that one statement of a search reads.
+/// Bytes that one query of a search reads.
 const SPAN: u64 = 1 << 20;
-/// Stored pieces that one statement reads; a worker's have 8 to 64 KiB, lines shown early fewer.
+/// Stored pieces that one query reads. A worker's pieces have 8 to 64 KiB; pieces of lines that are
+/// shown early are smaller.
 const ROWS: u32 = 4_096;
-/// A line longer than this is searched by parts.
+/// A longer line is searched in parts.
 const LONG_LINE: usize = 64 * 1024;
-/// Characters of a hit's line that are shown, and how many of them before the hit.
+/// Displayed characters of a hit's line, and how many of them precede the hit.
 const SHOWN: (usize, usize) = (200, 60);
 
 impl Control {
-    /// A part of a run's log from an offset on; at most [`LOG_PART`] bytes. A negative offset counts from the end.
+    /// A part of a run's log from an offset, at most [`LOG_PART`] bytes. A negative offset counts
+    /// from the end.
     ///
     /// # Errors
-    /// Whoever may not see it, a run that is not there, and an offset behind the log's end.
+    /// A missing permission, an unknown run, or an offset after the end of the log.
     pub async fn log(&self, actor: &Actor, id: RunId, offset: i64) -> Result<LogPart, Problem> {
         actor.require(Permission::Viewer)?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
@@ -70,10 +73,11 @@ impl Control {
         Ok(LogPart { pieces, next, complete: ended && next >= length })
     }
 
-    /// Lines of a run's log that have a text, from the beginning or from where the answer before said.
+    /// Lines of a run's log that contain a text, from the start or from the cursor of the previous
+    /// response.
     ///
     /// # Errors
-    /// Whoever may not see it, a run that is not there, a text that is empty or too long, and a place that no answer gave.
+    /// A missing permission, an unknown run, an empty or too long text, or an invalid cursor.
     pub async fn search_log(
         &self,
         actor: &Actor,
@@ -116,20 +120,20 @@ impl Control {
     }
 }
 
-/// The bytes of a stored piece from a place on.
+/// The bytes of a stored piece from the log offset `from` on.
 fn fresh(piece: &Stored, from: u64) -> &[u8] {
     let seen = from.saturating_sub(piece.at_offset.unsigned_abs());
     piece.body.get(usize::try_from(seen).unwrap_or(usize::MAX)..).unwrap_or_default()
 }
 
-/// Bytes on their way to text.
+/// Decodes bytes to text.
 struct Cut {
     pieces: Vec<LogPiece>,
     next: i64,
-    /// The beginning of a character, whose rest is in the next piece.
+    /// The start of a character that continues in the next stored piece.
     open: Vec<u8>,
     open_at: OffsetDateTime,
-    /// Whether the first bytes may be the rest of a character that began before.
+    /// Whether the first bytes may be the rest of a character that starts before the offset.
     midway: bool,
 }
 
@@ -144,7 +148,7 @@ impl Cut {
         }
     }
 
-    /// False: it is enough.
+    /// Decodes a stored piece; false once the part is full.
     fn take(&mut self, piece: &Stored, until: i64) -> bool {
         let here = self.next + self.open.len() as i64;
         let body = fresh(piece, here.unsigned_abs());
@@ -174,7 +178,7 @@ impl Cut {
 
     fn push(&mut self, text: &str, bytes: usize, when: OffsetDateTime) {
         if bytes == 0 || self.pieces.len() >= PIECES {
-            // What does not fit comes with the next part, and so does everything behind it.
+            // This piece and all that follow come with the next part.
             return;
         }
         let bytes = bytes as i64;
@@ -205,7 +209,7 @@ impl Cut {
     }
 }
 
-/// How many of the last bytes begin a character that is not whole.
+/// The number of trailing bytes that belong to an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     let Some(lead) = tail.iter().rposition(|byte| byte & 0xc0 != 0x80) else { return 0 };
@@ -243,7 +247,8 @@ fn wanted(text: &str, any_case: bool) -> Result<Regex, Problem> {
     })
 }
 
-/// Where a search goes on: a place in the log, and how many lines end before it. As text: `offset.lines`.
+/// The cursor of a search: a log offset, and the number of lines that end before it. Its text form
+/// is `offset.lines`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Place {
     offset: u64,
@@ -271,10 +276,10 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A search under way.
+/// The state of a search.
 struct Search {
     wanted: Regex,
-    /// The place of the first byte of `rest`.
+    /// The position of the first byte of `rest`.
     place: Place,
     rest: Vec<u8>,
     hits: Vec<LogHit>,
@@ -296,13 +301,14 @@ impl Search {
         self.rest.extend_from_slice(bytes);
         match self.rest.iter().rposition(|byte| *byte == b'\n') {
             Some(end) => self.search(end + 1),
-            // What is looked for may lie across the cut; its longest form has four bytes for each character.
+            // A hit may cross the cut. The longest text has four bytes per character.
             None if self.rest.len() > LONG_LINE => self.search(self.rest.len() - 4 * LOG_SEARCH),
             None => {}
         }
     }
 
-    /// The log's last line need not have an end. It may still grow: who looks again begins with it.
+    /// Searches the last line, which may have no line end. It can still grow, so the next request
+    /// starts with it.
     fn finish(&mut self) {
         let place = self.place;
         self.search(self.rest.len());
@@ -311,7 +317,7 @@ impl Search {
         }
     }
 
-    /// Takes the lines up to `end`, which is behind a line's end, but for a line that is very long.
+    /// Searches the lines up to `end`, which follows a line end, except within a very long line.
     fn search(&mut self, end: usize) {
         let mut from = 0;
         let mut lines = self.place.lines;
@@ -348,7 +354,7 @@ fn newlines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// A line around a place in it, as people read it.
+/// An excerpt of a line around a hit, for display.
 fn around(line: &[u8], hit: usize) -> String {
     let near = line.get(hit.saturating_sub(SHOWN.1 * 4)..).unwrap_or_default();
     let near = &near[..near.len().min(SHOWN.0 * 8)];
@@ -367,7 +373,8 @@ mod tests {
         Stored { at_offset, at: OffsetDateTime::UNIX_EPOCH, body: body.to_vec() }
     }
 
-    /// Reads a log by parts of this many bytes; gives its text and checks that no place is left out.
+    /// Reads a log in parts of this many bytes. Returns its text and checks that the offsets have
+    /// no gap.
     fn read(log: &[u8], stored_in: usize, part: i64) -> String {
         let rows: Vec<Stored> = log
             .chunks(stored_in)

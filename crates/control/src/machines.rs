@@ -1,10 +1,12 @@
-//! A machine: all that is known of it, and what people change about it without a review.
+//! A node's page, and the changes of a node that need no review.
 //!
-//! What people say of a machine (description, network cards, serial number) is no intent and is changed directly. Its connection and its
-//! hints are part of its document once it is in a blueprint: then they change by a proposal only, and the record follows with the
-//! commit. The record of a machine in no blueprint is changed directly in every part.
+//! Descriptive data (description, network cards, serial number) is not part of the desired state
+//! and is changed directly. Connection and hints are part of the node's document once a blueprint
+//! contains the node. From then on, only a proposal changes them, and the commit updates the
+//! record. Every field of a node in no blueprint can be changed directly.
 //!
-//! Whoever changes a record names the version that they looked at, and is told when somebody came before.
+//! A client that changes a record states the version that it has seen. If the record has changed
+//! since, the request is refused.
 
 use api::Problem;
 use api::console::{PAGE_SIZE, StepState};
@@ -41,16 +43,16 @@ use crate::showing::{corrupt, to_run};
 use crate::words::{self, at};
 use crate::{Control, connection, done, paging, reach};
 
-/// Looks of one page.
+/// Health checks per page.
 pub const LOOKS: usize = 20;
-/// Runs and reports that a machine's page shows.
+/// Runs and reports on a node's page.
 const SHOWN: u64 = 20;
 
 impl Control {
-    /// Everything about a machine, by its name or id.
+    /// A node with its runs, reports and noderoles, by name or id.
     pub async fn node(&self, actor: &Actor, name: &str) -> Result<NodeView, Problem> {
         actor.require(Permission::Viewer)?;
-        // Read first, so that what comes later is told by the live stream.
+        // Read the cursor first, so the live stream reports all later events.
         let cursor = self.cursor_now().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
@@ -105,7 +107,7 @@ impl Control {
         })
     }
 
-    /// The id of a machine, by its name or id. An id is taken as it is: whether it names anything, whoever uses it finds out.
+    /// The id of a node, by name or id. An id is not looked up; a later use fails if it is unknown.
     pub async fn node_named(&self, actor: &Actor, name: &str) -> Result<NodeId, Problem> {
         if let Ok(id) = name.parse() {
             return Ok(id);
@@ -115,7 +117,7 @@ impl Control {
         Ok(NodeId(machine_of(&mut connection, name).await?.id))
     }
 
-    /// A page of what came of the last looks at a machine.
+    /// A page of a node's last health checks.
     pub async fn node_looks(
         &self,
         actor: &Actor,
@@ -143,7 +145,7 @@ impl Control {
         Ok(LookPage { looks: looks.into_iter().map(look).collect(), next })
     }
 
-    /// A page of what a machine carries.
+    /// A page of a node's noderoles.
     pub async fn node_noderoles(
         &self,
         actor: &Actor,
@@ -176,7 +178,7 @@ impl Control {
         Ok(CarriedPage { noderoles, next })
     }
 
-    /// Changes what people say of a machine, made on a version of it; hands back the new one.
+    /// Changes a node's record, if it still has the given version. Returns the new version.
     pub async fn change_node(
         &self,
         actor: &Actor,
@@ -186,7 +188,7 @@ impl Control {
     ) -> Result<i32, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let mut transaction = self.begin().await?;
-        // Reaching a machine otherwise keeps claims out; the rest needs the row alone.
+        // A change of the connection must block claims. Other changes need only the row lock.
         if change.way.is_some() {
             intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         }
@@ -207,14 +209,14 @@ impl Control {
         let by = (Some(actor.person), None);
         let version = write_changed(&mut transaction, node, &before, &after, by).await?;
         done(transaction).await?;
-        // Reviews that would give the node its first document rest on its record.
+        // Reviews that would give the node its first document depend on its record.
         if is_other_way(&before, &after) || after.hints != before.hints {
             self.replan_at_once().await;
         }
         Ok(version)
     }
 
-    /// The record as a change wants it, checked as when a machine is added.
+    /// The record with the change applied, validated as for a new node.
     fn changed(&self, before: &MachineRow, change: &NodeChange) -> Result<MachineRow, Problem> {
         let mut after = before.clone();
         if let Some(description) = &change.description {
@@ -271,7 +273,8 @@ impl Control {
         }
     }
 
-    /// Says that steps may start on a machine, or that none may. States stay as they are, and what runs goes on to its end.
+    /// Puts a node in maintenance or ends the maintenance. Step states stay, and running steps
+    /// finish.
     pub async fn set_available(
         &self,
         actor: &Actor,
@@ -286,7 +289,8 @@ impl Control {
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         let actor = actor.still(&mut transaction).await?;
         let gone = || Problem::not_found("There is no such node any more.");
-        // What is said of a machine is changed without APPLY: only the lock of its record keeps the version that is looked at here.
+        // Descriptive data changes without the commit lock, so only the lock of the record keeps
+        // its version stable.
         intent::lock_machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
         let row =
             reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
@@ -320,12 +324,11 @@ impl Control {
     }
 }
 
-/// A machine that something is done to, and the version of its record that somebody looked at before, where they say it.
+/// A node to act on, and the version of its record that the client has seen, if stated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Which.
     pub node: NodeId,
-    /// Done only while the record is of this version.
+    /// Act only if the record still has this version.
     pub version: Option<i32>,
 }
 
@@ -335,7 +338,7 @@ impl From<NodeId> for Seen {
     }
 }
 
-/// Refuses what is made on another version than the record has.
+/// Returns an error if the record has another version than the one that the client has seen.
 pub(crate) fn still(seen: Option<i32>, version: i32, fqdn: &str) -> Result<(), Problem> {
     match seen {
         Some(seen) if seen != version => Err(changed_meanwhile(fqdn)),
@@ -343,8 +346,9 @@ pub(crate) fn still(seen: Option<i32>, version: i32, fqdn: &str) -> Result<(), P
     }
 }
 
-/// Writes a record that somebody may change so, for a reason where it takes one; gives its new version. Refused is only what nobody
-/// may: to reach a machine otherwise on which a run is open. The caller holds the record's lock.
+/// Writes a changed record with its audit entry, and returns the new version. The caller has
+/// checked the permission and has the record's lock. A new connection is refused while a run is
+/// open on the node.
 pub(crate) async fn write_changed(
     on: &mut PgConnection,
     node: NodeId,
@@ -376,7 +380,7 @@ pub(crate) async fn write_changed(
     Ok(version)
 }
 
-/// How many addresses a change adds; with another port each address is a new one.
+/// The number of addresses that a change adds. With another port, each address counts as new.
 fn new_addresses(before: &MachineRow, after: &MachineRow) -> usize {
     let listed = |row: &MachineRow| row.address.as_array().cloned().unwrap_or_default();
     let (was, is) = (listed(before), listed(after));
@@ -388,12 +392,13 @@ fn is_other_way(before: &MachineRow, after: &MachineRow) -> bool {
     (&after.address, &after.connection) != (&before.address, &before.connection)
 }
 
-/// Tells whoever looks at a machine, or at the list of them.
+/// Notifies open pages of the node and of the node list.
 pub(crate) async fn tell(on: &mut PgConnection, fqdn: String) -> Result<(), Problem> {
     intent::append_live(on, &[Topic::Nodes], &Live::Node { fqdn }).await.map_err(from_store)
 }
 
-/// An object that somebody wrote, small enough, and without a reference to a secret: it is shown to whoever may look.
+/// Validates an object from a client: small, and without a reference to a secret, because every
+/// viewer sees it.
 pub(crate) fn checked_object<'v>(
     what: &str,
     value: &'v Value,
@@ -417,7 +422,8 @@ pub(crate) fn checked_object<'v>(
     Ok(object)
 }
 
-/// The connection and the hints of a node in a blueprint change by a proposal.
+/// The refusal of a direct change to a node in a blueprint: its connection and hints change by
+/// proposal.
 pub(crate) fn in_blueprint(fqdn: &str, change: &NodeChange) -> Problem {
     let command = api::calls::propose_change(fqdn, change);
     Problem::conflict(
@@ -428,8 +434,8 @@ pub(crate) fn in_blueprint(fqdn: &str, change: &NodeChange) -> Problem {
     )
 }
 
-/// Where a machine belongs now: whoever acts on it needs the permission there. The caller keeps it there, by its record's lock or by that
-/// of commits.
+/// The current deployment of a node, for the permission check. The caller has the lock of the
+/// record or of commits, so the node cannot move.
 pub(crate) async fn place_of_node(
     on: &mut PgConnection,
     node: NodeId,
@@ -474,7 +480,8 @@ fn life(row: &reading::MachineRow) -> Life {
     }
 }
 
-/// A record's way, as far as it can be read: what is missing is empty, and then no worker gets there either.
+/// The connection of a record, as far as it can be parsed. Missing fields are empty; then workers
+/// cannot connect either.
 fn way(transport: &str, address: &Value, connection: &Value) -> Way {
     let text =
         |key: &str| connection.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -504,7 +511,7 @@ fn way(transport: &str, address: &Value, connection: &Value) -> Way {
     Way { transport: transport.to_owned(), root: text("root"), ssh: (transport == "ssh").then(ssh) }
 }
 
-/// What a change comes to, for the audit: each thing as it was and is.
+/// The changed fields for the audit, with old and new values.
 fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
     let pairs = [
         ("description", json!(before.description), json!(after.description)),
@@ -518,12 +525,13 @@ fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
     changed.map(|(what, was, is)| (what.to_owned(), json!({"was": was, "is": is}))).collect()
 }
 
-/// What tells a look from the others of its node: its moment, in microseconds since 1970, as exactly as the database has it.
+/// The cursor of a health check: its time in microseconds since 1970, the precision of the
+/// database.
 fn look_key(at: OffsetDateTime) -> Key {
     Key::from(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))
 }
 
-/// The moment behind which a page of looks goes on.
+/// The time after which a page of health checks continues.
 fn behind_look(wanted: &LooksWanted) -> Result<Option<OffsetDateTime>, Problem> {
     let Some(keys) = paging::behind(wanted.sort, wanted.before.as_ref())? else { return Ok(None) };
     let moment = match keys.as_slice() {
@@ -532,17 +540,17 @@ fn behind_look(wanted: &LooksWanted) -> Result<Option<OffsetDateTime>, Problem> 
         }
         _ => None,
     };
-    // The database knows no moment before 4714 BC.
+    // PostgreSQL has no timestamp before 4714 BC.
     let moment = moment.filter(|moment| moment.year() >= 1);
     moment.map(Some).ok_or_else(|| paging::no_row_has(wanted.sort, wanted.before.as_ref()))
 }
 
-/// What tells a noderole from the others of its node, in the order in which they run.
+/// The sort key of a noderole on its node, in run order.
 fn carried_keys(row: &CarriedRow) -> [Key; 2] {
     [Key::from(i64::from(row.rank)), Key::from(row.step_id.to_string().as_str())]
 }
 
-/// The rank and the step behind which a page of noderoles goes on.
+/// The rank and step after which a page of noderoles continues.
 fn behind_carried(wanted: &CarriedWanted) -> Result<Option<(i32, Uuid)>, Problem> {
     let Some(keys) = paging::behind(wanted.sort, wanted.after.as_ref())? else { return Ok(None) };
     let place = match keys.as_slice() {

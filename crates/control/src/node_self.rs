@@ -1,8 +1,10 @@
-//! What a machine says of itself, and the tokens that it says it by.
+//! Reports from nodes, and the tokens that authenticate them.
 //!
-//! A token is random (256 bits), shown once, and stored as its SHA-256. It lies on the machine, so it can do one thing: report that
-//! machine's start-up, shutdown, boot environment and facts. It is no session and no person, and no other use case takes it: [`Itself`]
-//! is a type of its own, made here alone. What a report means is told in `store::running`: a worker's look beats it.
+//! A token is random (256 bits), shown once, and stored as its SHA-256. Because it is stored on the
+//! node, it permits only reports: start-up, shutdown, boot environment and facts of that node. A
+//! token is neither a session nor a person. No other use case accepts it: [`Itself`] is a separate
+//! type that only this module constructs. `store::running` defines the effect of a report; a
+//! worker's health check overrides it.
 
 use std::time::Duration;
 
@@ -22,12 +24,12 @@ use crate::{Control, done};
 
 const DAY: u64 = 24 * 3600;
 
-/// A machine that speaks for itself.
+/// An authenticated node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Itself(Reporter);
 
 impl Control {
-    /// Makes a token by which a machine speaks for itself, for so many days.
+    /// Creates a token for a node's reports, valid for the given number of days.
     pub async fn mint_node_token(
         &self,
         actor: &Actor,
@@ -98,7 +100,7 @@ impl Control {
         Ok(MintedToken { id, token: token.reveal().to_owned(), expires: at(expires) })
     }
 
-    /// Takes a machine's token back: with the next request it is none.
+    /// Revokes a node's token. The revocation takes effect on the next request.
     pub async fn revoke_node_token(
         &self,
         actor: &Actor,
@@ -138,10 +140,10 @@ impl Control {
         done(transaction).await
     }
 
-    /// The machine that a token speaks for.
+    /// Authenticates a node by its token.
     ///
     /// # Errors
-    /// Not let in (401) when it speaks for none (any more).
+    /// 401 if the token is unknown, revoked or expired.
     pub async fn itself(&self, token: &str, visitor: &Visitor) -> Result<Itself, Problem> {
         let unknown = || {
             Problem::new(
@@ -164,22 +166,22 @@ impl Control {
         Ok(Itself(Reporter { node, token, address }))
     }
 
-    /// The machine has come up, with this boot id.
+    /// Reports that the node has started, with its boot id.
     pub async fn report_startup(&self, itself: &Itself, boot_id: String) -> Result<(), Problem> {
         self.keep_report(itself, Report::Startup(word("boot_id", &boot_id)?)).await
     }
 
-    /// The machine goes down.
+    /// Reports that the node shuts down.
     pub async fn report_shutdown(&self, itself: &Itself) -> Result<(), Problem> {
         self.keep_report(itself, Report::Shutdown).await
     }
 
-    /// The machine has booted this.
+    /// Reports the boot environment that the node started.
     pub async fn report_bootenv(&self, itself: &Itself, bootenv: String) -> Result<(), Problem> {
         self.keep_report(itself, Report::Bootenv(word("bootenv", &bootenv)?)).await
     }
 
-    /// What the machine knows of itself, in the place of what it said before.
+    /// Replaces the facts that the node reported before.
     pub async fn report_facts(&self, itself: &Itself, facts: Value) -> Result<(), Problem> {
         self.keep_report(
             itself,
@@ -206,7 +208,7 @@ impl Control {
     }
 }
 
-/// A short name in plain characters.
+/// Validates a short value of printable ASCII characters.
 fn word(what: &str, text: &str) -> Result<String, Problem> {
     let text = text.trim();
     let plain = |c: char| c.is_ascii_graphic() || c == ' ';

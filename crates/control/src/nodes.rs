@@ -1,4 +1,5 @@
-//! Node records. Adding one is no intent: it waits in *system* until a reviewed change binds something to it.
+//! Node records. A new record is no part of the desired state. The node stays in *system* until a
+//! reviewed change binds a role to it.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -22,9 +23,9 @@ use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::{Control, done, paging, reach, words};
 
-/// Where nodes lie that nobody named.
+/// The domain of nodes with derived names.
 const UNNAMED: &str = "nodes.gantry.internal";
-/// Most MAC addresses of one node.
+/// Maximum number of MAC addresses per node.
 const MAX_MACS: usize = 64;
 
 impl Control {
@@ -38,7 +39,7 @@ impl Control {
         let name: String =
             words::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
         let behind = paging::behind(wanted.sort, wanted.after.as_ref())?;
-        // Whatever the order, the last key is the node's name.
+        // In every sort order, the last key is the node's name.
         if let Some(Key::Text(name)) = behind.as_ref().and_then(|keys| keys.last())
             && Fqdn::parse(name).is_err()
         {
@@ -93,18 +94,21 @@ impl Control {
         Ok(NodePage { nodes, next })
     }
 
-    /// Adds a node: a folder on the worker's machine, or a machine that is reached by SSH. One without a name gets the one that follows
-    /// from its MAC addresses or its serial number, so the same machine is never added twice.
+    /// Adds a node: a folder on the worker's machine, or a machine with an SSH connection. Without
+    /// a name, the name is derived from the MAC addresses or the serial number. So the same machine
+    /// cannot be added twice.
     pub async fn add_node(&self, actor: &Actor, wish: NodeWish) -> Result<NodeId, Problem> {
         actor.require(Permission::Operator)?;
         self.make_node(Some(actor), &wish).await
     }
 
-    /// The same for whoever has the machine itself and the database: a testbed makes its own nodes known, again and again. The record of
-    /// one that is known, and reached otherwise than it says, is changed by the rules for all; says whether that was so.
+    /// Like [`Self::add_node`], for a process with direct access to the machine and the database. A
+    /// testbed registers its nodes with it at each start. If the node exists with another
+    /// connection, the connection is changed by the usual rules. Returns whether it was changed.
     ///
     /// # Errors
-    /// As [`Self::add_node`], but not when a node of that name is there; and when a run is open on one that is reached otherwise.
+    /// As [`Self::add_node`], except that an existing node is no error. Also if the connection
+    /// would change while a run is open.
     pub async fn ensure_node(&self, wish: NodeWish) -> Result<bool, Problem> {
         match self.make_node(None, &wish).await {
             Err(problem) if problem.code == "node_exists" => self.ensure_way(&wish).await,
@@ -169,7 +173,7 @@ impl Control {
         })
     }
 
-    /// The record that somebody wants, if it can be one.
+    /// Validates a requested record.
     pub(crate) fn fit(&self, wish: &NodeWish) -> Result<Fit, Problem> {
         let (fqdn, is_derived) = name_of(wish)?;
         let (macs, serial) = (checked_macs(&wish.macs)?, checked_serial(&wish.serial)?);
@@ -210,8 +214,9 @@ impl Control {
         Ok(json!({"root": root}))
     }
 
-    /// Takes the record of a node out that nothing was ever bound to. No document changes with it, so there is nothing to review; one
-    /// that a target speaks of is given up by a proposal. With a `version`, only if the record is still of that one.
+    /// Deletes the record of a node that never had a noderole. No document changes, so no review is
+    /// needed. A node that a target contains is removed by proposal. With `version`, deletes only
+    /// that version of the record.
     pub async fn take_out_node(
         &self,
         actor: &Actor,
@@ -236,7 +241,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        // What was proposed on it alone has nothing to be about any more.
+        // Proposals on this node alone have lost their subject.
         for closed in intent::discard_proposals_on(&mut transaction, &[], &[node], None)
             .await
             .map_err(from_store)?
@@ -284,12 +289,11 @@ impl Control {
     }
 }
 
-/// A node's record as somebody wants it, checked as far as that goes without those that are there.
+/// A requested record, validated as far as possible without a comparison with existing nodes.
 #[derive(Debug)]
 pub(crate) struct Fit {
-    /// Its name.
     pub(crate) fqdn: Fqdn,
-    /// Whether that follows from the machine itself.
+    /// Whether the name was derived from the machine's data.
     is_derived: bool,
     macs: Vec<String>,
     serial: String,
@@ -299,12 +303,12 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    /// How many addresses the record has.
     pub(crate) fn addresses(&self) -> usize {
         self.addresses.len()
     }
 
-    /// Makes the record. The caller keeps others from adding any meanwhile ([`intent::lock_records`]).
+    /// Inserts the record. The caller has a lock that blocks other additions
+    /// ([`intent::lock_records`]).
     pub(crate) async fn insert(
         &self,
         on: &mut PgConnection,
@@ -336,7 +340,7 @@ impl Fit {
         Ok(new.id)
     }
 
-    /// Puts into the audit that the record was made, and tells whoever looks at the list.
+    /// Writes the audit entry and notifies open node lists.
     pub(crate) async fn note(
         &self,
         on: &mut PgConnection,
@@ -352,7 +356,7 @@ impl Fit {
     }
 }
 
-/// A change that was made on a record that is another one by now.
+/// The problem for a change based on an outdated version of the record.
 pub(crate) fn changed_meanwhile(fqdn: &str) -> Problem {
     Problem::new(
         412,
@@ -364,7 +368,7 @@ pub(crate) fn changed_meanwhile(fqdn: &str) -> Problem {
     )
 }
 
-/// What people write of a machine's serial number.
+/// Validates a serial number.
 pub(crate) fn checked_serial(serial: &str) -> Result<String, Problem> {
     let serial = words::plain(serial)?;
     if serial.len() > 200 {
@@ -373,7 +377,7 @@ pub(crate) fn checked_serial(serial: &str) -> Result<String, Problem> {
     Ok(serial.to_owned())
 }
 
-/// MAC addresses as people write them, each in its one spelling; empty texts are left out.
+/// Validates MAC addresses and converts them to their canonical form; empty texts are skipped.
 pub(crate) fn checked_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
     if macs.len() > MAX_MACS {
         return Err(Problem::invalid(format!("macs: give at most {MAX_MACS} MAC addresses.")));
@@ -383,7 +387,8 @@ pub(crate) fn checked_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
         if words::plain(text)?.is_empty() {
             continue;
         }
-        // A machine may say what it likes of itself; what a person writes and nobody can use is a slip.
+        // A node's own report may contain unusable addresses, but in a person's input they are
+        // typing errors.
         let mac = mac_address(text).ok_or_else(|| {
             let shown: String = text.chars().take(200).collect();
             Problem::invalid(format!(
@@ -400,7 +405,7 @@ pub(crate) fn checked_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
     Ok(checked)
 }
 
-/// The name that a node gets, and whether it was derived.
+/// The name of a new node, and whether it was derived.
 fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
     let invalid = |error: &dyn std::fmt::Display| Problem::invalid(error.to_string());
     words::plain(&wish.domain)?;
@@ -415,11 +420,12 @@ fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
     Ok((derived_name(&hardware, domain).map_err(|error| invalid(&error))?, true))
 }
 
-/// Scripts write below this folder, so it must be one that somebody chose on purpose.
+/// Scripts write below the root folder, so it must be a deliberate choice.
 fn check_root(root: &str) -> Result<(), Problem> {
     let path = Path::new(root);
     let plain = path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
-    // A folder whose name looks like another's would be taken for it; a line's end breaks the tables and logs that name it.
+    // A folder with a misleading name would be confused with another; a line break garbles tables
+    // and logs.
     if deceiving(root).is_some() || root.contains(['\n', '\r', '\t']) {
         return Err(Problem::invalid(
             "The root folder has a line's end or a character that can't be seen: leave it out, and give the folder a plain name.",
@@ -434,14 +440,15 @@ fn check_root(root: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A path in its one spelling, without double or trailing slashes, so that folders can be compared.
+/// A path without double or trailing slashes, so that folders can be compared.
 fn plain_path(root: &str) -> String {
     let folders = root.split('/').filter(|folder| !folder.is_empty());
     folders.flat_map(|folder| ["/", folder]).collect()
 }
 
-/// Scripts run as root would own all of Gantry there: its database, and what proves who signed in. Only `nodes` below its data folder is
-/// for nodes; the demo's are there.
+/// Scripts that run with Gantry's data folder as root would control all of Gantry: its database and
+/// its sign-in secrets. Only `nodes` below the data folder is permitted; the demo's nodes are
+/// there.
 fn check_apart(root: &str, data: &Path) -> Result<(), Problem> {
     let (root, data) = (resolved(Path::new(root)), resolved(data));
     let nodes = data.join("nodes");
@@ -456,7 +463,7 @@ fn check_apart(root: &str, data: &Path) -> Result<(), Problem> {
     )))
 }
 
-/// A path with the links in the part of it that is there followed.
+/// Resolves the symbolic links in the existing part of a path.
 fn resolved(path: &Path) -> PathBuf {
     for there in path.ancestors() {
         if let Ok(real) = there.canonicalize() {

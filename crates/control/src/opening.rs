@@ -1,4 +1,5 @@
-//! Opening: how much of a change each person had before their eyes. What a mark stands on is said in [`engine::blueprint::opened`].
+//! Tracks which changes of a review each person has viewed. [`engine::blueprint::opened`] defines
+//! what a mark refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ use crate::reviewing::changed;
 use crate::{Control, done};
 
 impl Control {
-    /// How much of a submission this person has opened.
+    /// The changes of a review that this person has viewed.
     pub async fn opened(&self, actor: &Actor, id: SubmissionId) -> Result<Opened, Problem> {
         actor.require(Permission::Viewer)?;
         let changes = changes(self, actor, id).await?;
@@ -25,7 +26,7 @@ impl Control {
         opened(&mut connection, actor, &changes).await
     }
 
-    /// Notes that this person opened the changes of these documents in a submission. Saying it twice is saying it once.
+    /// Marks the changes of these documents in a review as viewed. Idempotent.
     pub async fn open_changes(
         &self,
         actor: &Actor,
@@ -33,13 +34,13 @@ impl Control {
         anchors: Vec<Anchor>,
     ) -> Result<Opened, Problem> {
         actor.require(Permission::Viewer)?;
-        // What a person had before their eyes no token had.
+        // Only a person can view a change, so tokens are refused.
         actor.require_in_person()?;
         let anchors: BTreeSet<Anchor> = anchors.into_iter().collect();
         if anchors.len() > MAX_OPENED {
             return Err(Problem::invalid(format!("Mark at most {MAX_OPENED} changes at a time.")));
         }
-        // What a submission changes never changes, so there is nothing to look at again in the transaction.
+        // The changes of a review are immutable, so the transaction need not read them again.
         let changes = changes(self, actor, id).await?;
         let mark = |anchor: Anchor| match changes.contents.get(&anchor) {
             Some(content) => Ok((anchor, *content)),
@@ -59,7 +60,7 @@ impl Control {
     }
 }
 
-/// The documents that a submission changes, each with the content of its change.
+/// The documents that a review changes, each with the hash of its change.
 struct Changes {
     proposal: ProposalId,
     contents: BTreeMap<Anchor, Hash>,

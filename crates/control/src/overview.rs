@@ -1,6 +1,8 @@
-//! How it stands, in a few queries: for the first page, for programs, for metrics; the policy; and how far a target has come.
+//! The cluster state in a few queries (for pages, API clients and metrics), the policy in force,
+//! and the progress of targets.
 //!
-//! Nothing here is kept: numbers are of one moment. What is asked for often (metrics) is kept for a moment by whoever asks.
+//! Nothing is cached here: all numbers are current. Callers that ask often (metrics) cache the
+//! result for a moment.
 
 use std::time::Duration;
 
@@ -22,20 +24,18 @@ use crate::waiting::EVERYWHERE;
 use crate::words::at;
 use crate::{Control, done};
 
-/// Runs of the last 24 hours that are counted.
+/// Runs of the last 24 hours are counted up to this limit.
 const RUNS_COUNTED: i64 = 50_000;
 
 /// Numbers for metrics.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Numbers {
-    /// But for steps.
+    /// All numbers except step counts.
     pub tally: Tally,
-    /// Steps.
     pub steps: StateCounts,
 }
 
 impl Control {
-    /// How it stands.
     pub async fn overview(&self, actor: &Actor) -> Result<Overview, Problem> {
         actor.require(Permission::Viewer)?;
         let stuck = self.waiting(actor, &WaitingWanted::default()).await?.groups;
@@ -76,7 +76,8 @@ impl Control {
         })
     }
 
-    /// Numbers for whoever watches the process: they tell of no person and of no machine.
+    /// Numbers for monitoring. They contain no names of people or nodes, so they need no
+    /// permission.
     pub async fn numbers(&self) -> Result<Numbers, Problem> {
         let mut connection = self.connection().await?;
         let tally = reading::tally(&mut connection).await.map_err(from_store)?;
@@ -84,7 +85,7 @@ impl Control {
         Ok(Numbers { tally, steps })
     }
 
-    /// The gate's policy that is in force.
+    /// The approval policy in force.
     pub async fn policy_in_force(&self, actor: &Actor) -> Result<PolicyView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -96,11 +97,11 @@ impl Control {
         Ok(PolicyView { number, policy, since: at(since), by, target: TargetNo(target) })
     }
 
-    /// A target, and how far reality has come.
+    /// A target and its progress.
     pub async fn target(&self, actor: &Actor, number: TargetNo) -> Result<TargetView, Problem> {
         actor.require(Permission::Viewer)?;
         let mut view = self.begin().await?;
-        // What is left and what is in its way are of one moment.
+        // The progress and the obstacles must come from the same snapshot.
         sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             .execute(&mut *view)
             .await
@@ -125,7 +126,7 @@ impl Control {
         })
     }
 
-    /// How far reality has come to what a deployment says, by the same rule as for a target: what is stuck here is stuck there.
+    /// The progress of a deployment, by the same rule as for a target.
     pub async fn deployment_way(
         &self,
         actor: &Actor,
@@ -137,7 +138,7 @@ impl Control {
         let deployment = present.skeleton.deployments.get(&id).map(|found| found.name.clone());
         let deployment = deployment.ok_or_else(Problem::internal)?;
         let mut view = self.begin().await?;
-        // What is left and what is in its way are of one moment.
+        // The progress and the obstacles must come from the same snapshot.
         sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             .execute(&mut *view)
             .await
@@ -153,7 +154,8 @@ impl Control {
         Ok(DeploymentWay { deployment, way: way(&steps, steps.active, in_the_way), steps })
     }
 
-    /// The same as [`Self::target`], once nothing more happens by itself, or when so much time is over.
+    /// Like [`Self::target`], but waits until the target converges or is stuck, or until the
+    /// timeout.
     pub async fn target_settled(
         &self,
         actor: &Actor,
@@ -168,22 +170,23 @@ impl Control {
             if view.way != Way::UnderWay || now >= end {
                 return Ok(view);
             }
-            // What takes long to count is counted less often.
+            // Poll less often if counting takes long.
             let pause = LOOK.max((now - asked) * 10);
             tokio::time::sleep_until((now + pause).min(end)).await;
         }
     }
 }
 
-/// How often a target that is waited for is looked at.
+/// How often to poll a target while waiting.
 const LOOK: Duration = Duration::from_millis(500);
 
 fn all(steps: &StateCounts) -> i64 {
     steps.blocked + steps.todo + steps.transition + steps.active + steps.error
 }
 
-/// A target is stuck when what is in its way waits for somebody, all of it. Steps that are blocked say nothing about that by themselves: what
-/// they wait for may be another target's, and run; and where more is above it than was looked at, nobody knows that nothing of it does.
+/// Whether a target has converged, is stuck or is under way. It is stuck if every obstacle needs a
+/// person. Blocked steps alone do not prove that: their parents may belong to another target and
+/// run. If not all ancestors were examined (`more`), one of them may run.
 fn way(steps: &StateCounts, applied: i64, in_the_way: InTheWay) -> Way {
     match in_the_way {
         _ if applied == all(steps) => Way::Converged,

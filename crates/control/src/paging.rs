@@ -1,14 +1,14 @@
-//! Pages of lists: where one goes on, and pages of those that are at hand as a whole.
+//! Pagination: parsing of cursors, and pages of lists that are already in memory.
 
 use api::Problem;
 use api::listing::{Cursor, Key, NotAPlace, Order, Sort};
 
 use crate::words::{plain, sentence};
 
-/// Longest place in a list, in bytes: a title of the longest and what is around it.
+/// Maximum length of a cursor in bytes: a title of maximum length and its encoding.
 const LONGEST: usize = 2_000;
 
-/// The keys of the row behind which a page of a list goes on; None: it is the first page.
+/// The sort keys of the row after which the page starts; `None` for the first page.
 pub(crate) fn behind<S: Sort>(
     order: Order<S>,
     place: Option<&Cursor>,
@@ -24,7 +24,7 @@ pub(crate) fn behind<S: Sort>(
     place.keys(order).map(Some).map_err(refused)
 }
 
-/// Refuses a place that was read and that no row of the list can have.
+/// The error for a well-formed cursor that no row of the list can have.
 pub(crate) fn no_row_has<S: Sort>(order: Order<S>, place: Option<&Cursor>) -> Problem {
     refused(NotAPlace::new(place, order))
 }
@@ -33,7 +33,7 @@ fn refused(error: NotAPlace) -> Problem {
     Problem::invalid(sentence(&error.to_string()))
 }
 
-/// A page of a list that is at hand as a whole, and where the next one begins. Keys tell all rows apart.
+/// A page of an in-memory list, and the cursor of the next page. `keys` must be unique per row.
 pub(crate) fn page<S: Sort, T>(
     rows: Vec<T>,
     keys: impl Fn(&T, S) -> Vec<Key>,

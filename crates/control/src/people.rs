@@ -1,24 +1,28 @@
-//! Who may do what, and how people come in.
+//! People, permissions, and signing in.
 //!
-//! # Theory
+//! Every use case takes an [`Actor`] and asks it for a permission in a deployment ([`actor`]); a
+//! missing permission means no. No permission contains another one, except that every permission
+//! includes Viewer. In particular, an admin manages people, not nodes: changing nodes takes an
+//! operator and, for each change, a reviewer.
 //!
-//! Every use case takes an [`Actor`] and asks it what it may, and where ([`actor`]); a permission that is not there means no. There is
-//! no permission that contains another one, but for looking: whoever may do anything may look. In particular an admin, who decides
-//! about people, does not decide about machines: that takes an operator and, each time, a reviewer.
+//! A person signs in with a *one-time link* from someone who may create one, or with name and
+//! password ([`passwords`]). Both start a *session*. API clients use *tokens* ([`tokens`]). Links,
+//! sessions and tokens are random values of 256 bits, shown once, and stored as SHA-256. A slow
+//! hash is not needed, because random values of this length cannot be guessed.
 //!
-//! A person comes in with a *one-time sign-in*, a link that somebody who may make one hands them, or with their name and a password
-//! ([`passwords`]). Either begins a *session*. Programs come with *tokens* ([`tokens`]). Links, sessions and tokens are random tokens of 256 bits, shown once, and stored as their SHA-256 (a slow hash protects what people can remember;
-//! nobody guesses these). Invariants:
-//! * a sign-in is spent once, whoever comes first; only who has it learns whether it was used or has expired;
-//! * a session ends [`SESSION_IDLE`] after the last visit, [`SESSION_ABSOLUTE`] after it began, when it is signed out, and at once when
-//!   its person is disabled: it is looked up anew for every request and kept in no memory;
-//! * who is disabled loses their tokens with their sessions, in the same transaction: letting them in again brings none of them back,
-//!   so whoever else may have had one is out for good;
-//! * a visit is written down at most once in [`NOTE_EVERY`], so that looking costs one read;
-//! * whoever signs in gets a session of its own, and the one that their browser had ends with that: nobody is handed a session that
-//!   somebody else knows;
-//! * signing in and out is in the audit, in the same transaction. Refused sign-ins are not: anybody can cause those, so they are
-//!   logged and counted for the [`throttle`] instead.
+//! Invariants:
+//! * A link can be used once. Only its owner learns whether it was used or has expired.
+//! * A session ends [`SESSION_IDLE`] after the last request, [`SESSION_ABSOLUTE`] after its start,
+//!   and on sign-out. It ends at once when its person is disabled. Every request looks it up in the
+//!   database; there is no cache.
+//! * Disabling a person also revokes their tokens, in the same transaction. Enabling the person
+//!   again restores none of them, so a leaked token stays useless.
+//! * The time of the last request is stored at most once per [`NOTE_EVERY`], so a request usually
+//!   costs one read.
+//! * Every sign-in creates a new session and ends the browser's old one. This prevents session
+//!   fixation.
+//! * Signing in and out is audited in the same transaction. Failed sign-ins are not, because anyone
+//!   can cause them. They are logged and counted by the [`throttle`].
 
 mod access;
 mod accounts;
@@ -55,45 +59,46 @@ pub(crate) use access::notices;
 pub use accounts::{LINK_HOLDS, LINK_SETS_PASSWORD, SeenPerson};
 pub use actor::{Actor, Bearer, FACTOR_NEEDED, Permission, Session};
 
-/// A session that is not used for so long ends.
+/// A session ends after this time without a request.
 pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
-/// A session ends so long after it began, however much it is used.
+/// Maximum duration of a session, however much it is used.
 pub const SESSION_ABSOLUTE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Requests of a session within a minute.
+/// Maximum number of requests of one session per minute.
 pub const SESSION_REQUESTS: u32 = MOST_BY_SESSION;
-/// Requests by one token within a minute.
+/// Maximum number of requests with one token per minute.
 pub const TOKEN_REQUESTS: u32 = MOST_BY_TOKEN;
-/// Sign-ins that fail, from one address or for one name, before the next one within [`FAILURES_COUNT`] has to wait.
+/// Failed sign-ins within [`FAILURES_COUNT`], per address or per name, before further attempts have
+/// to wait.
 pub const FAILED_SIGN_INS: u32 = MOST_FAILURES;
-/// How long sign-ins that failed are counted.
+/// The period in which failed sign-ins are counted.
 pub const FAILURES_COUNT: Duration = WINDOW;
-/// Passwords that are hashed at once.
+/// Passwords that are hashed in parallel.
 pub const HASHED_AT_ONCE: usize = passwords::AT_ONCE;
-/// Those and the ones that wait for that.
+/// Passwords that are hashed or wait for it.
 pub const HASHED_OR_WAITING: usize = passwords::WAITING;
-/// A session's last visit is this exact.
+/// The precision of a session's last visit.
 pub const NOTE_EVERY: Duration = Duration::from_secs(60);
-/// How long the one-time sign-ins hold that a start prints: a working day, for whoever comes back to that terminal.
+/// Validity of the one-time links that a start prints: one working day.
 pub const START_SIGN_IN_HOLDS: Duration = Duration::from_secs(12 * 3600);
 
 const TIMES: SessionTimes =
     SessionTimes { idle: SESSION_IDLE, absolute: SESSION_ABSOLUTE, note_every: NOTE_EVERY };
-/// Longest text that is looked at as a token, in bytes; ours are shorter.
+/// Longest text that is looked up as a token, in bytes. Valid tokens are shorter.
 pub(crate) const MAX_TOKEN: usize = 128;
-/// Longest name that a client gives itself that is kept, in characters.
+/// Stored length of a client's user agent, in characters.
 const MAX_USER_AGENT: usize = 200;
 
-/// What an account stands for.
+/// The kind of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PersonKind {
-    /// Somebody who can be asked.
+    /// A person.
     Human,
-    /// A program. Its verdicts never count.
+    /// A service account for API clients. Its verdicts never count.
     Service,
 }
 
 impl PersonKind {
-    /// The word for the database.
+    /// The value in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Human => people::HUMAN,
@@ -109,7 +114,7 @@ impl PersonKind {
     }
 }
 
-/// A secret that is shown once. It never shows in logs.
+/// A secret that is shown once. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -127,12 +132,11 @@ impl Token {
         Ok(Self(text))
     }
 
-    /// One that is recognised as ours wherever it is found.
+    /// A token for API clients. Its prefix identifies it, for example in a scan for leaked secrets.
     fn for_programs() -> Result<Self, Problem> {
         Ok(Self(format!("{TOKEN_PREFIX}{}", Self::random()?.0)))
     }
 
-    /// The secret itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -152,12 +156,12 @@ pub(crate) fn hash_of(token: &str) -> TokenHash {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// Where somebody comes from.
+/// The origin of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Visitor {
-    /// The client's address, as far as it is known.
+    /// The client's address, if known.
     pub address: Option<IpAddr>,
-    /// What the client calls itself.
+    /// The client's user agent.
     pub user_agent: String,
 }
 
@@ -171,19 +175,16 @@ impl Visitor {
     }
 }
 
-/// Somebody to be added.
+/// A person to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPerson {
-    /// Short name: lower case letters, digits, `.`, `_`, `@`, `-`; unique for ever.
+    /// Short name: lower case letters, digits, `.`, `_`, `@`, `-`. A name is never reused.
     pub name: String,
-    /// What the account stands for.
     pub kind: PersonKind,
-    /// What they may do.
     pub permissions: BTreeSet<Permission>,
 }
 
 impl NewPerson {
-    /// A human.
     pub fn human(
         name: impl Into<String>,
         permissions: impl IntoIterator<Item = Permission>,
@@ -196,40 +197,40 @@ impl NewPerson {
     }
 }
 
-/// People, their sign-ins and their sessions. `by` of its methods is who asks; None is Gantry itself, which takes a connection of the
-/// database's owner ([`People::with_owner`]): the server's own role changes no people.
+/// Manages people, their sign-ins and sessions. The parameter `by` of its methods is the actor;
+/// `None` is Gantry itself. Gantry itself needs a connection of the database owner
+/// ([`People::with_owner`]), because the server's database role cannot change people.
 #[derive(Debug, Clone)]
 pub struct People {
     store: Store,
-    /// The same database as its owner; servers have none.
+    /// The same database as its owner. Servers have none.
     owner: Option<Store>,
-    /// Failing sign-ins, by where they come from.
+    /// Failed sign-ins per address.
     attempts: Arc<Throttle<Option<IpAddr>>>,
-    /// Wrong passwords, by the name that they were tried with, whether there is one or not.
+    /// Wrong passwords per name, including names that do not exist.
     names: Arc<Throttle<String>>,
-    /// Requests, by the token that they came with.
+    /// Requests per token.
     requests: Arc<Throttle<Uuid>>,
-    /// Requests, by the session that they came in.
+    /// Requests per session.
     visits: Arc<Throttle<TokenHash>>,
     hasher: Hasher,
 }
 
-/// There is no person of this id.
 fn nobody(id: PersonId) -> Problem {
     Problem::not_found(format!("There is no person {id}. The list of people has all of them."))
 }
 
-/// A session that begins.
+/// A new session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
-    /// What the browser keeps.
+    /// The value of the browser's cookie.
     pub session: Token,
-    /// Whether the link was made to set a password by.
+    /// Whether the link that was used also sets a password.
     pub asks_password: bool,
 }
 
 impl People {
-    /// Over a database. Clones share what is known of failing sign-ins.
+    /// Clones share the counters of failed sign-ins.
     pub fn over(store: Store) -> Self {
         Self {
             store,
@@ -242,12 +243,13 @@ impl People {
         }
     }
 
-    /// The same, which also does what takes the database's owner.
+    /// Adds a connection of the database owner.
     pub fn with_owner(self, owner: Store) -> Self {
         Self { owner: Some(owner), ..self }
     }
 
-    /// A transaction for an admin, or for Gantry itself. Without a connection of the owner the database refuses the latter.
+    /// Begins a transaction for an admin, or for Gantry itself. The latter needs the owner's
+    /// connection.
     async fn begin_for(
         &self,
         by: Option<&Actor>,
@@ -260,10 +262,10 @@ impl People {
         Ok(transaction)
     }
 
-    /// Adds a person.
+    /// Creates a person.
     ///
     /// # Errors
-    /// When the name is no name or taken, or `by` is no admin.
+    /// If the name is invalid or taken, or `by` is not an admin.
     pub async fn create_person(
         &self,
         by: Option<&Actor>,
@@ -294,10 +296,10 @@ impl People {
         Ok(person)
     }
 
-    /// A person by name, as an actor without a session, which reads but does not write.
+    /// A person by name, as an actor without a session. Such an actor can read but not write.
     ///
     /// # Errors
-    /// When there is no such person, or they are disabled.
+    /// If the person does not exist or is disabled.
     pub async fn actor_by_name(&self, name: &str) -> Result<Actor, Problem> {
         let row = people::person_by_name(self.store.pool(), name).await.map_err(failed)?;
         match row {
@@ -309,11 +311,11 @@ impl People {
         }
     }
 
-    /// Signs a person in with the authority of the database's owner, who could write the session by hand: `gantry up` opens the first
-    /// proposal like this, and tests act for people.
+    /// Signs a person in with the authority of the database owner, who could insert a session by
+    /// hand anyway. `gantry up` opens the first proposal like this, and tests act for people.
     ///
     /// # Errors
-    /// As [`People::actor_by_name`], and when there is no connection of the owner.
+    /// As [`People::actor_by_name`], and if there is no connection of the owner.
     pub async fn sign_in_as_owner(&self, name: &str) -> Result<Actor, Problem> {
         let person = self.actor_by_name(name).await?.person;
         let session = Token::random()?;
@@ -336,10 +338,10 @@ impl People {
         found.map(|(actor, _)| actor).ok_or_else(Problem::signed_out)
     }
 
-    /// Makes a one-time sign-in for a person: whoever has it is that person, so hand it over with care.
+    /// Creates a one-time sign-in link. Anyone who has the link can sign in as the person.
     ///
     /// # Errors
-    /// When there is no such person, or `by` is no admin.
+    /// If the person does not exist, or `by` is not an admin.
     pub async fn one_time_sign_in(
         &self,
         by: Option<&Actor>,
@@ -349,10 +351,11 @@ impl People {
         self.link(by, person, holds, &[]).await
     }
 
-    /// The same by who starts Gantry's processes, for somebody who is to set a password.
+    /// Like [`Self::one_time_sign_in`], from the process that starts Gantry, for a person who has
+    /// to set a password.
     ///
     /// # Errors
-    /// When there is no such person.
+    /// If the person does not exist.
     pub async fn first_link(&self, person: PersonId, holds: Duration) -> Result<Token, Problem> {
         self.link(None, person, holds, &[ASKS_PASSWORD]).await
     }
@@ -386,11 +389,12 @@ impl People {
         Ok(token)
     }
 
-    /// Spends a one-time sign-in and begins a session. `before`: the session that the browser had, which ends.
+    /// Uses a one-time link and starts a session. `before` is the browser's old session, which
+    /// ends.
     ///
     /// # Errors
-    /// `sign_in_used`, `sign_in_expired` or `sign_in_unknown` for what does not sign in (401); `too_many_attempts` when it failed too
-    /// often from that address (429).
+    /// `sign_in_used`, `sign_in_expired` or `sign_in_unknown` (401) if the link is not valid;
+    /// `too_many_attempts` (429) after too many failures from the address.
     pub async fn sign_in(
         &self,
         token: &str,
@@ -398,7 +402,7 @@ impl People {
         before: Option<&str>,
     ) -> Result<Begun, Problem> {
         self.attempts.check(&network(visitor.address)).map_err(too_many_from_there)?;
-        // PostgreSQL has no text with a NUL, and no link has one.
+        // PostgreSQL refuses text with a NUL, and no link contains one.
         if token.len() > MAX_TOKEN || token.contains('\0') {
             return Err(self.refuse(visitor, Unspendable::Unknown));
         }
@@ -435,10 +439,10 @@ impl People {
         Problem::new(401, code, "This does not sign you in", detail)
     }
 
-    /// Who a session's token stands for; None when it does not hold (any more).
+    /// The actor of a session's token. `None` if the session is invalid or has ended.
     ///
     /// # Errors
-    /// When the database does not answer: then nobody knows.
+    /// `too_many_requests` (429) beyond [`SESSION_REQUESTS`].
     pub async fn actor_of_session(&self, token: &str) -> Result<Option<Actor>, Problem> {
         let Some((actor, note_due)) = self.look_up(token).await? else {
             return Ok(None);
@@ -456,10 +460,8 @@ impl People {
         Ok(Some(actor))
     }
 
-    /// Whether an actor still comes in, and may still look, without counting as a visit: for streams that stay open while nobody does.
-    ///
-    /// # Errors
-    /// As [`People::actor_of_session`].
+    /// Whether an actor is still signed in and has Viewer. It does not count as a visit, because
+    /// streams stay open without activity.
     pub async fn still_looks(&self, actor: &Actor) -> Result<bool, Problem> {
         let now = match (&actor.token, &actor.session) {
             (Some(token), _) => {
@@ -495,10 +497,7 @@ impl People {
         }))
     }
 
-    /// Ends the session that an actor came with. One that has ended already, or none, is fine.
-    ///
-    /// # Errors
-    /// When the database does not answer.
+    /// Ends the actor's session. A missing or ended session is no error.
     pub async fn sign_out(&self, actor: &Actor) -> Result<(), Problem> {
         let Some(session) = &actor.session else {
             return Ok(());
@@ -519,10 +518,11 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Ends every session of the actor and revokes their unused sign-ins; hands back how many sessions ended.
+    /// Ends all sessions of the actor and revokes their unused links. Returns the number of
+    /// sessions that ended.
     ///
     /// # Errors
-    /// When the actor came by a token, or the database does not answer.
+    /// If the actor uses a token.
     pub async fn sign_out_everywhere(&self, actor: &Actor) -> Result<u64, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -544,10 +544,10 @@ impl People {
         Ok(ended)
     }
 
-    /// Keeps a person out from now on: their sessions end, their unused sign-ins are void, their tokens are taken back.
+    /// Disables a person: their sessions end, and their unused links and their tokens are revoked.
     ///
     /// # Errors
-    /// When there is no such person, or `by` is no admin or that person.
+    /// If the person does not exist, `by` is not an admin, or `by` is the person.
     pub async fn disable(&self, by: Option<&Actor>, person: PersonId) -> Result<(), Problem> {
         require_admin(by)?;
         if by.is_some_and(|actor| actor.person == person) {
@@ -559,7 +559,7 @@ impl People {
         let mut transaction = self.begin_for(by).await?;
         let changed = people::set_disabled(&mut transaction, person, true).await.map_err(failed)?;
         if !changed {
-            // The answer needs another connection; this one goes back first.
+            // The response needs another connection, so return this one first.
             drop(transaction);
             let there = people::person(self.store.pool(), person).await.map_err(failed)?;
             return match there {
@@ -582,7 +582,7 @@ impl People {
     }
 }
 
-/// Notes a session that has begun, and ends the one that the browser had before.
+/// Records a new session and ends the browser's old one.
 async fn begun_session(
     on: &mut PgConnection,
     person: PersonId,
@@ -599,7 +599,8 @@ async fn begun_session(
         .map_err(failed)
 }
 
-/// Ends all that somebody comes in by who is kept out; hands back how many sessions ended and how many tokens were taken back.
+/// Ends all sessions and revokes all links and tokens of a disabled person. Returns the number of
+/// sessions and of tokens.
 async fn shut_out(on: &mut PgConnection, person: PersonId) -> Result<(u64, u64), Problem> {
     let sessions = people::end_everything_of(on, person, None).await.map_err(failed)?;
     let tokens = store::api_tokens::revoke_all_of(on, person).await.map_err(failed)?;
@@ -632,7 +633,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
     }
 }
 
-/// Links are counted with passwords here, so another one does not help.
+/// Links and passwords share this counter, so a new link does not help.
 fn too_many_from_there(wait: Duration) -> Problem {
     let detail = format!(
         "Signing in failed too often from your address, by passwords or by links. Try again in {}; until then no link works from there either.",
@@ -641,7 +642,7 @@ fn too_many_from_there(wait: Duration) -> Problem {
     too_many_attempts(detail, wait)
 }
 
-/// Only passwords are counted here.
+/// This counter is for passwords only, so a link still works.
 fn too_many_by_name(wait: Duration) -> Problem {
     let detail = format!(
         "The password of that name was wrong too often. Try again in {}, or come in by a one-time link, which an admin makes.",
@@ -932,7 +933,7 @@ mod tests {
         assert_eq!(house.refused(&link).await.code, "sign_in_expired");
         assert_eq!(house.people.actor_by_name("ada").await.expect_err("a refusal").status, 403);
 
-        // By hand in the database, too.
+        // A direct change in the database works, too.
         let house = House::new().await;
         let session = house.session().await;
         house.change("UPDATE person SET disabled = true").await;
@@ -989,7 +990,7 @@ mod tests {
         let problem = house.people.create_person(None, &taken).await.expect_err("a refusal");
         assert_eq!(problem.status, 400);
         assert!(problem.detail.contains("Choose another"), "{problem}");
-        // The database's copy of the name is the same one.
+        // The name in the database schema must be the same.
         let by_hand = sqlx::query("INSERT INTO person (name) VALUES ($1)")
             .bind(OWN_NAME)
             .execute(house.db.owner())

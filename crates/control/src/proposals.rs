@@ -1,4 +1,4 @@
-//! Single open proposals: what they may touch, and of those on a node what can be done there.
+//! Single open proposals: their scope, and the possible edits of a proposal on a node.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ use crate::showing::attribs;
 use crate::words::Names;
 
 impl Control {
-    /// An open proposal, whatever it is on.
+    /// An open proposal, on a deployment or on a node.
     pub async fn proposal(
         &self,
         actor: &Actor,
@@ -54,7 +54,7 @@ impl Control {
         id: ProposalId,
     ) -> Result<NodeProposal, Problem> {
         actor.require(Permission::Viewer)?;
-        // Read first, so that what comes later is told by the live stream.
+        // Read the cursor first, so the live stream reports all later events.
         let cursor = self.cursor_now().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
@@ -85,7 +85,7 @@ impl Control {
         })
     }
 
-    /// A noderole as an open proposal would have it.
+    /// A noderole with the edits of an open proposal applied.
     pub async fn drafted(
         &self,
         actor: &Actor,
@@ -189,8 +189,9 @@ fn named(present: &Present, id: DeploymentId) -> Result<DeploymentName, Problem>
     present.skeleton.deployments.get(&id).map(|d| d.name.clone()).ok_or_else(Problem::internal)
 }
 
-/// Where it is: for a proposal on a node, where the node is now, since that is what it may bind from. What it was opened in may have
-/// been removed behind the node's back, and is then told by the name that it had.
+/// The deployment and node of a proposal. For a proposal on a node it is the node's current
+/// deployment, because that defines the roles it may bind. The original deployment may have been
+/// removed since; then its last name is shown.
 pub(crate) fn scope_view(present: &Present, row: &ProposalRow) -> Result<ScopeView, Problem> {
     let found = row.node.and_then(|id| present.skeleton.nodes.get(&id));
     let deployment = found.map_or(row.deployment, |node| node.deployment);
@@ -217,8 +218,8 @@ fn carries(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
     Ok(all)
 }
 
-/// Roles that the node's deployment and those above it see, that can be bound by hand, and that it does not carry. A service would
-/// stand elsewhere.
+/// Roles that can be bound to the node by hand: visible in its deployment or an ancestor, and not
+/// bound yet. Services are excluded, because they run on phantom nodes.
 fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<NodeChoice>, Problem> {
     let Some(found) = present.skeleton.nodes.get(&node) else { return Ok(Vec::new()) };
     let carried: BTreeSet<NoderoleKey> =

@@ -1,8 +1,8 @@
-//! Addresses in node records: which are refused, and how many one person may add.
+//! Checks addresses in node records, and limits how many one person may add.
 //!
-//! Workers connect to what a record says, from inside the operator's network, so records must not serve to scan it. The rules about
-//! addresses are [`engine::reach`]'s; workers apply them again to what names resolve to. The counts are kept in memory, as those of
-//! [`crate::people`].
+//! Workers connect to the addresses in records from inside the operator's network, so records must
+//! not allow scans of it. The rules are in [`engine::reach`]; workers apply them again to resolved
+//! names. Counters are in memory, as in [`crate::people`].
 
 use std::time::Duration;
 
@@ -13,14 +13,15 @@ use engine::reach::Policy;
 
 use crate::people::throttle::Throttle;
 
-/// Addresses that one person may add to records within a minute, one record at a time.
+/// Addresses per person and minute, in single records.
 pub const ADDRESSES_A_MINUTE: u32 = 60;
-/// Addresses that one person may add to records within an hour in all: as many as one full text of nodes has.
+/// Addresses per person and hour, in texts with many nodes: as many as one text of maximum size
+/// has.
 pub const ADDRESSES_AN_HOUR: u32 = 4_000;
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Refuses addresses that are no node's.
+/// Refuses addresses that the policy forbids.
 pub(crate) fn check(policy: &Policy, addresses: &[String], port: u16) -> Result<(), Problem> {
     addresses.iter().try_for_each(|address| {
         let refused = |why| Problem::invalid(format!("addresses: {address:?} is refused: {why}."));
@@ -28,7 +29,7 @@ pub(crate) fn check(policy: &Policy, addresses: &[String], port: u16) -> Result<
     })
 }
 
-/// How many addresses each person added.
+/// Counters of added addresses, per person.
 #[derive(Debug)]
 pub(crate) struct Added {
     minute: Throttle<PersonId>,
@@ -45,7 +46,7 @@ impl Default for Added {
 }
 
 impl Added {
-    /// Counts addresses of one record.
+    /// Counts addresses of a single record.
     pub(crate) fn of_record(&self, person: PersonId, count: usize) -> Result<(), Problem> {
         self.minute.take_many(person, count).map_err(|wait| {
             refused(
@@ -58,7 +59,7 @@ impl Added {
         self.of_text(person, count)
     }
 
-    /// Counts addresses of many records that come as one text.
+    /// Counts addresses of a text with many nodes.
     pub(crate) fn of_text(&self, person: PersonId, count: usize) -> Result<(), Problem> {
         self.hour
             .take_many(person, count)

@@ -1,18 +1,20 @@
-//! Planning anew at once: what a commit does to the reviews of others.
+//! Replanning: after a commit, plans the reviews whose base has moved again.
 //!
-//! A submission whose base moved is void: it can be neither approved nor committed, and that stays so. But its reviewers and its
-//! authors are not left to find out. Its edits are planned again on what is there now. If they plan, a submission takes its place,
-//! without verdicts. If they don't plan, or would write other documents or have other effects than their authors submitted, the
-//! proposal is back with its authors, with the reason. Only an author's own credential submits something else; the database checks
-//! that (`guard_with_credential_submission`).
+//! A submission whose base has moved is permanently void: it can be neither approved nor committed.
+//! So Gantry plans its edits again on the current target. If the plan equals the submitted one, a
+//! new submission without verdicts replaces the old one. Otherwise (the edits cannot be planned, or
+//! have other effects) the proposal returns to its authors with the reason. Only an author's own
+//! credential can submit other content; the database checks this
+//! (`guard_with_credential_submission`).
 //!
-//! Where it runs: behind a commit, by whoever's call committed, which begins none after [`AT_ONCE`] and waits for the one that it began
-//! before; and in every server's sweep, which finds what is left of that, or of a process that died in between. Not in the commit's own
-//! transaction: planning takes as long as it takes, and all commits wait for that one. Nothing is lost in between, because what has to
-//! be done is found by what is void, not by a note of it; and nothing is done twice, because it is done under the proposal's lock and
-//! raises its version.
+//! The call that committed replans for up to [`AT_ONCE`] and finishes the submission that it has
+//! begun. The sweep of each server handles the rest, also after a crash. The commit transaction
+//! itself does not replan, because all other commits would wait for it. Nothing is lost, because
+//! the work is found by void submissions, not by a queue. Nothing is done twice, because replanning
+//! takes the proposal's lock and raises its version.
 //!
-//! Whoever commits does not become an author of the other change: it is still asked for by whoever asked before.
+//! The committing person does not become an author of the replanned proposal. Its original
+//! submitter remains.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -35,24 +37,26 @@ use crate::proposing::{Asked, Planned, counting, plan_aside, tell};
 use crate::reviewing::{changed, moved_base, moved_documents, named, risks_of};
 use crate::{Control, done};
 
-/// How long behind a commit another change begins to be planned anew. Its caller waits for the last one to end, however long that takes;
-/// the sweep does the rest.
+/// How long after a commit further submissions are replanned. The caller waits for the last one
+/// that began; the sweep handles the rest.
 const AT_ONCE: Duration = Duration::from_secs(2);
-/// Most submissions that one look finds.
+/// Maximum number of submissions that one query finds.
 const FOUND: i64 = 100;
 
 impl Control {
-    /// Behind a commit. It is done whatever comes of this, so failures are for the log and the sweep.
+    /// Replans after a commit. The commit is done in any case, so errors are only logged; the sweep
+    /// tries again.
     pub(crate) async fn replan_at_once(&self) {
         if let Err(problem) = self.replan_until(Instant::now() + AT_ONCE).await {
             tracing::warn!(%problem, "what rests on the commit is planned anew by the next sweep");
         }
     }
 
-    /// Plans anew what is void because its base moved; says how many. For a sweep.
+    /// Replans submissions whose base has moved, and returns their number. The sweep calls this.
     ///
     /// # Errors
-    /// When the database can't be asked. A single submission that fails is logged and tried again by the next sweep.
+    /// If the query fails. An error in a single submission is logged, and the next sweep tries it
+    /// again.
     pub async fn replan_stale(&self) -> Result<usize, Problem> {
         self.replan_until(Instant::now() + Duration::from_secs(60)).await
     }
@@ -76,7 +80,7 @@ impl Control {
         Ok(planned)
     }
 
-    /// False: somebody else did it, edited it or closed it.
+    /// False if another process replanned it, or a person edited or closed the proposal.
     async fn replan(&self, id: SubmissionId) -> Result<bool, Problem> {
         let mut connection = self.connection().await?;
         let before = intent::submission(&mut connection, id)
@@ -135,7 +139,7 @@ impl Control {
         Ok(true)
     }
 
-    /// How a submission came about and what became of it, as far as moved bases are concerned.
+    /// The replanning that led to this submission, and the one that replaced it.
     pub(crate) async fn replanned(
         &self,
         by: &Beside,
@@ -147,7 +151,7 @@ impl Control {
         Ok((self.told(by, came).await?, self.told(by, went).await?))
     }
 
-    /// The same of one, with what is different.
+    /// A replanning for display, with the difference between the two submissions.
     async fn told(
         &self,
         by: &Beside,
@@ -172,7 +176,7 @@ impl Control {
         in_words(&mut connection, row, same_effect, shift).await.map(Some)
     }
 
-    /// Why a proposal at this version is back with its authors, if it is.
+    /// The reason why a proposal returned to its authors at this version, if it did.
     pub(crate) async fn sent_back(
         &self,
         on: &mut PgConnection,
@@ -187,7 +191,7 @@ impl Control {
     }
 }
 
-/// What a submission rests on and what changed of that, in words.
+/// The changed parts of a submission's base, as text.
 async fn moved(
     on: &mut PgConnection,
     present: &Present,
@@ -199,7 +203,8 @@ async fn moved(
     Ok(engine::gate::moved(&base, &moved_documents(present, &documents), &records))
 }
 
-/// The new submission, if it does exactly what the one before was to do; else what it would do differently.
+/// The new submission if it equals the old one in content and effects. Otherwise the differences as
+/// an error.
 async fn unchanged(
     on: &mut PgConnection,
     present: &Present,
@@ -245,7 +250,8 @@ async fn unchanged(
     Ok(Err(problem))
 }
 
-/// Why it does not plan any more, by edit. What is nobody's input is no reason: it is tried again.
+/// The reasons why the proposal cannot be planned, by edit. A server error is not a reason; the
+/// next sweep tries again.
 fn refused(
     planned: &Result<Planned, Problem>,
     rows: &[EditRow],
@@ -287,7 +293,7 @@ async fn note(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> 
         .map_err(from_store)
 }
 
-/// The same for people: with whose verdicts went.
+/// A replanning for display, with the verdicts that it discarded.
 async fn in_words(
     on: &mut PgConnection,
     row: ReplanRow,

@@ -1,7 +1,8 @@
-//! Restoring a deployment: a proposal with the edits that bring it back to an earlier target.
+//! Restores a deployment: a proposal with the edits that lead back to an earlier target.
 //!
-//! It is a proposal like any other: it can be edited further, it waits for somebody else's approval, and what is committed is the next
-//! target. It begins empty, because the edits are found for what is there now and not for what a draft would make of it.
+//! It is an ordinary proposal: people can edit it, another person reviews it, and its commit
+//! creates the next target. It must start empty, because the edits are computed against the current
+//! target, not against a draft.
 
 use api::Problem;
 use api::console::{LeftOut, Point, Restored};
@@ -21,11 +22,12 @@ use crate::proposing::{counting, moved_on};
 use crate::{Control, done, words};
 
 impl Control {
-    /// Opens a proposal that brings a deployment back to what it was at a target. What can't be brought back is refused with the
-    /// reasons; `partial` leaves it out instead.
+    /// Opens a proposal that restores a deployment to a target. If a part cannot be restored, it is
+    /// refused with the reasons; with `partial`, the proposal leaves that part out.
     ///
     /// # Errors
-    /// A deployment that was not there then; an open proposal with edits; nothing that could be brought back.
+    /// If the target does not contain the deployment, the open proposal has edits, or nothing can
+    /// be restored.
     pub async fn restore(
         &self,
         actor: &Actor,
@@ -44,7 +46,8 @@ impl Control {
                  one by one.",
             ));
         }
-        // Planning takes as long as the cluster is large: nobody waits for a connection or for the proposal meanwhile.
+        // Planning time grows with the size of the cluster, so meanwhile this has neither a
+        // connection nor the proposal's lock.
         let by = self.beside(actor);
         let (_, then) = side(self, &by, &present, Point::Target(target)).await?;
         let mut connection = self.connection().await?;
@@ -119,7 +122,7 @@ impl Control {
     }
 }
 
-/// What is restored is found for what is there, not for what a draft makes of it.
+/// The edits are computed against the current target, so the draft must be empty.
 fn no_edits(rows: &[EditRow], deployment: &str) -> Result<(), Problem> {
     if counting(rows).is_empty() {
         return Ok(());
@@ -130,7 +133,7 @@ fn no_edits(rows: &[EditRow], deployment: &str) -> Result<(), Problem> {
     ))
 }
 
-/// Who restored knows what is left out; who reviews it has to know, too.
+/// Records the left-out parts, because the reviewers must see them too.
 async fn note_left_out(
     on: &mut PgConnection,
     proposal: ProposalId,
@@ -148,7 +151,7 @@ async fn note_left_out(
     intent::insert_left_out(on, proposal, first..=last, &left_out).await.map_err(from_store)
 }
 
-/// What a proposal leaves out of what it restores, if it does.
+/// The parts of the restored state that a proposal leaves out, if any.
 pub(crate) async fn left_out(
     on: &mut PgConnection,
     proposal: ProposalId,

@@ -1,7 +1,8 @@
-//! The catalog by role: a list of all, one with everything about it, and how they hang together.
+//! The catalog by role: the list of roles, the details of a role, the role graph, and the list of
+//! imports.
 //!
-//! A role is shown as the newest version of its barclamp has it; what runs may be of an older one, so noderoles are counted whatever their
-//! version. What imports brought is read as it was written with them.
+//! A role is shown as defined in the newest version of its barclamp. Noderoles may use older
+//! versions, so counts include all versions. Import records are shown as they were stored.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,7 +29,7 @@ use crate::present::Present;
 use crate::problems::from_store;
 use crate::words::{self, at, quoted};
 
-/// A role of the newest version of its barclamp.
+/// A role in the newest version of its barclamp.
 #[derive(Clone, Copy)]
 struct Known<'c> {
     version: &'c Barclamp,
@@ -36,7 +37,7 @@ struct Known<'c> {
     role: &'c Role,
 }
 
-/// All of them, by barclamp and name.
+/// All roles of the newest versions, by barclamp and name.
 fn known(catalog: &Catalog) -> Result<Vec<Known<'_>>, Problem> {
     let mut all = Vec::new();
     for (_, version) in newest(catalog).into_values() {
@@ -47,7 +48,7 @@ fn known(catalog: &Catalog) -> Result<Vec<Known<'_>>, Problem> {
     Ok(all)
 }
 
-/// Of which barclamp and role noderoles are, and how many of them each deployment has.
+/// The number of noderoles per role and deployment.
 type Bound = BTreeMap<(BarclampName, RoleName), BTreeMap<DeploymentId, usize>>;
 
 fn bound(present: &Present) -> Bound {
@@ -67,7 +68,7 @@ fn bound(present: &Present) -> Bound {
     bound
 }
 
-/// What is set, by the words of barclamp files.
+/// The names of the flags that are set, as in barclamp files.
 fn flags(flags: &Flags) -> Vec<String> {
     let Ok(Value::Object(all)) = serde_json::to_value(flags) else { return Vec::new() };
     all.into_iter().filter(|(_, set)| *set == Value::Bool(true)).map(|(word, _)| word).collect()
@@ -85,7 +86,7 @@ fn keys(role: &RoleSummary, sort: RoleSort) -> Vec<Key> {
     }
 }
 
-/// Whoever comes before whom, and why.
+/// The edges between roles (parent, child, reason).
 fn edges(all: &[Known<'_>]) -> BTreeSet<RoleEdge> {
     let mut answers: BTreeMap<&RoleName, Vec<usize>> = BTreeMap::new();
     let mut owners: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -115,7 +116,7 @@ fn edges(all: &[Known<'_>]) -> BTreeSet<RoleEdge> {
     edges
 }
 
-/// The places that can be reached from these, one way along the edges.
+/// The indexes that can be reached from these along the edges, up or down.
 fn reached(from: &BTreeSet<usize>, edges: &BTreeSet<RoleEdge>, up: bool) -> BTreeSet<usize> {
     let mut next: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for edge in edges {
@@ -143,7 +144,7 @@ fn no_role(name: &str, all: &[Known<'_>]) -> Problem {
     ))
 }
 
-/// There are such roles, and none of that barclamp.
+/// The error for a role that exists, but not in this barclamp.
 fn not_of(name: &str, barclamp: &str, of: &[&BarclampName]) -> Problem {
     let of: Vec<&str> = of.iter().map(|barclamp| barclamp.as_str()).collect();
     Problem::not_found(format!(
@@ -203,7 +204,7 @@ impl Control {
         Ok(RolePage { roles, count, next })
     }
 
-    /// A role by its name, and everything about it.
+    /// A role with its details, by name.
     pub async fn role(
         &self,
         actor: &Actor,
@@ -275,7 +276,7 @@ impl Control {
         })
     }
 
-    /// How roles of the newest versions hang together.
+    /// The graph of the roles of the newest versions.
     pub async fn role_graph(
         &self,
         actor: &Actor,
@@ -332,7 +333,7 @@ impl Control {
         })
     }
 
-    /// A page of what imports brought.
+    /// A page of the list of imports.
     pub async fn imports(
         &self,
         actor: &Actor,
@@ -368,10 +369,10 @@ impl Control {
     }
 }
 
-/// Imports in one page: each may have a thousand lines.
+/// Imports per page. Each may have a thousand lines.
 const IMPORTS: usize = 20;
 
-/// Versions of a role's barclamp that have it, the newest first.
+/// The versions of a role's barclamp that contain the role, newest first.
 fn versions(present: &Present, known: &Known<'_>) -> Vec<RoleVersion> {
     let name = &known.version.name;
     let of_it = present.catalog.barclamps().filter(|(_, version)| version.name == *name);

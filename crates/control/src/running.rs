@@ -1,5 +1,5 @@
-//! What needs no review, because it adds no intent: retrying, cancelling, holding a deployment, switching execution. All of it is
-//! audited.
+//! Actions that need no review because they do not change the desired state: retry, cancel, hold,
+//! priority, and the execution switch. All of them are audited.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub(crate) fn from_change(error: ChangeError) -> Problem {
     }
 }
 
-/// Why the step of a noderole is not retried; people know it by its role and node.
+/// The error for a step that cannot be retried. `called` is its role and node.
 fn not_retried(error: ChangeError, called: &str) -> Problem {
     let why = match &error {
         ChangeError::Refused(refused) => refused.said_of(called),
@@ -56,7 +56,7 @@ fn no_noderole() -> Problem {
     Problem::not_found("There is no such noderole. It may have been removed.")
 }
 
-/// Why a run can't be stopped that is not open.
+/// The error for a run that cannot be canceled because it is not open.
 async fn not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Problem> {
     Ok(match running::run_is_there(on, run).await.map_err(from_store)? {
         true => Problem::conflict("state", format!("Run {run} has ended already.")),
@@ -64,7 +64,7 @@ async fn not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Problem>
     })
 }
 
-/// A deployment and all below it.
+/// A deployment and its descendants.
 fn below(rows: &[DeploymentRow], deployment: DeploymentId) -> BTreeSet<DeploymentId> {
     let mut all = BTreeSet::from([deployment]);
     loop {
@@ -78,7 +78,7 @@ fn below(rows: &[DeploymentRow], deployment: DeploymentId) -> BTreeSet<Deploymen
 }
 
 impl Control {
-    /// Lets a step in ERROR try again.
+    /// Retries a step in ERROR.
     pub async fn retry(
         &self,
         actor: &Actor,
@@ -93,7 +93,8 @@ impl Control {
         let called =
             format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
         let retried = self.retry_called(actor, noderole, reason, &called).await;
-        // A refused attempt is worth knowing too. It is audited by itself, since it wrote nothing, and as what it is: no retry.
+        // Audit a refused attempt too, as a separate action. It needs its own transaction, because
+        // the refused one was rolled back.
         if let Err(no) = &retried
             && no.status < 500
         {
@@ -112,7 +113,7 @@ impl Control {
     ) -> Result<(), Problem> {
         let mut transaction = self.begin().await?;
         running::share_apply(&mut transaction).await.map_err(from_store)?;
-        // A commit may have been waited for that moved its node.
+        // The lock may have waited for a commit that moved the node.
         let place =
             reading::place_of_noderole(&mut transaction, noderole).await.map_err(from_store)?;
         let place = place.ok_or_else(no_noderole)?;
@@ -133,11 +134,11 @@ impl Control {
         done(transaction).await
     }
 
-    /// Stops a run. What is written down is what was done: of a run that has ended, or never was, there is nothing to note.
+    /// Cancels a run. An unknown or ended run leaves no audit entry.
     pub async fn cancel(&self, actor: &Actor, run: RunId) -> Result<(), Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let mut transaction = self.begin().await?;
-        // Where a run is bound never changes.
+        // The deployment of a run never changes.
         let place = reading::place_of_run(&mut transaction, run).await.map_err(from_store)?;
         place.map_or(Ok(()), |place| actor.require_in(Permission::Operator, place))?;
         running::share_apply(&mut transaction).await.map_err(from_store)?;
@@ -174,7 +175,8 @@ impl Control {
             .map_err(from_store)
     }
 
-    /// Holds a deployment, so that no new run starts in it and in those below it, or lets it go on. Runs under way go on to their end.
+    /// Puts a deployment on hold, so that no run starts in it or its descendants, or ends the hold.
+    /// Open runs finish.
     pub async fn hold(
         &self,
         actor: &Actor,
@@ -210,7 +212,8 @@ impl Control {
         .await
         .map_err(from_store)?;
         let told = Live::Hold { deployment, by: held.then(|| actor.name.clone()) };
-        // What waits is shown across deployments, by who hears of runs.
+        // The list of pending steps covers all deployments, so pages that watch runs are notified
+        // too.
         let topics: Vec<Topic> = below(&rows, deployment)
             .into_iter()
             .map(Topic::Deployment)
@@ -220,7 +223,8 @@ impl Control {
         done(transaction).await
     }
 
-    /// Lets the steps of a deployment go before those of others (above 0) or behind them (below 0), as far as they may start at all.
+    /// Sets the priority of a deployment's steps: above 0 they start before those of others, below
+    /// 0 after them.
     pub async fn prioritise(
         &self,
         actor: &Actor,
@@ -264,7 +268,7 @@ impl Control {
         done(transaction).await
     }
 
-    /// Switches execution on or off for everything.
+    /// Switches execution on or off, for all deployments.
     pub async fn switch(
         &self,
         actor: &Actor,

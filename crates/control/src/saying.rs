@@ -1,9 +1,10 @@
-//! A change in lines: what a review says first.
+//! The summary of a change in lines, for the top of a review.
 //!
-//! A review is read by people, and people read the beginning. So what is grave stands first: what can't be undone, what goes, what
-//! is switched off, the gate's policy, and nodes that somebody moves. These lines are never cut away, however much else a change does;
-//! instead, each kind of them is told in a few lines that name the first and count the rest. Everything else may be cut, because the
-//! changes below have it all. What is there already, because another commit made it since the edit, is left out. That a node comes down with what is bound to it is not grave: every new node does.
+//! Severe effects come first: irreversible changes, removals, disabled jigs, the approval policy,
+//! and moved nodes. These lines are never cut. Instead, each kind has a few lines that name the
+//! first items and count the rest. All other lines may be cut, because the list of changes below is
+//! complete. Changes that another commit has made since the edit are left out. A node that moves
+//! down with its first binding is not severe, because every new node does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,28 +19,28 @@ use crate::present::Present;
 use crate::proposing::Planned;
 use crate::words::{self, Names, some_of};
 
-/// Most reasons for steps to run again that a summary has.
+/// Maximum number of reasons for re-runs in a summary.
 const REASONS: usize = 5;
-/// Most lines that a summary has.
+/// Maximum number of lines in a summary.
 const LINES: usize = 40;
-/// Most lines of one kind of what is grave: one more has the rest of its kind.
+/// Maximum number of lines per severe kind. One further line counts the rest.
 const GROUPS: usize = 4;
 
-/// Lines on a change.
+/// The lines of a change.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    /// What must not be overlooked; few, whatever the change.
+    /// Severe lines. Their number is bounded for every change.
     grave: Vec<String>,
     rest: Vec<String>,
 }
 
 impl Said {
-    /// How many of the first lines are grave.
+    /// How many of the first lines are severe.
     pub fn gravity(&self) -> usize {
         self.grave.len()
     }
 
-    /// As long as a list has room for: the first line, and how many more say what was asked for.
+    /// A short form for lists: the first line, and the number of further requested changes.
     pub fn in_short(&self, asked: &Self) -> String {
         let Some(first) = self.grave.first().or_else(|| self.rest.first()) else {
             return String::new();
@@ -51,7 +52,7 @@ impl Said {
         }
     }
 
-    /// What is grave, and as much of the rest as there is room for.
+    /// The severe lines, and the others up to the limit.
     pub fn bounded(self) -> Vec<String> {
         let Self { grave: mut lines, mut rest } = self;
         let room = LINES.saturating_sub(lines.len());
@@ -65,7 +66,7 @@ impl Said {
     }
 }
 
-/// What further edits would come to, in lines.
+/// The preview of further edits, as lines.
 pub(crate) fn lines_of(
     present: &Present,
     edits: &[NumberedEdit],
@@ -76,7 +77,7 @@ pub(crate) fn lines_of(
         .bounded()
 }
 
-/// What was asked for, and what it leads to.
+/// The requested changes and their consequences.
 pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequences) -> Said {
     let named = |touched: &Touched| touched.to_string();
     let destructive: Vec<String> = consequences.irreversible.first.iter().map(named).collect();
@@ -115,7 +116,7 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
     Said { grave: grave_lines, rest }
 }
 
-/// The same without what follows from it: that depends on what is up at the moment.
+/// The requested changes without consequences, because these depend on the current step states.
 pub(crate) fn asked(names: &Names<'_>, effects: &Effects) -> Said {
     let reasons: BTreeSet<&String> = effects.reruns.iter().map(|rerun| &rerun.reason).collect();
     let reasons = reasons.into_iter().filter(|reason| !reason.is_empty());
@@ -129,7 +130,7 @@ pub(crate) fn asked(names: &Names<'_>, effects: &Effects) -> Said {
     Said { grave: grave(names, effects), rest }
 }
 
-/// What must not be overlooked among what was asked for, the gravest first.
+/// The severe lines among the requested changes, the most severe first.
 fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let mut lines = removals(names, effects);
     let off: Vec<String> =
@@ -165,22 +166,22 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     lines
 }
 
-/// What belongs together in one line, by what it has in common.
+/// Names for one line, grouped by the property they share.
 type Grouped<K> = BTreeMap<K, Vec<String>>;
 
-/// The first nodes by name, and how many more.
+/// The first nodes by name, and the number of others.
 fn some_nodes(nodes: &[String]) -> String {
     some_of(&words::in_order(nodes.iter().cloned()))
 }
 
-/// A line for each of the first groups, and one for the rest.
+/// One line for each of the first groups, and one for the rest.
 fn told<K: Ord>(
     groups: Grouped<K>,
     line: impl Fn(&K, &[String]) -> String,
     rest: impl Fn(&[K], &[String]) -> String,
 ) -> Vec<String> {
     let all = groups.len();
-    // A last line that has the rest must have more than one group of it.
+    // A line for a single remaining group would save nothing.
     let alone = if all > GROUPS + 1 { GROUPS } else { all };
     let mut groups = groups.into_iter();
     let mut lines: Vec<String> =
@@ -193,7 +194,7 @@ fn told<K: Ord>(
     lines
 }
 
-/// What goes, the gravest first.
+/// Removals, the most severe first.
 fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let mut expunged: Grouped<&str> = BTreeMap::new();
     for gone in &effects.expunged {
@@ -301,7 +302,7 @@ fn removes(effects: &Effects) -> bool {
     gone.iter().any(|n| *n > 0) || effects.unpinned.iter().any(|gone| gone.to.is_none())
 }
 
-/// What comes.
+/// Additions and changes.
 fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let mut lines = Vec::new();
     for deployment in &effects.deployments {
@@ -391,7 +392,8 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     lines
 }
 
-/// The secrets that it begins to use. The list of its secrets has the rest, and those that it drops.
+/// The secrets that the change begins to use. The review's list of secrets has the others, and
+/// those no longer used.
 fn secrets(consequences: &Consequences) -> Vec<String> {
     let used = consequences.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<&SecretChange> = used.collect();
@@ -407,7 +409,7 @@ fn secrets(consequences: &Consequences) -> Vec<String> {
     lines
 }
 
-/// What versions of barclamps had and those in their places have not.
+/// Items of barclamp versions that the replacing versions lack.
 fn lacks(consequences: &Consequences) -> Vec<String> {
     let mut lacking: Grouped<(&BarclampName, &DeploymentName)> = BTreeMap::new();
     for loss in &consequences.lost.first {
@@ -424,7 +426,7 @@ fn lacks(consequences: &Consequences) -> Vec<String> {
     )
 }
 
-/// What waits for others than before, or no longer for a jig.
+/// Noderoles whose parents change, and those that no longer wait for a jig.
 fn waits(effects: &Effects) -> Vec<String> {
     let mut lines = Vec::new();
     if !effects.rewired.is_empty() {

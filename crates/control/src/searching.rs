@@ -1,7 +1,8 @@
-//! Search: things by what they are called, a few of each kind.
+//! Search by name, with a few hits of each kind.
 //!
-//! Who may look at lists finds what stands on them; people are found by who may list them. Deployments, nodes and the catalog's roles are
-//! looked through in memory, where they are for planning anyway; runs are found by their numbers, reviews and people as their lists find them.
+//! The permission for a list is also the permission to find its items. Deployments, nodes and roles
+//! are searched in memory, where planning needs them anyway. Runs are found by number, reviews and
+//! people by the queries of their lists.
 
 use api::Problem;
 use api::listing::Order;
@@ -22,7 +23,7 @@ use crate::problems::from_store;
 use crate::showing::to_run;
 use crate::words;
 
-/// How well a name fits; less is better.
+/// How well a name matches; less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     Whole,
@@ -30,7 +31,7 @@ enum Fit {
     Part,
 }
 
-/// How a name fits what is searched for, both in small letters; None: not at all.
+/// How a name matches the text, both in lower case. `None`: no match.
 fn fit(name: &str, text: &str) -> Option<Fit> {
     if name == text {
         return Some(Fit::Whole);
@@ -41,7 +42,7 @@ fn fit(name: &str, text: &str) -> Option<Fit> {
     name.contains(text).then_some(Fit::Part)
 }
 
-/// The best of what was found, at most so many, and whether there are more.
+/// The best hits up to the limit, and whether there are more.
 fn best<T>(mut found: Vec<((Fit, String), T)>) -> (Vec<T>, bool) {
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
     let more = found.len() > HITS;
@@ -50,7 +51,7 @@ fn best<T>(mut found: Vec<((Fit, String), T)>) -> (Vec<T>, bool) {
 }
 
 impl Control {
-    /// A few things of each kind that are called like this.
+    /// Searches each kind by name.
     pub async fn search(&self, actor: &Actor, wanted: &SearchWanted) -> Result<Found, Problem> {
         actor.require(Permission::Viewer)?;
         let text = words::asked(&wanted.q)?
@@ -98,7 +99,7 @@ fn deployments(present: &Present, text: &str) -> (Vec<Hit>, bool) {
 }
 
 fn nodes(present: &Present, text: &str) -> (Vec<Hit>, bool) {
-    // Those that stand for deployments are found as these.
+    // Phantom nodes are found as their deployments.
     let all = present.skeleton.nodes.iter().filter(|(_, node)| !node.phantom);
     let fits = all.filter_map(|(id, node)| {
         Some(((fit(node.fqdn.as_str(), text)?, node.fqdn.to_string()), (*id, node)))
@@ -111,7 +112,8 @@ fn nodes(present: &Present, text: &str) -> (Vec<Hit>, bool) {
     (nodes.into_iter().filter_map(hit).collect(), more)
 }
 
-/// Roles of the newest versions, whether a deployment has them or not: whoever looks for one may want to bring it in.
+/// Roles of the newest versions, including roles that no deployment has. The user may want to add
+/// one.
 fn roles(present: &Present, text: &str) -> (Vec<Hit>, bool) {
     let newest = newest(&present.catalog);
     let all = newest

@@ -1,4 +1,4 @@
-//! What pages show of single things: the frame, deployments, noderoles, runs and their logs.
+//! Views of single objects: the page frame, deployments, noderoles and runs.
 
 use std::collections::BTreeMap;
 
@@ -56,18 +56,19 @@ fn is_so(found: &DeploymentSummary, held: bool, state: DeploymentState) -> bool 
 }
 
 impl Control {
-    /// The journal's position now.
+    /// The current position in the journal.
     pub(crate) async fn cursor(&self, on: &mut PgConnection) -> Result<i64, Problem> {
         store::journal::cursor(on).await.map_err(from_store)
     }
 
-    /// The same, on a connection of its own.
+    /// Like [`Self::cursor`], on a connection of its own.
     pub(crate) async fn cursor_now(&self) -> Result<i64, Problem> {
         let mut connection = self.connection().await?;
         self.cursor(&mut connection).await
     }
 
-    /// What every page has around it. Who may not look is told who they are, so that they can sign out, and nothing else.
+    /// The data for the frame around every page. Without Viewer it contains only the person's
+    /// identity, so that they can sign out.
     pub async fn frame(&self, actor: &Actor) -> Result<Frame, Problem> {
         let me = Me {
             id: actor.person,
@@ -97,7 +98,7 @@ impl Control {
         })
     }
 
-    /// The deployment of this name, without a look at what is in it.
+    /// The id of a deployment, by name.
     pub async fn deployment_named(
         &self,
         actor: &Actor,
@@ -107,7 +108,7 @@ impl Control {
         self.present().await?.named(name)
     }
 
-    /// A page of the deployments of which something is so.
+    /// A page of the list of deployments.
     pub async fn find_deployments(
         &self,
         actor: &Actor,
@@ -156,7 +157,7 @@ impl Control {
         Ok(DeploymentPage { deployments: rows.into_iter().map(|(_, found)| found).collect(), next })
     }
 
-    /// A noderole's panel.
+    /// The details of a noderole.
     pub async fn noderole(&self, actor: &Actor, id: NoderoleId) -> Result<NoderoleView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -244,7 +245,7 @@ impl Control {
         }
     }
 
-    /// The noderole in the open proposal of its deployment, if there is one and the person may edit it.
+    /// The noderole in its deployment's open proposal, if there is one and the actor may edit it.
     async fn draft_of(
         &self,
         actor: &Actor,
@@ -289,7 +290,7 @@ impl Control {
         Ok((NodeId(row.noderole.node_id), NoderoleKey { role, instance }))
     }
 
-    /// Why a step is in its state, each with what frees it.
+    /// The reasons for a step's state, each with its solution.
     async fn why(
         &self,
         on: &mut PgConnection,
@@ -312,7 +313,7 @@ impl Control {
                     _ => format!("Run {} is under way.", run.id),
                 }));
             }
-            // The error itself is told beside this.
+            // The page shows the error itself next to this.
             StepState::Error => why.push(
                 "It failed. Retry it, or change its data by a proposal; what depends on it waits until then.".into(),
             ),
@@ -328,8 +329,8 @@ impl Control {
         Ok(why)
     }
 
-    /// Every rule of the engine's admission that keeps a TODO step from starting. How many runs may be open everywhere is said to
-    /// workers, not here, so of that rule only their capacity counts.
+    /// All admission rules that keep a TODO step from starting. The global run limit is a setting
+    /// of the workers and unknown here, so only their capacity counts.
     async fn waits(&self, on: &mut PgConnection, step: StepId) -> Result<Vec<String>, Problem> {
         let Some(view) = reading::admission_view(on, step).await.map_err(from_store)? else {
             return Ok(Vec::new());
@@ -351,7 +352,7 @@ impl Control {
         Ok(reasons.iter().map(|reason| reason_words(reason, &names)).collect())
     }
 
-    /// A page of runs.
+    /// A page of the list of runs.
     pub async fn find_runs(&self, actor: &Actor, wanted: &RunsWanted) -> Result<RunPage, Problem> {
         actor.require(Permission::Viewer)?;
         let state = wanted.state.as_str();
@@ -394,10 +395,9 @@ impl Control {
         Ok(RunPage { runs, next })
     }
 
-    /// A run.
     pub async fn run(&self, actor: &Actor, id: RunId) -> Result<RunView, Problem> {
         actor.require(Permission::Viewer)?;
-        // Read first, so that what comes later is told by the live stream.
+        // Read the cursor first, so the live stream reports all later events.
         let cursor = self.cursor_now().await?;
         let present = self.present().await?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
@@ -441,7 +441,7 @@ impl Control {
         })
     }
 
-    /// Where each value of a run's input came from, with names instead of ids.
+    /// The source of each value of a run's input, with names instead of ids.
     async fn provenance(
         &self,
         on: &mut PgConnection,
@@ -468,7 +468,8 @@ impl Control {
     }
 }
 
-/// What holds for a noderole where its user data says nothing, the proposal's edits included; secrets masked.
+/// The values of a noderole below its user data, with the proposal's edits applied and secrets
+/// masked.
 fn below_user(
     effects: &Effects,
     present: &Present,
@@ -489,7 +490,7 @@ fn below_user(
     layers(StepId(row.step.id), below, None).map(|layered| mask(&layered.value)).unwrap_or_default()
 }
 
-/// A noderole's own data, kept together.
+/// Owned copies of a noderole's data layers.
 struct Own {
     template: Value,
     deployment_role: Value,
@@ -523,12 +524,12 @@ impl Own {
     }
 }
 
-/// Keys from the top as a JSON pointer.
+/// A path of keys as a JSON pointer.
 pub(crate) fn pointer(keys: &[String]) -> String {
     keys.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
-/// What a role's attributes expect.
+/// The attributes of a role, with their schemas.
 pub(crate) fn attribs(role: &Role) -> Vec<AttribView> {
     let view = |attrib: &engine::catalog::Attrib| AttribView {
         name: attrib.name.to_string(),
@@ -563,7 +564,7 @@ fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
     }
 }
 
-/// A rule of admission in the words of a page: with what frees it, and steps by name.
+/// An admission rule as text for pages, with its solution and with names instead of step ids.
 pub(crate) fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
     let named = |step: &StepId| names.get(step).cloned().unwrap_or_else(|| step.to_string());
     let words = match reason {
@@ -601,7 +602,7 @@ fn cause_words(cause: &str, by: Option<&str>) -> String {
     }
 }
 
-/// Why a run is not the first at its step, if it is not.
+/// Why a step ran again; `None` for its first run.
 fn because(run: &reading::RunModel) -> Option<String> {
     let cause = run.cause.as_deref().map(|cause| cause_words(cause, run.cause_by.as_deref()));
     let again = (run.failures > 0).then(|| {
@@ -612,7 +613,7 @@ fn because(run: &reading::RunModel) -> Option<String> {
     (!both.is_empty()).then(|| both.join("; "))
 }
 
-/// What a role says of the runs of its step, for people.
+/// The run limits of a step's role, as text.
 fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
     let (retries, failures) = (step.retries, step.failures);
     let tried = match (retries, failures) {
@@ -640,7 +641,7 @@ fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
     said.into_iter().map(|(name, words)| (name.to_owned(), words)).collect()
 }
 
-/// A layer's word for people, from its JSON.
+/// The display name of a data layer, from its JSON.
 fn layer_word(layer: &Value) -> String {
     match layer {
         Value::String(word) => match word.as_str() {
@@ -704,18 +705,18 @@ pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Prob
     })
 }
 
-/// Where a deployment stands in the tree.
+/// A deployment with its position in the tree.
 pub(crate) struct Placed {
     pub(crate) id: DeploymentId,
-    /// How far below the top.
+    /// Levels below the root.
     pub(crate) depth: u32,
-    /// The names from the top down to its own. What stands between them sorts before all that names have, so whoever sorts by this has
-    /// each directly below the one above it, and siblings by name; and a place in a list says where it goes on even when that
-    /// deployment is gone.
+    /// The names from the root to the deployment, joined by a separator that sorts before all
+    /// characters of names. Sorting by path puts each deployment directly below its parent and
+    /// siblings in name order. A cursor with a path stays valid if the deployment is removed.
     path: String,
 }
 
-/// All deployments with their places: each directly below the one above it, siblings by name.
+/// All deployments in tree order: each directly below its parent, siblings by name.
 pub(crate) fn tree(present: &Present) -> Vec<Placed> {
     let all = &present.skeleton.deployments;
     let mut below: BTreeMap<Option<DeploymentId>, Vec<DeploymentId>> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! Signatures of verdicts: what a reviewer's passkey signs, and which verdicts are signed.
+//! Signatures of verdicts: the message that a reviewer's passkey signs, and verification.
 //!
-//! The server verifies each signature when it is given and again for each commit. The worker verifies it before a run, since a server
-//! that was taken over does not.
+//! The server verifies each signature when it is given and again at each commit. The worker
+//! verifies it before a run, because a compromised server would not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,18 +21,19 @@ use crate::people::passkeys::{answered, nonce, random_nonce, rejected, usable};
 use crate::problems::{from_store, no_review};
 use crate::reviewing::no_token;
 
-/// Verdicts with a signature that holds, by id, each with the name of the passkey.
+/// The verdicts with a valid signature, by id, each with the name of the passkey.
 pub(crate) type Signed = BTreeMap<i64, String>;
 
 /// The signatures of a submission.
 pub(crate) struct Given {
     pub signed: Signed,
-    /// None: the approvals need no signature.
+    /// `None` if the approvals need no signature.
     pub signing: Option<Signing>,
 }
 
 impl Control {
-    /// Verifies the signatures of a submission's verdicts. `people`: everyone whose verdict may matter.
+    /// Verifies the signatures of a submission's verdicts. `people`: all people whose verdict may
+    /// count.
     pub(crate) async fn signatures(
         &self,
         on: &mut PgConnection,
@@ -58,10 +59,10 @@ impl Control {
         Ok(Given { signed, signing: Some(signing) })
     }
 
-    /// What the actor's browser signs for a verdict.
+    /// The message that the actor's browser signs for a verdict.
     ///
     /// # Errors
-    /// If the actor came with a token, has no passkey for this site, or there is no such review.
+    /// If the actor uses a token or has no passkey for this site, or the review does not exist.
     pub async fn verdict_options(
         &self,
         actor: &Actor,
@@ -107,7 +108,8 @@ async fn signed(on: &mut PgConnection, id: SubmissionId) -> Result<Signed, Probl
             person,
             nonce,
         };
-        // A passkey that was revoked since has no name here, and what it signed does not count for a commit to come.
+        // A passkey that was revoked has no name here. Its signatures do not count for future
+        // commits.
         let Some(name) = names.get(&signature.passkey) else { continue };
         match check(&statement, signature.passkey, &signature.assertion, &keys, &passkeys::verify) {
             Ok(()) => drop(signed.insert(signature.verdict, name.clone())),
@@ -122,7 +124,7 @@ async fn signed(on: &mut PgConnection, id: SubmissionId) -> Result<Signed, Probl
 /// Stores a signature with its verdict and returns the passkey's name.
 ///
 /// # Errors
-/// If it is not one of the actor's passkeys, or the signature does not hold or was used before.
+/// If the passkey is not the actor's, or the signature is invalid or was used before.
 pub(crate) async fn sign(
     on: &mut PgConnection,
     actor: &Actor,

@@ -1,5 +1,5 @@
-//! Values and where they come from. Nobody has to guess why an edit "does not take effect": each value names the layer that it was found
-//! in, the noderole whose that is, and the run or the edit that brought it.
+//! Values with their sources. Each value names the layer that sets it, the noderole of that layer,
+//! and the run or edit that wrote it. So users can see why an edit has no effect on a value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,9 +29,9 @@ use crate::problems::{from_store, no_run};
 use crate::words::{self, at};
 use crate::{Control, paging};
 
-/// Most results of one page.
+/// Maximum number of results per page.
 const RESULTS_SHOWN: usize = 50;
-/// Most things of one page whose edits are looked for.
+/// Maximum number of data sets per page for which edits are searched.
 const SETTINGS: usize = 50;
 
 fn corrupt(error: impl std::fmt::Display) -> Problem {
@@ -40,10 +40,11 @@ fn corrupt(error: impl std::fmt::Display) -> Problem {
 }
 
 impl Control {
-    /// What a run of a noderole would see now, or what it says itself; each value with where it comes from.
+    /// The values that a run of a noderole would see now, or the noderole's own values, each with
+    /// its source.
     ///
     /// # Errors
-    /// Not found; or the database could not be asked.
+    /// Not found.
     pub async fn noderole_values(
         &self,
         actor: &Actor,
@@ -118,10 +119,10 @@ impl Control {
         visible(&sight).map_err(corrupt)
     }
 
-    /// What a run was told, each value with where it came from, and what it was given beside that.
+    /// The input of a run, each value with its source, and the further data that the run received.
     ///
     /// # Errors
-    /// Not found; or the database could not be asked.
+    /// Not found.
     pub async fn run_values(
         &self,
         actor: &Actor,
@@ -147,7 +148,7 @@ impl Control {
         let input = input.unwrap_or_default();
         let empty = serde_json::Map::new();
         let told = input.get("sources").and_then(Value::as_object).unwrap_or(&empty);
-        // In the order of their paths, whatever order the database keeps them in.
+        // Sort by path; the database does not keep an order.
         let sources = told.iter().filter_map(|(path, source)| {
             Some((path.as_str(), serde_json::from_value::<Source>(source.clone()).ok()?))
         });
@@ -165,10 +166,10 @@ impl Control {
         })
     }
 
-    /// The same as [`Control::results`], of a node by its name or id.
+    /// Like [`Control::results`], with the node's name or id.
     ///
     /// # Errors
-    /// Not found; or the database could not be asked.
+    /// Not found.
     pub async fn node_results(
         &self,
         actor: &Actor,
@@ -179,10 +180,10 @@ impl Control {
         self.results(actor, node, wanted).await
     }
 
-    /// A page of what attempts returned that is kept for a node, each by its beginning. No more than that leaves the database.
+    /// A page of the stored results of a node. Each is shortened, already in the query.
     ///
     /// # Errors
-    /// Not found; or the database could not be asked.
+    /// Not found.
     pub async fn results(
         &self,
         actor: &Actor,
@@ -202,7 +203,7 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let most = i64::try_from(RESULTS_SHOWN + 1).unwrap_or(i64::MAX);
-        // One more than is shown tells whether there is more.
+        // One character more than is shown, to detect longer values.
         let characters = i32::try_from(VALUE_SHOWN + 1).unwrap_or(i32::MAX);
         let found = reading::results_of(&mut connection, node, filter, most, characters)
             .await
@@ -236,7 +237,7 @@ impl Control {
     }
 }
 
-/// As much of a text as is shown of one, and a mark where that is not all.
+/// The start of a text up to the display limit, marked if it is cut.
 fn beginning(text: &str) -> String {
     match text.char_indices().nth(VALUE_SHOWN) {
         None => text.to_owned(),
@@ -270,7 +271,7 @@ fn contribution<'p>(present: &'p Present, seen: &'p SeenStep) -> Result<Contribu
     })
 }
 
-/// The part of the values that is asked for.
+/// The requested page of the values.
 async fn page(
     on: &mut PgConnection,
     present: &Present,
@@ -353,7 +354,8 @@ fn value_view(
     }
 }
 
-/// Says which edit set each value that people wrote: the first of those, going back from now, that all set it as it is.
+/// Adds the edit that set each user-written value. If several consecutive edits set the current
+/// value, it is the earliest of these.
 async fn name_edits(
     on: &mut PgConnection,
     data: &Value,
@@ -393,7 +395,8 @@ fn setting(source: &Source, of: &StepOf) -> Option<Setting> {
     }
 }
 
-/// `rows`, newest first. None where the newest set something else: what stands there now came by another way.
+/// `rows` are newest first. `None` if the newest edit set another value; then the current value has
+/// another origin.
 fn set_by(rows: &[SetRow], path: &str, value: &Value) -> Option<SetBy> {
     let first = rows.iter().take_while(|row| row.data.pointer(path) == Some(value)).last()?;
     Some(SetBy {

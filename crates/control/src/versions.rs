@@ -1,11 +1,12 @@
-//! What another version of a barclamp changes, told where it is judged.
+//! The differences between two versions of a barclamp, for the review of a pin.
 //!
-//! A pin is one line in a blueprint, and behind it is everything that will run. Whoever approves a new version has to see what is in it
-//! that was not in the one before: the definitions of its roles value by value, and its scripts line by line. And a pin that a
-//! deployment gets of its own takes the place of the one that it had from above, so it is told as a change of that.
+//! A pin is a single line in a blueprint, but it determines everything that runs. A reviewer must
+//! see the differences to the previous version: role definitions value by value, and scripts line
+//! by line. If a deployment gets its first own pin, the pin is shown as a change of the inherited
+//! version.
 //!
-//! Contents never change under their hash, so this reads the same whenever it is looked at. How much text a page gets is bounded, and
-//! what is left out is said.
+//! Contents are immutable under their hash, so the result never changes. The amount of text per
+//! page is bounded, and cuts are marked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,18 +32,18 @@ use crate::beside::Beside;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 
-/// Files whose text is compared.
+/// Maximum number of files whose text is compared.
 const FILES: usize = 64;
-/// Bytes of a file that are read for them.
+/// Bytes read per file.
 const BYTES: i32 = 64 * 1024;
-/// Characters of a line that are shown.
+/// Displayed characters per line.
 const LINE: usize = 4_000;
-/// What is said of a last line that does not end.
+/// Suffix for a last line without a line end.
 const NO_END: &str = " [no line end]";
-/// Unchanged lines around those that change.
+/// Unchanged lines of context around changes.
 const AROUND: usize = 3;
 
-/// One side of a change: the documents that it touches, and the blueprint that has the others.
+/// One side of a change: the documents that it touches, and the blueprint with all others.
 #[derive(Clone, Copy)]
 pub(crate) struct Side<'b> {
     pub touched: &'b Blueprint,
@@ -50,7 +51,7 @@ pub(crate) struct Side<'b> {
 }
 
 impl<'b> Side<'b> {
-    /// A whole blueprint.
+    /// A side that is a complete blueprint.
     pub fn whole(blueprint: &'b Blueprint) -> Self {
         Self { touched: blueprint, others: blueprint }
     }
@@ -60,10 +61,11 @@ impl<'b> Side<'b> {
         found.map(|stored| &*stored.doc)
     }
 
-    /// The version that a deployment has of its own or from above, and who pins it.
+    /// The effective version of a deployment, its own or inherited, and the deployment that pins
+    /// it.
     fn seen(self, id: DeploymentId, barclamp: &BarclampName) -> Option<(Hash, &'b DeploymentDoc)> {
         let mut next = self.deployment(id);
-        // Deployments are never nested deeper than they are many.
+        // Stop at a cycle of parents: the depth cannot exceed the number of deployments.
         for _ in 0..=self.touched.deployments.len() + self.others.deployments.len() {
             let here = next?;
             if let Some(version) = here.barclamps.get(barclamp) {
@@ -75,7 +77,7 @@ impl<'b> Side<'b> {
     }
 }
 
-/// The pins of a difference, each with what was seen before and what is seen after it.
+/// The pins of a difference, each with the effective versions before and after.
 pub(crate) fn pins(
     difference: &Difference,
     old: Side<'_>,
@@ -83,7 +85,7 @@ pub(crate) fn pins(
     catalog: &Catalog,
 ) -> Vec<PinChange> {
     let of = |deployment: &DeploymentDifference, pin: &BarclampDifference| {
-        // One that is not there sees nothing.
+        // A new deployment did not exist before, so compare with the version that its parent had.
         let before = old.seen(deployment.id, &pin.barclamp).or_else(|| match deployment.mark {
             Mark::Added => new
                 .deployment(deployment.id)?
@@ -117,7 +119,8 @@ pub(crate) fn pins(
     all.map(|(deployment, pin)| of(deployment, pin)).collect()
 }
 
-/// Roles that differ between two versions and that the deployment's own difference does not speak of: nothing runs them there yet.
+/// Roles that differ between two versions and that the deployment does not have, so the difference
+/// does not contain them.
 fn roles_elsewhere(
     deployment: &DeploymentDifference,
     was: Hash,
@@ -139,8 +142,8 @@ fn roles_elsewhere(
     differing.map(|(name, contents)| PinnedRole { role: name.clone(), contents }).collect()
 }
 
-/// In what the contents differ that roles, noderoles and pins get in place of others: their definitions, and the text of their
-/// scripts. A content that is imported no more is not told.
+/// The differences between the replaced and the new contents of roles, noderoles and pins:
+/// definitions and script text. A content that is missing in the catalog is skipped.
 pub(crate) async fn changes(
     control: &Control,
     by: &Beside,
@@ -169,7 +172,7 @@ pub(crate) async fn changes(
     by.work(move || told(known, &heads)).await
 }
 
-/// The contents with the text of their scripts; those behind the first are only named.
+/// The contents with the text of their scripts. Beyond the limit, scripts are only named.
 fn told(
     known: Vec<(ContentChange, Vec<File>)>,
     heads: &BTreeMap<Hash, ScriptHead>,
@@ -196,10 +199,10 @@ fn told(
 }
 
 impl Control {
-    /// A script, whole, as it is stored and run.
+    /// A complete script, exactly as it is stored and run.
     ///
     /// # Errors
-    /// When there is none of that hash.
+    /// If there is no script with this hash.
     pub async fn script(&self, actor: &Actor, hash: Hash) -> Result<Vec<u8>, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
@@ -210,7 +213,7 @@ impl Control {
     }
 }
 
-/// A script that two contents have otherwise.
+/// A script that differs between two contents.
 struct File {
     name: String,
     old: Option<Hash>,
@@ -236,7 +239,7 @@ fn mark(old: Option<Hash>, new: Option<Hash>) -> Mark {
 }
 
 fn files(was: &Role, is: &Role) -> Vec<File> {
-    // A file may run twice; its text is the same.
+    // A role may run the same file twice; the text is the same.
     let of = |role: &Role| -> BTreeMap<String, Hash> {
         role.scripts.iter().map(|script| (script.name.clone(), script.hash)).collect()
     };
@@ -250,7 +253,7 @@ fn files(was: &Role, is: &Role) -> Vec<File> {
     names.into_iter().map(file).filter(|file| file.old != file.new).collect()
 }
 
-/// How the text of a file differs.
+/// The difference between two versions of a file.
 fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText {
     let sides = [old, new].map(|side| side.map_or(Some((Vec::new(), false)), lines));
     let [Some((was, was_cut)), Some((is, is_cut))] = sides else {
@@ -278,18 +281,18 @@ fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText
             FileLine { mark, number, text: shown(change.value()) }
         }));
     }
-    // A line that is cut hides what it does as well as a file does.
+    // A cut line hides its effect just as a cut file does.
     let long = |line: &&str| line.chars().nth(LINE).is_some();
     let cut = was_cut || is_cut || was.iter().any(long) || is.iter().any(long);
     FileText::Lines { lines: told, cut }
 }
 
-/// The first lines of a file, and whether there are more; None: it is no text.
+/// The first lines of a file, and whether there are more. `None` if it is not text.
 fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
     let whole = head.body.len() as u64 == head.bytes;
     let text = match std::str::from_utf8(&head.body) {
         Ok(text) => text,
-        // The end of what was read may be in the middle of a letter.
+        // The read part may end within a character.
         Err(error) if error.error_len().is_none() && !whole => {
             std::str::from_utf8(head.body.get(..error.valid_up_to())?).ok()?
         }
@@ -299,7 +302,8 @@ fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
         return None;
     }
     let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
-    // What was read ends in the middle of a line; a whole file ends with the end of its last one, or says that it does not.
+    // A partial read ends within a line, so drop that line. A complete file without a final line
+    // end gets a mark.
     if !whole || text.ends_with('\n') || text.is_empty() {
         lines.pop();
     } else if let Some(last) = lines.last_mut() {
@@ -310,7 +314,7 @@ fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
     Some((lines, cut))
 }
 
-/// A line as it may be read: what can't be seen, or turns the direction of reading, is spelled out.
+/// A line for display: invisible characters and direction marks are spelled out.
 fn shown(line: &str) -> String {
     let line_start: String = line.chars().take(LINE).collect();
     let mut shown = text::shown(&line_start).replace('\r', "<U+000D>");
@@ -380,7 +384,7 @@ mod tests {
             found.ends_with("cut") && found.contains(&format!("+{FILE_LINES}{}\n", FILE_LINES - 1)),
             "{found}"
         );
-        // Read up to the middle of a letter.
+        // The read part ends within a character.
         let part = ScriptHead { body: "a\nb\nä".as_bytes()[..5].to_vec(), bytes: 99 };
         assert_eq!(lines(&part), Some((vec!["a".into(), "b".into()], true)));
     }

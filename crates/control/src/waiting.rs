@@ -1,7 +1,7 @@
-//! Why not yet: every waiting step, since when, for what, and who or what frees it.
+//! Pending steps: every step that waits, since when, the reason, and who or what resolves it.
 //!
-//! What a step waits for first, and how many wait for the same, is one statement's answer; the sentences about the few that are shown
-//! are the engine's own rules over what the database has of them. Both are read as one moment saw them.
+//! One query groups the steps by their main reason. For the steps shown, the engine's admission
+//! rules produce the text, from data that the database returns. Both come from one snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,22 +23,23 @@ use crate::showing::{corrupt, reason_words};
 use crate::words::{at, count};
 use crate::{Control, done};
 
-/// How many runs may be open everywhere is said to workers, not here, so only their capacity counts.
+/// The global run limit is a setting of the workers and unknown here, so only their capacity
+/// counts.
 pub(crate) const EVERYWHERE: Limits = Limits { running: u32::MAX, batch: 10 };
-/// Most runs of a full lane that are named.
+/// Maximum number of runs that are named if a concurrency group is full.
 const NAMED: usize = 3;
 
-/// What the sentences are made of.
+/// The input for the texts.
 struct Facts<'p> {
     present: &'p Present,
     view: AdmissionView,
-    /// Steps that stand in the way of others.
+    /// Steps that block other steps.
     places: BTreeMap<StepId, PlaceRow>,
     above: BTreeMap<StepId, Vec<AboveRow>>,
 }
 
 impl Control {
-    /// What waits.
+    /// A page of pending steps.
     pub async fn waiting(
         &self,
         actor: &Actor,
@@ -107,7 +108,7 @@ fn filter_of(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter,
     })
 }
 
-/// The step behind which a page goes on: since when it waits, and which it is.
+/// The cursor of a step: the start of its wait, and its id.
 fn step_at(keys: &[Key]) -> Result<(OffsetDateTime, StepId), Problem> {
     let [Key::Number(since), Key::Text(step)] = keys else {
         return Err(Problem::invalid("The place to go on from is none of this list."));
@@ -165,7 +166,7 @@ async fn facts<'p>(
     Ok(Facts { present, view, places, above })
 }
 
-/// The steps that a reason is about.
+/// The steps that a reason refers to.
 fn blamed(view: &AdmissionView, step: StepId, reason: &Reason) -> Vec<StepId> {
     match reason {
         Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => vec![*by],
@@ -282,7 +283,7 @@ impl Facts<'_> {
             Wait::BehindFailure => format!("Behind them is the failure of {}.", named(top)),
             _ => format!("The next of what is before them is {}.", named(top)),
         }));
-        // What failed, and what is next, is where something can be done; what is blocked itself is not.
+        // A failed step and the next step to run can be acted on; a blocked step cannot.
         let acts = above.iter().filter(|row| row.state != "blocked");
         let freed_by =
             acts.map(|row| self.reference(row.noderole, &row.role, &row.fqdn, &row.state));

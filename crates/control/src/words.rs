@@ -1,4 +1,4 @@
-//! Texts for people: edits, changes, times.
+//! Text for people: edits, changes, times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +15,16 @@ use time::OffsetDateTime;
 
 use crate::present::Present;
 
-/// Most names that a list in words has.
+/// Maximum number of names in a list.
 const NAMED: usize = 3;
 
-/// A moment on the wire.
+/// A timestamp for the API.
 pub(crate) fn at(moment: OffsetDateTime) -> At {
     // Milliseconds since 1970 fit until the year 292,000,000.
     At(i64::try_from(moment.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX))
 }
 
-/// A word that a list is asked by; None: it is empty.
+/// A validated filter text; `None` if it is empty.
 pub(crate) fn asked(text: &str) -> Result<Option<&str>, Problem> {
     let text = plain(text)?.trim();
     if text.chars().count() > LONGEST_ASKED {
@@ -33,14 +33,14 @@ pub(crate) fn asked(text: &str) -> Result<Option<&str>, Problem> {
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
-/// Longest word that a list is asked by, in characters.
+/// Maximum length of a filter text, in characters.
 const LONGEST_ASKED: usize = 300;
 
-/// Names of deployments and nodes, those that the edits make included.
+/// Names of deployments and nodes, including those that the edits create.
 pub(crate) struct Names<'a> {
     present: &'a Present,
     new: BTreeMap<DeploymentId, String>,
-    /// New nodes that stand for new deployments.
+    /// Phantom nodes of new deployments.
     phantoms: BTreeMap<NodeId, Fqdn>,
     home: Option<DeploymentId>,
 }
@@ -56,12 +56,12 @@ impl<'a> Names<'a> {
         Self { present, new, phantoms, home: None }
     }
 
-    /// For whoever reads them on a proposal on this deployment: edits of others say where.
+    /// For readers of a proposal on this deployment: only edits in other deployments name theirs.
     pub fn at(self, home: DeploymentId) -> Self {
         Self { home: Some(home), ..self }
     }
 
-    /// ` in web`; nothing where the reader is.
+    /// ` in web`; empty in the reader's deployment.
     fn place(&self, deployment: DeploymentId) -> String {
         if self.home == Some(deployment) {
             String::new()
@@ -78,7 +78,7 @@ impl<'a> Names<'a> {
             .is_none_or(|role| role.data != set.data)
     }
 
-    /// Whether the document of a node does not have yet what an edit sets.
+    /// Whether an edit changes the node's document.
     pub fn is_new_in_node(&self, node: NodeId, is_there: impl Fn(&NodeDoc) -> bool) -> bool {
         !self.present.blueprint.nodes.get(&node).is_some_and(|known| is_there(&known.doc))
     }
@@ -87,7 +87,7 @@ impl<'a> Names<'a> {
         self.new.get(&id).cloned().unwrap_or_else(|| self.present.name_of(id))
     }
 
-    /// A barclamp's version as its file calls it, with its short hash: two may call themselves the same.
+    /// A barclamp's version with its short hash, because two contents may have the same version.
     pub fn version(&self, hash: Hash) -> String {
         let known = self
             .present
@@ -106,7 +106,8 @@ impl<'a> Names<'a> {
         self.present.called(id).or_else(new).unwrap_or_else(|| id.to_string())
     }
 
-    /// Many begin with how many they are: who sees the beginning alone must not take it for one node.
+    /// Long lists start with the count, so that a reader of the beginning does not take it for one
+    /// node.
     fn some_nodes(&self, nodes: &BTreeSet<NodeId>) -> String {
         let called = in_order(nodes.iter().map(|node| self.node(*node)));
         match called.len() {
@@ -115,7 +116,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// What two edits disagree about.
+    /// The subject of a conflict between two edits.
     pub fn over(&self, over: &Over) -> String {
         match over {
             Over::Deployment { deployment } => {
@@ -146,7 +147,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// An edit as a person would say it.
+    /// An edit as text.
     pub fn edit(&self, edit: &Edit) -> String {
         match edit {
             Edit::CreateDeployment { name, parent, .. } => {
@@ -233,7 +234,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// What a policy asks for.
+    /// A policy as text.
     pub fn policy(&self, policy: &Policy) -> String {
         let mut asks =
             vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
@@ -251,7 +252,7 @@ impl<'a> Names<'a> {
         )
     }
 
-    /// What a policy demands of signatures and at sign-in.
+    /// The policy's requirements for signatures and sign-in.
     fn demands(&self, policy: &Policy) -> Vec<String> {
         let signed: Vec<String> =
             policy.signed.iter().map(|rule| rule.text(|id| self.deployment(id))).collect();
@@ -267,8 +268,9 @@ fn whole(path: &str) -> &str {
     if path.is_empty() { "all data" } else { path }
 }
 
-/// A text that people wrote, trimmed. What can't be stored, and what makes a text read as another one than it is (controls, marks
-/// that turn its direction, characters that can't be seen), is refused; lines and tabs are fine.
+/// Trims a text and refuses misleading characters: control characters, direction marks and
+/// invisible characters. Line breaks and tabs are permitted. The database cannot store some of
+/// these.
 pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
     match deceiving(text) {
         None => Ok(text.trim()),
@@ -279,8 +281,8 @@ pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
     }
 }
 
-/// Refuses an edit that is none by itself: the engine says which and why. Its data is looked at with what it is for, by
-/// [`engine::data::check_written`], which names the place.
+/// Refuses an edit that is malformed in itself. [`engine::data::check_written`] checks its data in
+/// context and names the field.
 pub(crate) fn well_formed(edit: &Edit) -> Result<(), Problem> {
     edit.check().map_err(|error| {
         Problem::new(
@@ -292,13 +294,13 @@ pub(crate) fn well_formed(edit: &Edit) -> Result<(), Problem> {
     })
 }
 
-/// What somebody sent, so much of it that they know it again.
+/// A quoted excerpt of the client's input.
 pub(crate) fn quoted(text: &str) -> String {
     let short: String = text.chars().take(80).collect();
     format!("\"{}\"", engine::text::shown(&short))
 }
 
-/// The same text with a capital at its beginning.
+/// The text with its first letter in upper case.
 pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
@@ -313,7 +315,7 @@ pub(crate) fn count(n: usize, one: &str) -> String {
     }
 }
 
-/// `90 s`, `5 min`, `1 h`: in the largest unit that says it whole.
+/// `90 s`, `5 min`, `1 h`: the largest unit with a whole number.
 pub(crate) fn lasting(seconds: impl Into<i64>) -> String {
     match seconds.into() {
         whole if whole > 0 && whole % 3600 == 0 => format!("{} h", whole / 3600),
@@ -327,19 +329,20 @@ pub(crate) fn wait(n: usize) -> String {
     if n == 1 { "One noderole waits".into() } else { format!("{n} noderoles wait") }
 }
 
-/// A text that ends like a sentence.
+/// The text with a full stop, unless it ends like a sentence.
 pub(crate) fn sentence(text: &str) -> String {
     if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }
 
-/// Names as people count: `n2` before `n10`.
+/// Names in natural order: `n2` before `n10`.
 pub(crate) fn in_order(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut names: Vec<String> = names.into_iter().collect();
     names.sort_by_cached_key(|name| (pieces(name), name.clone()));
     names
 }
 
-/// Each text in a name with the number behind it: how many digits that has without zeros in front, and these.
+/// The sort key: each text with the number after it, as the count of digits without leading zeros,
+/// and these digits.
 fn pieces(name: &str) -> Vec<(String, usize, String)> {
     let (mut pieces, mut rest) = (Vec::new(), name);
     while !rest.is_empty() {
@@ -359,7 +362,7 @@ pub(crate) fn some_of(names: &[String]) -> String {
     first_of(names, names.len())
 }
 
-/// The same for a list of which only the first names are at hand.
+/// Like [`some_of`], if only the first names of a longer list are known.
 pub(crate) fn first_of(names: &[String], count: usize) -> String {
     match names {
         [] => String::new(),
@@ -382,7 +385,7 @@ mod tests {
         for text in ["a\0b", "\u{202e}gnp.exe", "a\u{200b}b", "\u{1b}[31m"] {
             assert!(plain(text).is_err(), "{text:?}");
         }
-        // Marks that are drawn, and letters and signs of any script, stay.
+        // Visible marks, and letters and signs of all scripts, are permitted.
         for text in ["e\u{301}", "नमस्ते", "العربية", "😀", "한국", "a\u{a0}b", "→ ✓ –"]
         {
             assert!(plain(text).is_ok(), "{text:?}");
@@ -390,13 +393,14 @@ mod tests {
         assert_eq!(plain(" zwei\nZeilen, é 漢 ").ok(), Some("zwei\nZeilen, é 漢"));
     }
 
-    /// The engine's table says of every character what Unicode says of it.
+    /// Compares the engine's table with Unicode's properties for every character.
     #[test]
     fn what_deceives_is_what_unicode_draws_as_nothing_or_turns() {
         const UNSEEN: CodePointSetDataBorrowed<'static> =
             CodePointSetData::new::<DefaultIgnorableCodePoint>();
         const TURNS: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<BidiControl>();
-        // Of those that separate lines there are two which most programs don't treat as such; what Braille leaves blank looks like a space.
+        // Most programs do not treat these two line separators as line breaks, and the blank
+        // Braille pattern looks like a space.
         let beside =
             |c| matches!(c, '\u{2028}' | '\u{2029}' | '\u{2800}' | '\u{fff9}'..='\u{fffb}');
         for c in ('\0'..=char::MAX).filter(|c| !matches!(c, '\n' | '\r' | '\t')) {
@@ -439,7 +443,7 @@ mod tests {
             ordered(&["r2-n1", "r1-n12", "r1-n3", "r1", ""]),
             ["", "r1", "r1-n3", "r1-n12", "r2-n1"]
         );
-        // Longer than any machine's number.
+        // Longer than any integer type.
         let (nines, more) = ("n99999999999999999999999", "n100000000000000000000000");
         assert_eq!(ordered(&[more, nines]), [nines, more]);
     }

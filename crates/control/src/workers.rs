@@ -1,4 +1,4 @@
-//! Workers, for those who look after them.
+//! The list of workers, for operators.
 
 use api::Problem;
 use api::console::PAGE_SIZE;
@@ -43,7 +43,7 @@ impl Control {
         Ok(WorkerPage { workers: rows.into_iter().map(view).collect::<Result<_, _>>()?, next })
     }
 
-    /// The worker that a text means: one by its id, or the one of this name.
+    /// The worker with this id or name.
     pub(crate) async fn worker_meant(&self, text: &str) -> Result<Uuid, Problem> {
         if let Ok(id) = text.parse() {
             return Ok(id);
@@ -58,7 +58,6 @@ impl Control {
         })
     }
 
-    /// One worker.
     pub async fn worker(&self, actor: &Actor, id: Uuid) -> Result<WorkerView, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;

@@ -1,14 +1,15 @@
-//! Accounts: who there is, and what an admin does about it; and what everybody does about their own.
+//! Accounts: the list of people, changes by admins, and changes of one's own account.
 //!
-//! Every change takes the rows of both people, of whoever changes and of whoever is changed, in one order, and asks under these locks whether
-//! the one still may. That an enabled admin is left is a rule of the database (`guard_admins`), so two who take each other out at once
-//! don't leave nobody.
+//! Every change locks the rows of the actor and the person in a fixed order. It checks the actor's
+//! permission under these locks. The database ensures that an enabled admin remains
+//! (`guard_admins`), so two admins cannot disable each other at the same time.
 //!
-//! Who gets the permission reviewer or admin is signed out everywhere and comes in anew: a session that somebody else may have got hold of
-//! while it was worth little does not become worth more. What is taken away is gone with the next request in any case.
+//! A person who gains Reviewer or Admin is signed out everywhere and has to sign in again. So a
+//! session that leaked while it had few permissions does not gain any. Revoked permissions end on
+//! the next request in any case.
 //!
-//! Whoever ends more than the session that they came with takes their own row alone, too: two sessions that end each other would else
-//! each hold what the other one waits for.
+//! A change that ends other sessions of the actor also locks the actor's own row. Otherwise, two
+//! sessions that end each other would deadlock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -35,19 +36,18 @@ use super::{
 use crate::paging;
 use crate::words::{self, at};
 
-/// How long a link holds that an admin makes for somebody: long enough to reach them, and one night.
+/// Validity of a link that an admin creates: enough time to reach the person, overnight included.
 pub const LINK_HOLDS: Duration = Duration::from_secs(24 * 3600);
-/// For how long after a one-time sign-in a password is set without the one before.
+/// For this long after a one-time sign-in, a new password does not require the old one.
 pub const LINK_SETS_PASSWORD: Duration = Duration::from_secs(3600);
-/// People, or sessions, of one page.
+/// People or sessions per page.
 const PAGE: usize = api::console::PAGE_SIZE;
 
-/// Somebody about whom something is decided, and the version of what they may that was looked at before, where that is known.
+/// A person to change, and the version of their permissions that the client has seen, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenPerson {
-    /// Who.
     pub person: PersonId,
-    /// Done only while what they may is of this version.
+    /// Act only if the permissions still have this version.
     pub version: Option<i32>,
 }
 
@@ -57,7 +57,7 @@ impl From<PersonId> for SeenPerson {
     }
 }
 
-/// What somebody may, as the database has it.
+/// A person's permissions, as stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Given {
     everywhere: BTreeSet<Permission>,
@@ -65,7 +65,7 @@ struct Given {
 }
 
 impl Given {
-    /// Whether it has something of a permission that the other one has not.
+    /// Whether `self` has the permission somewhere where `before` does not.
     fn gains(&self, before: &Self, permission: Permission) -> bool {
         let inside = |given: &Self| -> BTreeSet<DeploymentId> {
             given.inside.iter().filter(|(p, _)| *p == permission).map(|(_, place)| *place).collect()
@@ -81,7 +81,7 @@ impl People {
     /// A page of the list of people.
     ///
     /// # Errors
-    /// When the actor is no admin.
+    /// If the actor is not an admin.
     pub async fn list(&self, actor: &Actor, wanted: &PeopleWanted) -> Result<PersonPage, Problem> {
         actor.require(Permission::Admin)?;
         let text: String = words::plain(&wanted.filter)?.to_lowercase().chars().take(96).collect();
@@ -109,7 +109,7 @@ impl People {
     /// One person.
     ///
     /// # Errors
-    /// When there is none, or the actor is neither an admin nor that person.
+    /// If the person does not exist, or the actor is neither an admin nor that person.
     pub async fn one(&self, actor: &Actor, id: PersonId) -> Result<PersonView, Problem> {
         if id != actor.person {
             actor.require(Permission::Admin)?;
@@ -124,9 +124,6 @@ impl People {
     }
 
     /// The actor's own account.
-    ///
-    /// # Errors
-    /// When the database does not answer.
     pub async fn mine(&self, actor: &Actor) -> Result<MyAccount, Problem> {
         let person = self.one(actor, actor.person).await?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
@@ -145,10 +142,10 @@ impl People {
         })
     }
 
-    /// Adds a person, with a link by which they come in the first time, or a service account.
+    /// Adds a service account, or a person with a link for the first sign-in.
     ///
     /// # Errors
-    /// When the name is no name or taken, a grant is none, or the actor is no admin.
+    /// If the name is invalid or taken, a grant is invalid, or the actor is not an admin.
     pub async fn add(&self, actor: &Actor, wish: &PersonWish) -> Result<PersonMade, Problem> {
         actor.require_in_person()?;
         actor.require(Permission::Admin)?;
@@ -183,10 +180,11 @@ impl People {
         Ok(PersonMade { id, link })
     }
 
-    /// Says what somebody may from now on, in the place of all that they might before.
+    /// Replaces the permissions of a person.
     ///
     /// # Errors
-    /// When a grant is none, it would leave nobody who decides about people, the actor is no admin, or it was changed meanwhile (412).
+    /// If a grant is invalid, no admin would remain, or the actor is not an admin. 412 if the
+    /// permissions changed meanwhile.
     pub async fn change_grants(
         &self,
         actor: &Actor,
@@ -232,12 +230,12 @@ impl People {
         Ok(view)
     }
 
-    /// Keeps somebody out from now on: their sessions end, their unused links are void, their tokens are taken back. Or lets them in
-    /// again, without any of these.
+    /// Disables or enables a person. Disabling ends their sessions and revokes their unused links
+    /// and their tokens; enabling restores none of these.
     ///
     /// # Errors
-    /// When there is none, it would leave nobody who decides about people, the actor is no admin or that person, or it was changed
-    /// meanwhile (412).
+    /// If the person does not exist or is the actor, no admin would remain, or the actor is not an
+    /// admin. 412 if the permissions changed meanwhile.
     pub async fn set_disabled(
         &self,
         actor: &Actor,
@@ -272,10 +270,12 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Makes a link by which somebody comes in once and sets a password without the old one. Links from before are void.
+    /// Creates a one-time link that signs a person in and lets them set a password without the old
+    /// one. Earlier links are revoked.
     ///
     /// # Errors
-    /// When there is no such person, they are kept out or a program, the actor is no admin, or it was changed meanwhile (412).
+    /// If the person does not exist, is disabled or is a service account, or the actor is not an
+    /// admin. 412 if the permissions changed meanwhile.
     pub async fn new_link(
         &self,
         actor: &Actor,
@@ -302,7 +302,8 @@ impl People {
         Ok(link)
     }
 
-    /// Takes both rows, and asks whether the actor still decides about people and whether the other is as they were seen.
+    /// Locks both rows. Checks that the actor is still an admin, and that the person's permissions
+    /// have the version that the client has seen.
     pub(super) async fn to_change(
         &self,
         actor: &Actor,
@@ -324,7 +325,7 @@ impl People {
         Ok((transaction, actor, row))
     }
 
-    /// What is asked for, with deployments by id.
+    /// The requested permissions, with deployments by id.
     async fn given(
         &self,
         on: &mut PgConnection,
@@ -360,7 +361,7 @@ impl People {
                 },
             };
             match place {
-                // All of the tree is everywhere.
+                // A grant on the root deployment is a grant everywhere.
                 None => drop(given.everywhere.insert(permission)),
                 Some(place) if Some(place) == top => drop(given.everywhere.insert(permission)),
                 Some(place) => {
@@ -374,10 +375,7 @@ impl People {
         Ok(given)
     }
 
-    /// A page of one's own sessions.
-    ///
-    /// # Errors
-    /// When the database does not answer.
+    /// A page of the actor's own sessions.
     pub async fn session_page(
         &self,
         actor: &Actor,
@@ -395,10 +393,7 @@ impl People {
         Ok(SessionPage { sessions, next })
     }
 
-    /// One's own sessions, newest first: all of them, as there are few.
-    ///
-    /// # Errors
-    /// When the database does not answer.
+    /// All sessions of the actor, newest first. There are few, so the list has no pages.
     pub async fn sessions(&self, actor: &Actor) -> Result<Vec<SessionView>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let rows = accounts::sessions(&mut connection, actor.person).await.map_err(failed)?;
@@ -415,10 +410,10 @@ impl People {
         Ok(rows.into_iter().map(view).collect())
     }
 
-    /// Ends one of one's own sessions.
+    /// Ends one of the actor's own sessions.
     ///
     /// # Errors
-    /// When there is none, or the actor came by a token.
+    /// If there is no such session, or the actor uses a token.
     pub async fn end_session(&self, actor: &Actor, session: Uuid) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -443,10 +438,10 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Ends all of one's own sessions but this one, and revokes the links that were not used.
+    /// Ends all sessions of the actor except this one, and revokes their unused links.
     ///
     /// # Errors
-    /// When the actor came by a token.
+    /// If the actor uses a token.
     pub async fn end_other_sessions(&self, actor: &Actor) -> Result<Ended, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -470,10 +465,12 @@ impl People {
         Ok(Ended { sessions })
     }
 
-    /// Sets one's own password; hands back what this session is from now on. All others end, and links that were not used are void.
+    /// Sets the actor's password and returns the new value of this session. All other sessions end,
+    /// and unused links are revoked.
     ///
     /// # Errors
-    /// When the old one is wrong or missing, the new one is none, or the actor came by a token.
+    /// If the old password is wrong or missing, the new one is not acceptable, or the actor uses a
+    /// token.
     pub async fn set_password(&self, actor: &Actor, wish: &PasswordWish) -> Result<Token, Problem> {
         actor.require_human()?;
         if !sets_by_link(actor) {
@@ -524,7 +521,8 @@ impl People {
         Ok(next)
     }
 
-    /// Whoever sits before somebody's session does not know their password, and guesses no faster than anybody.
+    /// Verifies the old password. Wrong ones count as failed sign-ins, so a stolen session does not
+    /// allow faster guessing.
     async fn prove_old(
         &self,
         actor: &Actor,
@@ -544,7 +542,7 @@ impl People {
         let old =
             old.filter(|old| old.reveal().len() <= 4 * limits::PASSWORD_MOST).ok_or_else(wrong)?;
         self.names.take(actor.name.clone()).map_err(super::too_many_by_name)?;
-        // Who was not told whether it was right has tried nothing.
+        // An attempt without a result is not counted.
         let proof = self
             .hasher
             .prove(old, kept)
@@ -555,12 +553,14 @@ impl People {
         Ok(proof)
     }
 
-    /// Begins a session by name and password. `before`: the session that the browser had, which ends.
+    /// Starts a session with name and password. `before` is the browser's old session, which ends.
     ///
-    /// The answer is the same, and takes as long, for a name that nobody has, for one without a password, and for a wrong password.
+    /// The response and its time are the same for an unknown name, a name without a password, and a
+    /// wrong password.
     ///
     /// # Errors
-    /// `sign_in_wrong` (401); `too_many_attempts` (429) when it failed too often from that address or for that name.
+    /// `sign_in_wrong` (401); `too_many_attempts` (429) after too many failures from the address or
+    /// for the name.
     pub async fn sign_in_by_password(
         &self,
         name: &str,
@@ -569,7 +569,8 @@ impl People {
         before: Option<&str>,
     ) -> Result<Begun, Problem> {
         let network = throttle::network(visitor.address);
-        // A text with a NUL can't be looked for, and nobody has such a name: nor one with what stands here for it.
+        // PostgreSQL cannot compare text with a NUL. No name contains a NUL or its replacement
+        // character.
         let name: String =
             name.trim().to_lowercase().replace('\0', "\u{fffd}").chars().take(97).collect();
         self.attempts.take(network).map_err(super::too_many_from_there)?;
@@ -586,7 +587,8 @@ impl People {
             Ok(None) => {
                 tracing::warn!(address = ?visitor.address, "a sign-in by password was refused")
             }
-            // Who was not told whether it was right has tried nothing: else a database that is away for a while locks people out.
+            // An attempt without a result is not counted. Otherwise a database outage would lock
+            // people out.
             Err(_) => {
                 self.attempts.give_back(&network);
                 self.names.give_back(&name);
@@ -602,7 +604,7 @@ impl People {
         })
     }
 
-    /// None: the name or the password is wrong.
+    /// `None`: the name or the password is wrong.
     async fn try_password(
         &self,
         name: &str,
@@ -620,7 +622,8 @@ impl People {
         let (Some((person, _)), Some(proof)) = (found, proof) else { return Ok(None) };
         let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        // The database compares the proof once more: they may have been disabled or have changed their password meanwhile.
+        // The database compares the proof again, because the person may have been disabled or may
+        // have changed the password meanwhile.
         let hash = session.hash();
         let begun = people::begin_session_by_password(
             &mut transaction,
@@ -640,7 +643,8 @@ impl People {
     }
 }
 
-/// Whether a password is set without the one before: the link that they came in by stands for it.
+/// Whether the actor may set a password without the old one, because they recently signed in with a
+/// link.
 fn sets_by_link(actor: &Actor) -> bool {
     actor
         .session
@@ -699,7 +703,7 @@ fn given_of(row: &AccountRow, grants: &[GrantRow]) -> Given {
     }
 }
 
-/// Grants as people read them. One in a deployment that is gone is for nothing, and is not told.
+/// Grants for display. A grant on a removed deployment has no effect and is left out.
 fn grant_views(row: &AccountRow, grants: &[GrantRow]) -> Vec<Grant> {
     let everywhere =
         row.permissions.iter().map(|word| Grant { permission: word.clone(), deployment: None });

@@ -1,7 +1,8 @@
 //! Passkeys: people register and revoke their own, and confirm them with another one.
 //!
-//! A passkey is a second factor as soon as it is registered. It counts for signed verdicts once it is confirmed: by the owner of the
-//! database, by another passkey of its person, or by one of an admin who compared the fingerprint with the person. See
+//! A passkey is a second factor from its registration on. It counts for signed verdicts once it is
+//! confirmed. The owner of the database, another passkey of its person, or an admin's passkey can
+//! confirm it; the admin first compares the fingerprint with the person. See
 //! [`engine::gate::signature`].
 
 use api::Problem;
@@ -23,10 +24,10 @@ use crate::words;
 use crate::words::at;
 
 impl People {
-    /// The options for the browser to make a passkey.
+    /// The options for the browser to create a passkey.
     ///
     /// # Errors
-    /// If the actor came with a token, or the site has no host name.
+    /// If the actor uses a token, or the site has no host name.
     pub async fn passkey_options(
         &self,
         actor: &Actor,
@@ -48,10 +49,11 @@ impl People {
         Ok(PasskeyOptions { options })
     }
 
-    /// Registers the passkey that the browser made.
+    /// Registers the passkey that the browser created.
     ///
     /// # Errors
-    /// If there were no options before, the answer is not to them, or the passkey is registered already.
+    /// If there were no options before, the response does not match them, or the passkey is already
+    /// registered.
     pub async fn register_passkey(
         &self,
         actor: &Actor,
@@ -107,7 +109,7 @@ impl People {
     /// Revokes a passkey: the actor's own, or as an admin another person's.
     ///
     /// # Errors
-    /// If there is no such passkey, or it is another person's and the actor is no admin.
+    /// If there is no such passkey, or it belongs to another person and the actor is not an admin.
     pub async fn revoke_passkey(&self, actor: &Actor, id: PasskeyId) -> Result<(), Problem> {
         in_session(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -128,10 +130,11 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// What the actor's browser signs to confirm a passkey.
+    /// The request for the actor's browser to sign the confirmation of a passkey.
     ///
     /// # Errors
-    /// If there is no such passkey, it is confirmed, or the actor has no confirmed passkey for this site.
+    /// If there is no such passkey, it is already confirmed, or the actor has no confirmed passkey
+    /// for this site.
     pub async fn confirmation_options(
         &self,
         actor: &Actor,
@@ -155,7 +158,7 @@ impl People {
     /// Confirms a passkey with a signature of the actor's passkey.
     ///
     /// # Errors
-    /// As [`People::confirmation_options`], and if the signature does not hold.
+    /// As [`People::confirmation_options`], and if the signature is invalid.
     pub async fn confirm_passkey(
         &self,
         actor: &Actor,
@@ -204,19 +207,17 @@ impl People {
 }
 
 impl People {
-    /// The passkeys of a person that are not revoked, for the owner of the database.
-    ///
-    /// # Errors
-    /// If the database does not answer.
+    /// The valid passkeys of a person, for the owner of the database.
     pub async fn passkeys_of(&self, person: PersonId) -> Result<Vec<PasskeyView>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         views(&mut connection, person).await
     }
 
-    /// Confirms the passkey of a person with a fingerprint, with a connection of the database's owner.
+    /// Confirms the passkey of a person with the given fingerprint, over a connection of the
+    /// database owner.
     ///
     /// # Errors
-    /// If the person has no such passkey, or it is confirmed already.
+    /// If the person has no such passkey, or it is already confirmed.
     pub async fn confirm_passkey_as_owner(
         &self,
         person: PersonId,
@@ -284,7 +285,7 @@ fn not_begun() -> Problem {
     )
 }
 
-/// A passkey that the actor may see: their own, or as an admin anybody's.
+/// A passkey that the actor may see: their own, or any as an admin.
 async fn found(on: &mut PgConnection, actor: &Actor, id: PasskeyId) -> Result<PasskeyRow, Problem> {
     let row = rows::one(on, id).await.map_err(failed)?.filter(|row| row.revoked_at.is_none());
     let may = |row: &PasskeyRow| row.passkey.person == actor.person || actor.may(Permission::Admin);
@@ -349,10 +350,10 @@ pub(crate) async fn answered(
     })
 }
 
-/// Notes a use of a passkey.
+/// Records a use of a passkey.
 ///
 /// # Errors
-/// If the authenticator's counter fell.
+/// If the authenticator's counter decreased, which indicates a cloned authenticator.
 pub(crate) async fn note_use(
     on: &mut PgConnection,
     passkey: &PasskeyRow,

@@ -1,9 +1,11 @@
 //! The second factor at sign-in: an authenticator app (TOTP, RFC 6238) or a passkey.
 //!
-//! A person with a factor presents it in each session, and the policy can demand one of everyone. Until then the session is *pending*: it
-//! may only present a factor, or set up the first one. The database enforces both (`guards/second_factor.sql`) and accepts each code
-//! once. Codes and signatures are verified here. A wrong one counts like a wrong password: for the address, and codes for the name too.
-//! Passkeys do not wait for the name, so that a person with a stolen password keeps nobody out.
+//! A person with a factor presents it in each session, and the policy can require one for everyone.
+//! Until then the session is *pending*: it may only present a factor, or set up the first one. The
+//! database enforces both (`guards/second_factor.sql`) and accepts each code once. This module
+//! verifies codes and signatures. Failures count per address, like wrong passwords; wrong codes
+//! count per name too. Passkeys are not limited per name, so a person with a stolen password cannot
+//! lock the owner out.
 
 use api::Problem;
 use api::limits::PASSKEY_SECONDS;
@@ -23,18 +25,15 @@ use totp_rs::{Builder, Secret};
 use super::actor::factor_needed;
 use super::{Actor, People, Session, Visitor, failed, nobody, people, throttle};
 
-/// Seconds of a time step.
+/// Seconds per time step.
 const STEP: u64 = 30;
-/// Steps before and after the current one that are accepted.
+/// Accepted time steps before and after the current one.
 const SKEW: u16 = 1;
-/// Longest answer of a passkey, in bytes of JSON.
+/// Maximum size of a passkey response, in bytes of JSON.
 const ANSWER: usize = 32 * 1024;
 
 impl People {
-    /// The actor's second factor: what is set up, and whether it is needed now.
-    ///
-    /// # Errors
-    /// When the database does not answer.
+    /// The factors that the actor has set up, and whether one is needed now.
     pub async fn second_factor(&self, actor: &Actor) -> Result<SecondFactor, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let found = rows::factors(&mut connection, actor.person).await.map_err(failed)?;
@@ -46,10 +45,11 @@ impl People {
         })
     }
 
-    /// The same with the authenticator app that this session is setting up, for the page.
+    /// The actor's second factor, and the authenticator app that this session is setting up, for
+    /// the page.
     ///
     /// # Errors
-    /// If the actor came with a token, or the database does not answer.
+    /// If the actor uses a token.
     pub async fn factor_page(&self, actor: &Actor) -> Result<FactorPage, Problem> {
         let session = to_enrol(actor)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
@@ -64,11 +64,11 @@ impl People {
         })
     }
 
-    /// Presents a second factor. The session can do everything from then on.
+    /// Presents a second factor. From then on, the session has all permissions.
     ///
     /// # Errors
-    /// `code_wrong`, `code_used` or `passkey_rejected` (403), `too_many_attempts` (429), and if the actor came with a token or has no
-    /// such factor.
+    /// `code_wrong`, `code_used` or `passkey_rejected` (403), `too_many_attempts` (429), and if the
+    /// actor uses a token or has no such factor.
     pub async fn present_factor(
         &self,
         actor: &Actor,
@@ -99,7 +99,8 @@ impl People {
         work: impl Future<Output = Result<T, Problem>>,
     ) -> Result<T, Problem> {
         let network = throttle::network(visitor.address);
-        // No account has a space in its name. A correct password does not reset this count.
+        // The key cannot clash with a name, because names have no spaces. A correct password does
+        // not reset this count.
         let name = format!("{} code", actor.name);
         self.attempts.take(network).map_err(super::too_many_from_there)?;
         if by_name && let Err(wait) = self.names.take(name.clone()) {
@@ -131,7 +132,7 @@ impl People {
     async fn present_code(&self, actor: &Actor, code: &Code) -> Result<(), Problem> {
         let digits = digits(code)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        // Of two at once in a session, the second one waits here.
+        // A parallel attempt in the same session waits here.
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let totp = rows::totp(&mut transaction, actor.person)
@@ -149,7 +150,7 @@ impl People {
     /// The options for the browser to present one of the actor's passkeys.
     ///
     /// # Errors
-    /// If the actor came with a token, or has no passkey for this site.
+    /// If the actor uses a token, or has no passkey for this site.
     pub async fn factor_options(
         &self,
         actor: &Actor,
@@ -195,7 +196,7 @@ impl People {
         }
         let (credential, assertion) =
             passkeys::assertion(answer).map_err(|error| rejected(&error))?;
-        // Taken for good, whether or not the answer is right.
+        // A challenge can be used once, even if the response is wrong.
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let state =
             store::passkeys::take_ceremony(&mut connection, session.id).await.map_err(failed)?;
@@ -210,7 +211,7 @@ impl People {
             )
         })?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        // Of two at once in a session, the second one waits here.
+        // A parallel attempt in the same session waits here.
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let registered =
@@ -246,10 +247,12 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Begins the set-up of an authenticator app. Its secret is returned here, and to the page of this session until it is confirmed.
+    /// Starts the setup of an authenticator app. The secret is returned here, and on this session's
+    /// page until it is confirmed.
     ///
     /// # Errors
-    /// If the person has one, the session lacks another factor, or the actor came with a token.
+    /// If the person has an authenticator app, the session lacks another factor, or the actor uses
+    /// a token.
     pub async fn start_totp(&self, actor: &Actor) -> Result<TotpMade, Problem> {
         to_enrol(actor)?;
         let mut secret = [0; SECRET];
@@ -268,10 +271,12 @@ impl People {
         Ok(made(&secret, &actor.name))
     }
 
-    /// Confirms the authenticator app that this session set up. It counts as presented in this session.
+    /// Confirms the authenticator app that this session set up. It counts as presented in this
+    /// session.
     ///
     /// # Errors
-    /// As [`People::present_factor`], and `no_totp` (409) if this session set up none within the last minutes.
+    /// As [`People::present_factor`], and `no_totp` (409) if this session did not start a setup
+    /// within the last minutes.
     pub async fn confirm_totp(
         &self,
         actor: &Actor,
@@ -308,11 +313,11 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Removes the actor's authenticator app. If the policy demands a second factor and this was the last one, the session needs a new
-    /// one at once.
+    /// Removes the actor's authenticator app. If the policy requires a second factor and this was
+    /// the last one, the session needs a new one at once.
     ///
     /// # Errors
-    /// If the session lacks its second factor, or the actor came with a token.
+    /// If the session lacks its second factor, or the actor uses a token.
     pub async fn remove_totp(&self, actor: &Actor) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -325,11 +330,11 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Removes the authenticator app of a person who lost it, revokes their passkeys and ends their sessions. `by`: None for the owner of
-    /// the database.
+    /// Removes the authenticator app of a person who lost it, revokes their passkeys and ends their
+    /// sessions. `by` is `None` for the owner of the database.
     ///
     /// # Errors
-    /// If there is no such person, it is the actor, or the actor is no admin.
+    /// If the person does not exist or is the actor, or the actor is not an admin.
     pub async fn reset_factor(&self, by: Option<&Actor>, id: PersonId) -> Result<(), Problem> {
         let (mut transaction, name) = match by {
             Some(actor) => {
@@ -416,7 +421,8 @@ fn step_of(totp: &Totp, digits: &str) -> Result<i64, Problem> {
 
 fn made(secret: &[u8; SECRET], name: &str) -> TotpMade {
     let secret = Secret::new_stack(*secret).to_base32();
-    // Names have lower case letters, digits, '.', '_', '@' and '-'.
+    // Names consist of lower case letters, digits, '.', '_', '@' and '-', so only '@' needs
+    // encoding.
     let label = name.replace('@', "%40");
     let uri = format!(
         "otpauth://totp/Gantry:{label}?secret={secret}&issuer=Gantry&algorithm=SHA1&digits=6&period={STEP}"
@@ -431,7 +437,7 @@ fn fill(bytes: &mut [u8]) -> Result<(), Problem> {
     })
 }
 
-/// The challenge of a passkey request that is not too old.
+/// The challenge of a passkey request, unless it has expired.
 fn challenge_of(state: &Value) -> Option<Hash> {
     let request = state.get("second_factor")?;
     let age = OffsetDateTime::now_utc().unix_timestamp() - request.get("at")?.as_i64()?;

@@ -1,7 +1,8 @@
-//! Tokens by which programs speak for a person or for a service account.
+//! API tokens, which act for a person or a service account.
 //!
-//! A token is `gantry_` and 256 random bits: the prefix lets those who look for leaked secrets recognise one. It is shown once and stored as
-//! its SHA-256. What it may is asked anew with every request: what its person may then, within its own bounds ([`super::actor`]).
+//! A token is `gantry_` and 256 random bits; scanners for leaked secrets recognize the prefix. It
+//! is shown once and stored as its SHA-256. Each request evaluates its permissions again: those
+//! that both its person and the token have ([`super::actor`]).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,10 +27,10 @@ use crate::words::{self, at};
 const DAY: u64 = 24 * 3600;
 
 impl People {
-    /// Who a token speaks for, within its bounds; None: for nobody (any more).
+    /// The actor of a token, with the token's limits. `None` if the token is invalid or revoked.
     ///
     /// # Errors
-    /// `too_many_requests` (429) when it asks too often; and when the database does not answer.
+    /// `too_many_requests` (429) beyond the request limit.
     pub async fn actor_of_token(&self, token: &str) -> Result<Option<Actor>, Problem> {
         if !token.starts_with(TOKEN_PREFIX) || token.len() > MAX_TOKEN {
             return Ok(None);
@@ -50,10 +51,11 @@ impl People {
         Ok(Some(Actor::of_bearer(found, Token(token.to_owned()))))
     }
 
-    /// Makes a token: for oneself, or, as an admin, for a service account.
+    /// Creates a token for the actor, or as an admin for a service account.
     ///
     /// # Errors
-    /// When it should do more than its person may, administer in a single deployment, review, or hold for too long; or the actor came by a token.
+    /// If the token would have more permissions than its person, Reviewer, Admin in a single
+    /// deployment, or too long a validity. Also if the actor uses a token.
     pub async fn make_token(&self, actor: &Actor, wish: &TokenWish) -> Result<TokenMade, Problem> {
         actor.require_in_person()?;
         let name = words::plain(&wish.name)?;
@@ -133,10 +135,10 @@ impl People {
         Ok(TokenMade { id, token: token.reveal().to_owned(), expires: at(expires) })
     }
 
-    /// A page of the tokens that are told of.
+    /// A page of the tokens of [`Self::tokens`].
     ///
     /// # Errors
-    /// When they are another's, and the actor is no admin.
+    /// If they belong to another person, and the actor is not an admin.
     pub async fn token_page(
         &self,
         actor: &Actor,
@@ -149,10 +151,11 @@ impl People {
         Ok(TokenPage { tokens, next })
     }
 
-    /// Tokens: one's own, or, as an admin, those of somebody. All that are told of: those that hold, and the newest of the others.
+    /// The tokens of the actor, or as an admin of another person: all valid tokens, and the newest
+    /// of the others.
     ///
     /// # Errors
-    /// When they are another's, and the actor is no admin.
+    /// If they belong to another person, and the actor is not an admin.
     pub async fn tokens(
         &self,
         actor: &Actor,
@@ -167,10 +170,12 @@ impl People {
         Ok(rows.into_iter().map(view).collect())
     }
 
-    /// Takes a token back: one's own, or, as an admin, anybody's. With the next request it lets nobody in.
+    /// Revokes one of the actor's tokens, or as an admin any token. The revocation takes effect on
+    /// the next request.
     ///
     /// # Errors
-    /// When there is none, it is another's and the actor is no admin, or the actor came by a token.
+    /// If the token does not exist, or belongs to another person and the actor is not an admin.
+    /// Also if the actor uses a token.
     pub async fn revoke_token(&self, actor: &Actor, token: Uuid) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -179,7 +184,7 @@ impl People {
         let mine = |row: &ApiTokenRow| {
             PersonId(row.person_id) == actor.person || actor.may(Permission::Admin)
         };
-        // Whether another's is there is nobody's business.
+        // Do not reveal whether another person's token exists.
         let row = row.filter(mine).ok_or_else(|| Problem::not_found("You have no such token."))?;
         if !api_tokens::revoke(&mut transaction, token).await.map_err(failed)? {
             return Ok(());
@@ -197,7 +202,8 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// A deployment by name. Only what is left out is everywhere: an empty name is somebody's mistake, and would give more than was meant.
+    /// Finds a deployment by name; `None` means everywhere. An empty name is an error, because it
+    /// would give more than intended.
     pub(super) async fn place(
         &self,
         on: &mut sqlx::PgConnection,
@@ -215,7 +221,8 @@ impl People {
     }
 }
 
-/// What this is that names no deployment. Whoever writes edits has ids at hand; what somebody may is given by names, which people read.
+/// The error for an unknown name. If the client sent a deployment's id, the error contains its
+/// name: grants use names, edits use ids.
 async fn no_name(on: &mut sqlx::PgConnection, name: &DeploymentName) -> Result<Problem, Problem> {
     let called = match name.as_str().parse::<DeploymentId>() {
         Ok(id) => accounts::name_of_deployment(on, id).await.map_err(failed)?,

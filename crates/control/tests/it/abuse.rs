@@ -1,5 +1,6 @@
-//! Ways round the gate that other systems left open, tried through the use cases, with a connection of the application's role beside
-//! them where an attacker would have one. `docs/gate.md` says which known case each test is.
+//! Known ways to bypass review in other systems, tried on the use cases. Where an attacker would
+//! have a database connection of the application's role, the tests use one too. `docs/gate.md` maps
+//! the tests to the known cases.
 
 use std::collections::BTreeMap;
 
@@ -107,7 +108,7 @@ async fn what_is_refused_again_and_again_is_audited_once() {
     house.control.judge(&house.ada, id, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!(noted().await, [1, 2], "of each person");
 
-    // A minute later.
+    // Simulates that a minute has passed.
     let mut transaction = house.database.owner().begin().await.unwrap();
     for later in [
         "ALTER TABLE audit DISABLE TRIGGER USER",
@@ -148,7 +149,8 @@ async fn edits_that_slip_in_without_a_version_change_nothing_that_was_approved()
     house.commit(&house.ada, id).await.unwrap();
 }
 
-/// The same once more, at the next version, by SQL, with no risk named: one approval would do for it.
+/// Inserts the same submission again by SQL, at the next version and without risks, so that one
+/// approval would be enough.
 async fn played_down(house: &House, honest: SubmissionId) -> SubmissionId {
     let SubmissionId(honest) = honest;
     let next = "UPDATE proposal SET version = version + 1 WHERE id = (SELECT proposal_id FROM submission WHERE id =";
@@ -198,7 +200,7 @@ async fn a_submission_that_plays_its_risks_down_is_not_committed() {
     assert_eq!(house.targets().await, 1);
 }
 
-/// A role whose content changes without a run of it.
+/// A role whose content can change without a re-run.
 fn turning(version: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
     let yaml = format!(
         "barclamp: {{name: turning, version: '{version}', description: For tests}}\nroles:\n  \
@@ -373,7 +375,7 @@ fn tool(version: &str, script: &str) -> BTreeMap<String, Vec<u8>> {
     .into()
 }
 
-/// The scripts that a claimed run is for, as a worker finds them.
+/// The scripts of a claimed run, as a worker loads them.
 async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
     let facts =
         running::run_facts(house.database.worker(), &[run]).await.unwrap().remove(&run).unwrap();
@@ -452,7 +454,7 @@ fn table_of_cases() -> (std::path::PathBuf, String) {
     (root, table)
 }
 
-/// The table of `docs/gate.md` names tests that are there.
+/// All tests that the table in `docs/gate.md` names exist.
 #[test]
 fn the_table_of_cases_names_tests() {
     let (root, table) = table_of_cases();
@@ -474,7 +476,7 @@ fn the_table_of_cases_names_tests() {
     }
 }
 
-/// Each known case is tried by every way in, or `docs/gate.md` says why it can't be.
+/// Each known case is tried over every interface, or `docs/gate.md` says why that is impossible.
 #[test]
 fn each_case_is_tried_by_every_way_or_said_not_to_be() {
     let (_, table) = table_of_cases();
@@ -493,7 +495,7 @@ fn each_case_is_tried_by_every_way_or_said_not_to_be() {
         ways.entry(case.clone()).or_default().push_str(&row[3]);
     }
     let unreachable = rows("Not reachable yet");
-    // The twenty, and our own.
+    // The twenty known cases, and Gantry's own.
     for case in (1..=20).map(|case| case.to_string()).chain(["+".to_owned()]) {
         let tried = ways.get(&case).map_or("", String::as_str);
         let why_not = unreachable.iter().filter(|row| row[0] == case);
@@ -509,8 +511,8 @@ fn each_case_is_tried_by_every_way_or_said_not_to_be() {
     }
 }
 
-/// The database's limit and the planner's are one: nobody gets deeper by another program, and no plan is let through that a commit
-/// then refuses.
+/// The database and the planner have the same depth limit. So no other client exceeds it, and no
+/// plan fails at its commit.
 #[tokio::test]
 async fn the_database_lets_deployments_stand_as_deep_as_the_planner() {
     let house = House::new().await;
@@ -522,7 +524,7 @@ async fn the_database_lets_deployments_stand_as_deep_as_the_planner() {
     let insert = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
                   SELECT $1, $2, $3, gen_random_uuid(), doc, head_no FROM deployment WHERE system";
     let mut parent = house.id("web").await.0;
-    // system and web are two of them.
+    // system and web are levels 1 and 2.
     for level in 3..=MAX_LEVELS + 1 {
         let id = Uuid::new_v4();
         let made = sqlx::query(insert)

@@ -1,4 +1,5 @@
-//! Access that an admin gives, used against review: the attacks, the way back, and the ordinary team.
+//! Access that an admin gives, used to bypass reviews: the attacks, the recovery, and ordinary
+//! teams.
 
 use api::Problem;
 use api::people::{AccountKind, Grant, LinkMade, Password, PasswordWish, PersonWish};
@@ -9,7 +10,7 @@ use engine::ids::SubmissionId;
 use crate::house::House;
 
 impl House {
-    /// ada and cy as admins, too.
+    /// Makes ada and cy admins, too.
     async fn admins(&mut self) {
         let sql =
             "UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')";
@@ -18,12 +19,12 @@ impl House {
         self.cy = self.again("cy").await;
     }
 
-    /// A person as they are now.
+    /// The person with their current permissions.
     async fn again(&self, name: &str) -> Actor {
         self.people.sign_in_as_owner(name).await.unwrap()
     }
 
-    /// The session that a link begins, before a password is set in it.
+    /// The session that a link starts, before a password is set.
     async fn first_visit(&self, link: &LinkMade) -> Actor {
         let token =
             link.link.strip_prefix("/sign-in#token=").expect("the token is in the fragment");
@@ -49,7 +50,7 @@ impl House {
         self.submit(&self.ada, "web", vec![edit]).await
     }
 
-    /// As it will be that much later.
+    /// Simulates that this many hours have passed.
     async fn later(&self, hours: i32) {
         let sql = format!(
             "ALTER TABLE access_change DISABLE TRIGGER USER; ALTER TABLE submission DISABLE TRIGGER USER;
@@ -96,7 +97,7 @@ async fn admin_who_signs_in_as_the_reviewer_approves_nothing() {
     let review = house.control.review(&house.cy, id).await.unwrap();
     assert!(!review.verdicts[0].counts);
 
-    // bo is told, and so is everyone who looks at the account.
+    // bo and everyone who views the account are notified.
     let mine = house.people.mine(&as_bo).await.unwrap();
     assert_eq!(mine.notices.iter().map(|notice| notice.by.as_str()).collect::<Vec<_>>(), ["ada"]);
     assert_eq!(house.control.frame(&as_bo).await.unwrap().reset.unwrap().by, "ada");
@@ -111,7 +112,7 @@ async fn admin_who_signs_in_as_the_reviewer_approves_nothing() {
         ["ada"]
     );
 
-    // A second admin ends it at once; neither ada nor bo does.
+    // A second admin ends the cooling period at once; neither ada nor bo can.
     assert_eq!(code(house.people.confirm(&house.ada, house.bo.person).await), "may_not_confirm");
     assert_eq!(code(house.people.confirm(&as_bo, house.bo.person).await), "forbidden");
     assert_eq!(code(house.people.confirm(&house.cy, house.cy.person).await), "own_account");

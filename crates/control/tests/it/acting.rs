@@ -1,4 +1,4 @@
-//! Writing takes a credential that is still valid in the transaction that writes.
+//! Every write requires a credential that is still valid in the transaction that writes.
 
 use control::people::{Actor, Permission, Visitor};
 use engine::gate::VerdictKind;

@@ -1,4 +1,4 @@
-//! What can't be taken is refused with what, where and what to do, and leaves nothing behind.
+//! Invalid input is refused with the value, its field and a solution, and leaves no trace.
 
 use api::console::NodeWish;
 use api::listing::{Cursor, NodesWanted, RunsWanted};

@@ -1,9 +1,10 @@
-//! What takes as long as the cluster is large runs beside the threads that answer requests, and whoever waits for that keeps nothing from
-//! others.
+//! CPU-bound work runs outside of the threads that answer requests, and blocks no other request
+//! while it waits.
 //!
-//! Not by the clock alone, which is another one on each machine: each is called once with the thread free for such work, which says how
-//! long it takes, and once with it kept busy. Then nothing of it may come to an end, and none may keep a connection from others. Where there
-//! is one connection and no place, the connection has to be free for others all the time.
+//! The tests do not rely on time alone, because it differs between machines. Each call runs once
+//! with the blocking thread free, to measure it, and once with the thread busy. In the second case
+//! it must not finish, and must not occupy a connection. With a single connection and no permit,
+//! the connection must be available all the time.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -26,10 +27,11 @@ use tokio::time::timeout;
 
 use crate::house::{House, role};
 
-/// What every call is given beside several times what it took with the thread free.
+/// Extra time for each call, in addition to several times its measured duration.
 const SOON: Duration = Duration::from_millis(150);
 
-/// Asks twice, the second time with the thread kept busy; meanwhile it may hold no connection.
+/// Calls twice, the second time with the blocking thread busy. Meanwhile, no connection may be
+/// taken.
 async fn waits<T>(
     house: &House,
     what: &str,
@@ -83,7 +85,7 @@ async fn look(house: &House) {
     let edit = |version| control.edit(ada, proposal, version, vec![data(2)]);
     waits(house, "edit", edit(version), edit(version + 1)).await;
     waits!("submit", control.submit(ada, proposal, version + 2, "a change".into()));
-    // These read an old target, whose documents are parsed beside, too.
+    // These load an old target and parse its documents on the blocking thread, too.
     waits!("compare", control.compare(ada, Point::Target(TargetNo(1)), Point::Target(then), None));
     control.discard(ada, proposal, version + 2).await.unwrap();
     waits!("restore", control.restore(ada, "web", then, false));
@@ -101,7 +103,8 @@ fn planning_runs_beside_the_threads_that_answer() {
     runtime.block_on(async { look(&House::new().await).await });
 }
 
-/// The same database by one connection, for whoever finds no place: they wait so long for one.
+/// The same database with one connection and no free permit; calls wait for a permit for
+/// `patience`.
 fn narrow(house: &House, patience: Duration) -> (Store, Control) {
     let how = Connecting {
         connections: 1,
@@ -112,7 +115,8 @@ fn narrow(house: &House, patience: Duration) -> (Store, Control) {
     (store.clone(), Control::new(store).computing(0, 256, patience))
 }
 
-/// Asks for what needs a place, and in vain; meanwhile others have the only connection whenever they want it.
+/// Calls something that waits for a permit in vain. Meanwhile the only connection must be available
+/// to others.
 async fn leaves_it<T: Debug>(
     store: &Store,
     what: &str,
@@ -203,7 +207,7 @@ async fn who_waits_to_comment_keeps_nobody_from_judging_and_committing() {
         timeout(Duration::from_secs(1), &mut commenting).await.is_err(),
         "there is no place, so it waits"
     );
-    // A verdict needs no place, and nobody has the proposal's lock.
+    // A verdict needs no permit, and no other request has the proposal's lock.
     let judged = timeout(
         Duration::from_secs(30),
         control.judge(&house.bo, id, VerdictKind::Approve, String::new()),
@@ -229,7 +233,8 @@ async fn what_is_there_is_read_without_a_place() {
     assert!(!n1.record, "it sees what target {target} brought");
 }
 
-/// Reads the source, by these words: what waits for a place is handed no connection, and never waits within a transaction.
+/// Searches the source code: functions that wait for a permit take no connection, and never wait
+/// within a transaction.
 #[test]
 fn nothing_that_computes_is_handed_a_connection() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -1,4 +1,4 @@
-//! The line of targets, and any two compared.
+//! The target history, and the comparison of two targets.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::house::{House, role};
 
-/// The line of a deployment, or the whole, from its beginning or behind a place.
+/// The history of a deployment or of all, from the start or from a cursor.
 fn of_line(deployment: &str, before: Option<&str>) -> TargetsWanted {
     let before = before.map(|place| Cursor::from(place.to_owned()));
     TargetsWanted { deployment: deployment.into(), before, ..TargetsWanted::default() }
@@ -122,7 +122,7 @@ async fn any_two_are_compared_from_both_sides() {
     }
 }
 
-/// Neither is in a document of the deployment, and the policy is in none at all.
+/// Jigs are in no document of the deployment, and the policy is in no document at all.
 #[tokio::test]
 async fn policies_and_jigs_are_compared_wherever_one_looks() {
     let house = House::new().await;
@@ -214,7 +214,7 @@ async fn a_deployment_has_a_line_and_differences_of_its_own() {
     assert!(unknown.status == 404 && unknown.detail.contains("web"), "{unknown:?}");
 }
 
-/// What was once is there for ever, under the name that it had.
+/// Removed deployments stay visible under their last name.
 #[tokio::test]
 async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
     let house = House::new().await;
@@ -285,7 +285,7 @@ async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
         (404, "There is no deployment \"wbe\". The list of deployments has all of them, by name.")
     );
 
-    // Another one of that name is another one.
+    // A new deployment with the same name is another deployment.
     let create = Edit::CreateDeployment {
         id: DeploymentId(Uuid::from_u128(0xa0)),
         phantom: NodeId(Uuid::from_u128(0xa1)),

@@ -1,4 +1,4 @@
-//! Versions of a barclamp: what they lack, and what using one comes to.
+//! Versions of a barclamp: the items that they lack, and the preview of their use.
 
 use api::listing::BarclampsWanted;
 use control::people::{NewPerson, Permission};
@@ -75,7 +75,8 @@ async fn what_a_version_lacks_is_said_with_it_and_before_it_is_used() {
         version: board.versions[n].hash,
     };
     let traces = house.traces().await;
-    // The demo's deployments have every role, so a version that lacks one does not fit; without the role it does.
+    // The demo's deployments have every role, so a version without one of them is refused; without
+    // the role it fits.
     let refused = house.control.foresee(&house.cy, proposal.id, vec![using(1)]).await.unwrap();
     assert!(refused.refused.len() == 1 && refused.refused[0].contains("still"), "{refused:?}");
     let drop = Edit::RemoveRole { deployment, role: crate::house::role("lonely") };
@@ -145,7 +146,7 @@ fn barclamp(name: &str, version: &str, more: &str) -> std::collections::BTreeMap
     [(format!("{name}/{name}.yml"), text.into_bytes())].into()
 }
 
-/// The number says which version is the newest, and not the time at which it came.
+/// The version number determines the newest version, not the time of the import.
 #[tokio::test]
 async fn an_older_version_that_is_imported_later_stays_the_older_one() {
     let house = House::new().await;
@@ -180,13 +181,14 @@ async fn an_older_version_that_is_imported_later_stays_the_older_one() {
     let told: Vec<_> =
         tools.map(|version| (version.version.as_str(), version.before.as_deref())).collect();
     assert_eq!(told, [("2.0", Some("1.9")), ("1.9", Some("1.8")), ("1.8", None)]);
-    // What 2.0 has can be built on, although 1.9 came last.
+    // New barclamps build on 2.0, although 1.9 was imported last.
     let builds = barclamp("work", "1", "roles:\n  - {name: bench, jig: noop, requires: [plane]}\n");
     let done = house.control.import_barclamps(Some(&house.ada), &builds).await.unwrap();
     assert_eq!(done.findings, [""; 0]);
 }
 
-/// Files are read outside of the transaction that imports them, on a catalog that another import may change meanwhile.
+/// Files are parsed outside of the transaction that imports them, against a catalog that another
+/// import may change meanwhile.
 #[tokio::test]
 async fn imports_at_the_same_moment_each_bring_all_of_theirs() {
     let house = House::new().await;
@@ -213,7 +215,7 @@ async fn imports_at_the_same_moment_each_bring_all_of_theirs() {
     }
     let again = house.control.import_barclamps(Some(&house.ada), &one).await.unwrap();
     assert!(again.barclamps.iter().all(|(.., new)| !new), "{again:?}");
-    // Whoever builds on both finds the objects of both.
+    // A barclamp that requires roles of both finds them.
     let builds = barclamp(
         "work",
         "1",
@@ -225,7 +227,8 @@ async fn imports_at_the_same_moment_each_bring_all_of_theirs() {
     );
 }
 
-/// A role that conflicts with one that nobody has yet: whoever is linked without the other is told so.
+/// Each role conflicts with a role of the other import. Only the one that is linked first is
+/// reported.
 #[tokio::test]
 async fn of_two_imports_at_once_the_second_builds_on_the_first() {
     let house = House::new().await;
@@ -237,7 +240,7 @@ async fn of_two_imports_at_once_the_second_builds_on_the_first() {
         )
     };
     let (one, two) = (of("one", "two"), of("two", "one"));
-    // Both have read their files before either brings anything.
+    // Both parse their files before either imports anything.
     let mut held = house.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::IMPORT_LOCK)
@@ -258,7 +261,7 @@ async fn of_two_imports_at_once_the_second_builds_on_the_first() {
     assert_eq!(alone, 1, "only the first was alone: {findings:?}");
 }
 
-/// The jig that the files don't declare comes into the catalog between two imports of the same files.
+/// A jig that the files use but do not declare is imported between two imports of the same files.
 #[tokio::test]
 async fn the_same_files_are_the_same_version_whatever_came_between() {
     let house = House::new().await;
@@ -270,7 +273,7 @@ async fn the_same_files_are_the_same_version_whatever_came_between() {
     assert_eq!((again.barclamps[0].2, again.barclamps[0].3), (first.barclamps[0].2, false));
 }
 
-/// Binding takes a role from the version in sight, so nothing else is offered.
+/// Binding uses the effective version, so the board offers only its roles.
 #[tokio::test]
 async fn a_board_offers_what_the_version_in_sight_has() {
     let house = House::new().await;
@@ -300,7 +303,7 @@ async fn a_board_offers_what_the_version_in_sight_has() {
     assert!(offers().await);
     house.control.redo(&house.ada, proposal, number).await.unwrap();
 
-    // A barclamp that is used from the draft on, as anything else of it.
+    // A new barclamp, used in the draft, offers its roles there.
     let files = barclamp("tool", "1", "roles:\n  - {name: saw, jig: noop}\n");
     let version =
         house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
@@ -385,11 +388,11 @@ async fn a_browser_gets_what_is_in_use_and_what_the_proposal_begins_to_use() {
     house.control.edit(&house.ada, proposal, 0, vec![using]).await.unwrap();
     let after = planner(Some(&before.stamp)).await;
     assert_eq!(versions(&after), Some((2, 7)), "the one role that differs comes along");
-    // It plans to the same as the server.
+    // The browser's plan equals the server's.
     let effects = after.ground.unwrap().open().unwrap().effects_with(&after.edits, &[]).unwrap();
     assert_eq!((effects.refused.len(), effects.hash().unwrap()), (0, after.effects));
 
-    // A board that still asks when somebody has closed the proposal did nothing wrong.
+    // No error: a board may request this after another person has closed the proposal.
     house.control.discard(&house.ada, proposal, after.version).await.unwrap();
     assert_eq!(
         house.control.planner(&house.ada, web, Some(&after.stamp)).await.map(|view| view.is_none()),
@@ -397,7 +400,7 @@ async fn a_browser_gets_what_is_in_use_and_what_the_proposal_begins_to_use() {
     );
 }
 
-/// What will run is judged by its text, and a pin by what it takes the place of.
+/// Scripts are reviewed as text, and a pin as a change of the version that it replaces.
 #[tokio::test]
 async fn what_a_version_changes_is_told_where_it_is_judged() {
     let house = House::new().await;
@@ -425,7 +428,7 @@ async fn what_a_version_changes_is_told_where_it_is_judged() {
     house.approve(&house.bo, used).await;
     let before = house.commit(&house.ada, used).await.unwrap();
 
-    // The house's own barclamp is pinned on system, so web has had a version already.
+    // The house barclamp is pinned on system, so web already has a version of it.
     let text = BARCLAMP.replace("version: '1'", "version: '2'");
     let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
     let newer =
@@ -461,7 +464,7 @@ async fn what_a_version_changes_is_told_where_it_is_judged() {
     let file = lines(&review.contents);
     assert!(file.0.ends_with(&expected_lines.0) && file.1 == expected_lines.1, "{file:?}");
 
-    // Once it is committed it reads the same, and so do the two blueprints.
+    // After the commit, the review and the comparison of the two blueprints still show the same.
     house.approve(&house.bo, changed).await;
     let after = house.commit(&house.ada, changed).await.unwrap();
     let review = house.control.review(&house.bo, changed).await.unwrap();
@@ -473,7 +476,7 @@ async fn what_a_version_changes_is_told_where_it_is_judged() {
         (expected.to_vec(), file.clone())
     );
 
-    // What changed between two submissions of a proposal is told with the text of the scripts too.
+    // The difference between two submissions of a proposal contains script text too.
     let edge = house.id("edge").await;
     let using = |version| Edit::UseBarclamp {
         deployment: edge,
@@ -646,7 +649,7 @@ async fn a_script_that_a_version_lacks_is_told_wherever_the_version_is_judged() 
     );
 }
 
-/// Who imports is not who approves.
+/// The importer need not be the reviewer.
 #[tokio::test]
 async fn a_script_that_reads_as_another_is_told_to_who_reviews_it_compares_it_and_looks_it_up() {
     let house = House::new().await;
@@ -696,7 +699,7 @@ async fn a_script_that_reads_as_another_is_told_to_who_reviews_it_compares_it_an
     house.approve(&house.bo, used).await;
     let before = house.commit(&house.ada, used).await.unwrap();
 
-    // What was there before is no news with the next version.
+    // Findings of the previous version are not repeated for the next version.
     let newer = house.submit(&house.ada, "web", vec![pin(second)]).await;
     assert_eq!(told(&house.control.review(&house.bo, newer).await.unwrap().deceiving), [of_new]);
     house.approve(&house.bo, newer).await;
@@ -716,7 +719,7 @@ async fn a_script_that_reads_as_another_is_told_to_who_reviews_it_compares_it_an
     );
     assert!(compare(after, before).await.deceiving.is_empty());
 
-    // A role that comes brings its scripts; a node that gets a role which is there brings none.
+    // Adding a role adds its scripts; binding an existing role to a node adds none.
     let add = Edit::AddRole { deployment: web, role: crate::house::role("saw") };
     let added = house.submit(&house.ada, "web", vec![add]).await;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The way of a change, as it should go.
+//! The regular path of a change.
 
 use api::console::{Board, CHIPS_IN_CELL, CarriersWanted, ReviewState, StateCounts, StepState};
 use engine::anneal::Limits;
@@ -152,7 +152,7 @@ async fn undo_and_redo_walk_along_the_edits() {
         "version",
         "somebody came first"
     );
-    // n2 was taken back before n3 came: only n3 comes again, and nothing behind it.
+    // n2 was undone before n3 was added, so redo only restores n3.
     let version = house.control.undo(&house.ada, id, version).await.unwrap();
     assert_eq!(house.board("web").await.proposal.unwrap().redo.as_deref(), Some("bind n3 to app"));
     let version = house.control.redo(&house.ada, id, version).await.unwrap();
@@ -319,13 +319,13 @@ async fn a_list_has_everything_that_carries_a_role_the_drafts_too() {
     let beside = house.control.carriers(&house.ada, "web", Some("edge"), &role("app")).await;
     assert_eq!(beside.unwrap_err().status, 404, "what stands beside is not on this board");
 
-    // The tray is in the order of names, whoever carries something.
+    // The tray is sorted by name, regardless of bindings.
     let tray: Vec<String> =
         house.board("web").await.tray.into_iter().map(|node| node.short).collect();
     assert_eq!(tray, ["n1", "n2", "n3", "n4"]);
 }
 
-/// People know a step by its role and node.
+/// Users know a step by its role and node.
 #[tokio::test]
 async fn what_is_not_retried_is_named_as_people_know_it() {
     let house = House::new().await;
@@ -372,7 +372,7 @@ async fn a_board_counts_the_steps_that_it_has_no_chips_for() {
     assert_ne!(board.beyond, StateCounts::default(), "two nodes more than a cell has room for");
     assert_eq!(of_chips(&board), all().await);
 
-    // One of those without a chip fails.
+    // A noderole without a chip fails.
     let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| &role.chips);
     let shown: Vec<_> = chips.map(|chip| chip.noderole.0).collect();
     let failed = "UPDATE step SET state = 'error', error = 'no room left', pending = 0 WHERE noderole_id = \

@@ -1,4 +1,4 @@
-//! Discussions on single changes, and what is new since somebody last looked.
+//! Discussions on single changes, and the differences since the last view.
 
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;

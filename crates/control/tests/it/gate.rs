@@ -1,4 +1,4 @@
-//! The ways round the gate that must not be there.
+//! Attempts to bypass the gate.
 
 use api::console::ReviewState;
 use api::reviews::Fate;
@@ -151,7 +151,7 @@ async fn a_last_word_against_it_keeps_it_shut() {
     house.commit(&house.ada, id).await.unwrap();
 }
 
-/// What a refused commit says, with all of its reasons.
+/// The error of a refused commit, with all reasons.
 async fn refused(house: &House, by: &Actor, id: SubmissionId) -> (String, Vec<String>) {
     let before = house.traces().await;
     let refused = house.commit(by, id).await.unwrap_err();
@@ -184,7 +184,7 @@ async fn an_objection_stands_whoever_commits_and_is_named() {
         assert_eq!(all.len(), 2, "{all:?}");
         assert!(all[1].starts_with("0 of 2 approvals"), "{all:?}");
     }
-    // As many approvals as the policy asks for don't outvote it, and neither does a commit by somebody who said nothing.
+    // The required number of approvals does not outvote a rejection, no matter who commits.
     house.approve(&house.cy, id).await;
     house.approve(dan, id).await;
     for by in [eve, &house.ada, &house.cy, &house.bo] {

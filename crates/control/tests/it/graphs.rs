@@ -1,4 +1,4 @@
-//! Graphs as their readers ask for them: folded, near to one, marked.
+//! Graphs with folds, focus and trails.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl House {
     }
 }
 
-/// `app@n1 1/1` for each vertex that has something on the trail.
+/// `app@n1 1/1` for each vertex with noderoles on the trail.
 fn marked(view: &GraphView) -> Vec<String> {
     let said = |vertex: &&api::console::GraphVertex| {
         let one = vertex.one.as_ref().map(|one| format!("@{}", one.short)).unwrap_or_default();
@@ -37,7 +37,7 @@ fn said(view: &GraphView) -> &str {
 async fn a_path_is_among_noderoles_and_marked_on_the_fold() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    // Else n1's would serve n2 too.
+    // Otherwise n1's would serve n2, too.
     house.bound("web", 2, "runtime").await;
     house.bound("web", 2, "app").await;
     let (base, app) =

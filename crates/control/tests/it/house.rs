@@ -1,4 +1,4 @@
-//! A small cluster to change: *system*, two siblings, four nodes, three people.
+//! A small test cluster: *system*, two siblings, four nodes, three people.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,10 +46,10 @@ impl House {
     }
 
     pub async fn under(policy: Policy) -> Self {
-        // What the log says of a failure is shown with the test that failed.
+        // Attach log output to the failing test.
         let _ = tracing_subscriber::fmt().with_test_writer().with_env_filter("warn").try_init();
         let database = TestDatabase::new().await;
-        // As a server has it: what a dropped request leaves open is no other one's.
+        // Like in a server: connections are reset after a dropped request.
         let how = Connecting {
             connections: 12,
             wait: Duration::from_secs(30),
@@ -104,7 +104,7 @@ impl House {
         }
     }
 
-    /// Opens (or finds) a proposal and appends edits; hands back its version.
+    /// Opens or finds a proposal and appends edits; returns its version.
     pub async fn propose(
         &self,
         by: &Actor,
@@ -117,7 +117,7 @@ impl House {
         (id, version)
     }
 
-    /// The same, submitted.
+    /// Like [`Self::propose`], and submits the proposal.
     pub async fn submit(&self, by: &Actor, deployment: &str, edits: Vec<Edit>) -> SubmissionId {
         let (id, version) = self.propose(by, deployment, edits).await;
         self.control.submit(by, id, version, "a change".into()).await.unwrap()
@@ -127,7 +127,7 @@ impl House {
         self.control.judge(by, id, VerdictKind::Approve, String::new()).await.unwrap();
     }
 
-    /// Commits as the page does: with the name typed, for those changes that ask for one.
+    /// Commits like the page does: with the typed name, if the change requires one.
     pub async fn commit(&self, by: &Actor, submission: SubmissionId) -> Result<TargetNo, Problem> {
         let sql = "SELECT coalesce(n.fqdn, d.name) FROM submission s JOIN proposal p ON p.id = s.proposal_id \
                    JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id WHERE s.id = $1";
@@ -151,7 +151,7 @@ impl House {
         NoderoleId::of(self.node(n).await, &role(name), 0)
     }
 
-    /// The whole list of reviews of one fate, page by page.
+    /// All pages of the list of reviews with one fate.
     pub async fn listed(&self, by: &Actor, fate: Fate) -> Vec<ReviewSummary> {
         let (mut all, mut wanted) =
             (Vec::new(), ReviewsWanted { fate, ..ReviewsWanted::default() });
@@ -165,7 +165,7 @@ impl House {
         }
     }
 
-    /// Role, node, state and generation of every step, in the order of rank.
+    /// Role, node, state and generation of every step, by rank.
     pub async fn steps(&self) -> Vec<(String, String, String, i64)> {
         sqlx::query_as(
             "SELECT r.role, split_part(n.fqdn, '.', 1), s.state, s.generation FROM step s JOIN noderole r ON r.id = s.noderole_id \
@@ -176,7 +176,7 @@ impl House {
         .unwrap()
     }
 
-    /// A worker that takes ten noops at once.
+    /// A worker with capacity for ten noops.
     pub async fn worker(&self) -> WorkerId {
         let hello = Hello {
             id: WorkerId(Uuid::new_v4()),
@@ -194,7 +194,7 @@ impl House {
         hello.id
     }
 
-    /// How long the line of targets is.
+    /// The number of targets.
     pub async fn targets(&self) -> i64 {
         sqlx::query_scalar("SELECT count(*) FROM target")
             .fetch_one(self.database.owner())
@@ -202,12 +202,12 @@ impl House {
             .unwrap()
     }
 
-    /// Waits until some statement waits for another's lock.
+    /// Waits until a query waits for a lock.
     pub async fn somebody_waits(&self) {
         self.so_many_wait(1).await;
     }
 
-    /// Waits until so many do.
+    /// Waits until this many connections wait for a lock.
     pub async fn so_many_wait(&self, many: i64) {
         let sql = "SELECT count(DISTINCT pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
                    WHERE NOT l.granted AND a.datname = current_database()";
@@ -222,7 +222,7 @@ impl House {
         panic!("nobody waits for a lock");
     }
 
-    /// Every number by which a refused command could have left something behind.
+    /// Row counts that would reveal the effects of a refused command.
     pub async fn traces(&self) -> Vec<i64> {
         let mut traces = Vec::new();
         for table in [

@@ -1,4 +1,4 @@
-//! Any blueprint made the next target, by the way that every change goes: no guard is off. For graphs that no catalog makes.
+//! Commits arbitrary blueprints with all guards active, for graphs that no catalog can produce.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// As it stands.
+    /// The current catalog and target.
     pub async fn of(house: &House) -> Self {
         let mut on = house.database.app().acquire().await.unwrap();
         let mut catalog = Catalog::default();
@@ -48,7 +48,7 @@ impl Line {
         self.catalog.roles().find(|(_, role)| role.name.as_str() == name).unwrap().0
     }
 
-    /// Commits, on a proposal for this deployment; None: nothing differs.
+    /// Commits a blueprint through a proposal on this deployment. `None` if it changes nothing.
     pub async fn commit(
         &mut self,
         house: &House,
@@ -129,7 +129,7 @@ impl Line {
         Some(number)
     }
 
-    /// Stores documents that a new blueprint names.
+    /// Stores documents that a new blueprint refers to.
     pub async fn put(&self, house: &House, objects: &[engine::canonical::Object]) {
         let mut on = house.database.app().acquire().await.unwrap();
         intent::put_objects(&mut on, objects).await.unwrap();

@@ -1,4 +1,4 @@
-//! Lint: what it finds is shown in the review, and its errors keep the gate shut.
+//! Lint: the review shows its findings, and errors block the gate.
 
 use engine::lint::{Check, Level};
 use engine::plan::Edit;
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::house::{House, role};
 
-/// Switches the jig behind the gate's back: by a review, the base would move with it, and that alone shuts the gate.
+/// Switches the jig directly in the database. A reviewed switch would also move the base, and that
+/// alone blocks the gate.
 pub async fn jig(house: &House, active: bool) {
     let mut transaction = house.database.owner().begin().await.unwrap();
     sqlx::query("ALTER TABLE jig DISABLE TRIGGER USER").execute(&mut *transaction).await.unwrap();
@@ -63,7 +64,7 @@ async fn an_error_is_not_submitted() {
         "what lint says is no second place where it stands"
     );
     assert_eq!(house.traces().await, before);
-    // The planner's own report ends with it.
+    // The planning report ends with the lint stage.
     let report = house.control.report(&house.ada, id).await.unwrap();
     let last = report.stages.last().unwrap();
     assert_eq!((last.stage, last.did[0].what.as_str()), (Stage::Lint, "1 error and 0 warnings"));

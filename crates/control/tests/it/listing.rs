@@ -1,4 +1,5 @@
-//! Lists stay quick and bounded when there are a great many proposals, and what they say of each is what its own page says.
+//! Lists stay fast and bounded with very many proposals, and agree with the pages of the single
+//! items.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use uuid::Uuid;
 use crate::house::{House, role};
 use crate::lint::jig;
 
-/// More submissions like this one, each of an open proposal of its own: what a great many automatic proposals come to.
+/// Copies of a submission, each in an open proposal of its own, like many automatic proposals.
 async fn more_like(house: &House, id: SubmissionId, n: i64) {
     let mut transaction = house.database.owner().begin().await.unwrap();
     let sqls = [
@@ -51,7 +52,7 @@ async fn more_like(house: &House, id: SubmissionId, n: i64) {
     transaction.commit().await.unwrap();
 }
 
-/// A change by ada that waits for a review.
+/// A change by ada that waits for review.
 async fn one(house: &House, n: usize) -> SubmissionId {
     let edit = house.bind("web", n, "app").await;
     house.submit(&house.ada, "web", vec![edit]).await
@@ -61,7 +62,7 @@ async fn badge(house: &House, by: &Actor) -> Waiting {
     house.control.frame(by).await.unwrap().reviews_waiting
 }
 
-/// The badge once everything is weighed.
+/// The badge after all impact calculations have finished.
 async fn settled(house: &House, by: &Actor) -> Waiting {
     for _ in 0..60 {
         let waiting = badge(house, by).await;
@@ -90,7 +91,7 @@ async fn a_badge_says_how_many_wait_or_that_there_are_more() {
     assert_eq!(settled(&house, &house.bo).await, Waiting { count: 100, more: true });
     assert_eq!(settled(&house, &house.ada).await, exactly(0));
 
-    // What is known is not worked out again, and what changes on the way of reviews alone needs no plan at all.
+    // Cached results are reused, and verdicts alone require no new plan.
     let worked_out = house.control.worked_out();
     let begun = Instant::now();
     for _ in 0..5 {
@@ -101,7 +102,7 @@ async fn a_badge_says_how_many_wait_or_that_there_are_more() {
     assert_eq!(house.control.worked_out(), worked_out);
     println!("a badge over 1,000 open reviews: {each:?}");
 
-    // With its jig off nobody's approval helps any of them.
+    // With its jig off, no approval makes any of them ready.
     jig(&house, false).await;
     let listed = house.control.reviews(&house.bo, &ReviewsWanted::default()).await.unwrap();
     assert_eq!(
@@ -130,7 +131,8 @@ async fn what_many_ask_at_once_is_worked_out_once() {
     }
     asked.join_all().await;
     assert_eq!(settled(&house, &house.bo).await, Waiting { count: 40, more: false });
-    // The review's own page needs the plan itself; a list may have been content with less before.
+    // The review's page needs the complete plan, so the result that a list has cached may not be
+    // enough.
     let worked_out = house.control.worked_out();
     assert!((40..=41).contains(&worked_out), "{worked_out} plans for 40 submissions");
 }
@@ -140,7 +142,7 @@ async fn who_goes_away_leaves_no_work_half_done() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 9).await;
-    // Each of these is dropped in the middle of it.
+    // Each of these requests is dropped while it runs.
     for _ in 0..5 {
         let _ =
             tokio::time::timeout(Duration::from_millis(1), house.control.frame(&house.bo)).await;
@@ -270,7 +272,7 @@ async fn a_thousand_reviews_are_read_page_by_page() {
     }
     let searched = ReviewsWanted { text: "No. 99".into(), ..ReviewsWanted::default() };
     assert_eq!(house.control.reviews(&house.bo, &searched).await.unwrap().reviews.len(), 11);
-    // Half of them wait for somebody else by now.
+    // Half of them now wait for another person.
     let sql = "INSERT INTO verdict (submission_id, person_id, kind, reason) SELECT id, $1, 'request_changes', 'no' FROM submission \
                WHERE id % 2 = 0";
     sqlx::query(sql).bind(house.cy.person.0).execute(house.database.owner()).await.unwrap();
@@ -378,7 +380,8 @@ async fn workers_are_listed_each_once_while_they_are_heard_and_go() {
         loop {
             let page = house.control.workers(&house.ada, &wanted).await.unwrap();
             assert!(!page.workers.is_empty() && page.workers.len() <= PAGE_SIZE, "{sort}");
-            // The last of the page is heard before anybody asks for the next page. Where that comes last, it rightly comes again.
+            // The last worker of the page reports before the next page is requested. If the list is
+            // sorted by that time, the worker may appear twice.
             if sort != "heard" {
                 let last = page.workers.last().unwrap();
                 let sql = "UPDATE worker SET lease_until = now() + interval '1 hour' WHERE id = $1";
@@ -422,12 +425,12 @@ async fn who_looks_at_the_drafts_is_told_when_one_is_opened_or_edited() {
     assert_eq!(told().await, before + 2);
 }
 
-/// The orders of a list.
+/// All sort orders of a list.
 fn orders<S: Sort>() -> Vec<Order<S>> {
     Order::<S>::words().map(|word| word.parse().unwrap()).collect()
 }
 
-/// A whole list, page by page; the answer to a place is its page and the next place.
+/// All pages of a list. `page` returns the page at a cursor, and the next cursor.
 async fn walked<T>(
     mut page: impl AsyncFnMut(Option<Cursor>) -> (Vec<T>, Option<Cursor>),
 ) -> Vec<T> {
@@ -446,7 +449,8 @@ async fn walked<T>(
 #[tokio::test]
 async fn nodes_are_walked_in_every_order() {
     let house = House::new().await;
-    // Nodes get into other deployments by commits; what is tried here is how they are listed, so the guard is off while they are written.
+    // Only commits move nodes to other deployments. This test only concerns the list, so it inserts
+    // the nodes without the guard.
     let sql = "ALTER TABLE node DISABLE TRIGGER USER; INSERT INTO node (fqdn, deployment_id, transport, alive, available) \
                SELECT 'x' || n || '.rack.example.com', d.id, 'ssh', n % 2 = 0, n % 3 > 0 FROM generate_series(1, 130) n \
                JOIN (SELECT id, row_number() OVER (ORDER BY name) AS place FROM deployment) d ON d.place = 1 + n % 3; \
@@ -492,7 +496,7 @@ async fn nodes_are_walked_in_every_order() {
     assert!(refused.detail.contains("no place in this list sorted by state"), "{refused:?}");
 }
 
-/// Deployments below *system*, some five deep, some with names that begin like their neighbours'.
+/// Deployments below *system*, some five levels deep, some with a common name prefix.
 async fn with_deployments(house: &House, count: u128) {
     let system = house.id("system").await;
     let name = |n: u128| {
@@ -633,7 +637,7 @@ async fn reviews_are_walked_in_every_order() {
             all.into_iter().map(|review| (review.title, review.submission.0)).collect();
         let once: BTreeSet<i64> = all.iter().map(|(_, id)| *id).collect();
         assert_eq!((all.len(), once.len()), (121, 121), "{order}");
-        // The database's own order of texts, which is that of its collation.
+        // The expected order uses the database's collation.
         let way = if order.falling { "DESC" } else { "ASC" };
         let by = if order.by == ReviewSort::Title {
             format!("title {way}, id {way}")
@@ -743,7 +747,7 @@ async fn what_an_import_brought_is_kept() {
         list(ImportsWanted { barclamp: "house".into(), ..ImportsWanted::default() }).await.len(),
         3
     );
-    // Whoever starts again brings nothing new, and that is not worth a line.
+    // A restart imports nothing new, so it adds no entry.
     let files = [("house/house.yml".to_owned(), crate::house::BARCLAMP.as_bytes().to_vec())].into();
     house.control.import_barclamps(None, &files).await.unwrap();
     assert_eq!(list(ImportsWanted::default()).await.len(), 3);

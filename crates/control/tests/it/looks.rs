@@ -1,4 +1,4 @@
-//! Looks that end when the node is not what it was when they began; and what may be said of machines meanwhile, and how much.
+//! Health checks that end after the node has changed, and reports from nodes in the meantime.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ const NAME: &str = "m1.rack1.example.com";
 const OTHER_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm0cXYYv8m2bBqQ1x9m4cYcYfXxQy0v0aT6k1yJ3b1Q";
 
-/// What came of a look that began then: let in, and surveyed or not.
+/// A health check with the versions from its start: its boot id or error, and whether it surveyed
+/// the node.
 fn looked(as_of: AsOf, came: Result<&str, &str>, surveyed: bool) -> Looked {
     Looked {
         as_of,
@@ -34,7 +35,7 @@ async fn record(house: &House, node: NodeId, looked: &Looked) -> bool {
     running::record_look(house.database.worker(), node, looked).await.unwrap()
 }
 
-/// A machine that is alive, and of which is known what runs there.
+/// A node that is alive and whose running processes are known.
 async fn alive(house: &House) -> NodeId {
     let id = machine(house, NAME).await;
     let begun = as_of(house, id).await;
@@ -85,7 +86,7 @@ async fn a_look_the_old_way_says_nothing_about_the_new_one() {
         "only that of its own way is kept"
     );
     until(&house, "SELECT looked_at IS NULL FROM node WHERE transport = 'ssh'").await;
-    // Who is due is told the new one.
+    // A due node has the version of its new connection.
     let due = running::due_nodes(house.database.worker(), Duration::from_secs(3600), 10)
         .await
         .unwrap()
@@ -102,23 +103,24 @@ async fn a_look_that_began_before_a_report_neither_confirms_nor_wipes_it_out() {
     let minted =
         house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
     let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
-    // A look is under way, and the machine says that it goes down.
+    // A health check is running, and the node reports a shutdown.
     let begun = as_of(&house, id).await;
     house.control.report_shutdown(&itself).await.unwrap();
     assert_eq!(life(&house).await, (true, "welcomed".into(), 2));
     assert!(!record(&house, id, &looked(begun, Ok("boot-1"), true)).await);
     assert_eq!(life(&house).await, (true, "welcomed".into(), 2), "that was before");
-    // So is a survey, and it says so once more.
+    // A survey is running, and the node reports a start-up.
     let begun = as_of(&house, id).await;
     house.control.report_startup(&itself, "boot-2".into()).await.unwrap();
     assert!(!record(&house, id, &looked(begun, Ok("boot-1"), true)).await);
     assert_eq!(life(&house).await.1, "welcomed");
-    // However often it reports: who finds nobody there is believed.
+    // However often the node reports, a health check that finds it unreachable counts.
     let begun = as_of(&house, id).await;
     house.control.report_startup(&itself, "boot-3".into()).await.unwrap();
     assert!(record(&house, id, &looked(begun, Err("refused"), false)).await);
     assert!(!life(&house).await.0);
-    // It is dead, and says that it has come up: one look is enough, and one from before takes nothing of that.
+    // The dead node reports its start: one successful check is enough. A check from before the
+    // report does not change that.
     let begun = as_of(&house, id).await;
     house.control.report_startup(&itself, "boot-4".into()).await.unwrap();
     record(&house, id, &looked(begun, Err("refused"), false)).await;
@@ -126,7 +128,7 @@ async fn a_look_that_began_before_a_report_neither_confirms_nor_wipes_it_out() {
     let begun = as_of(&house, id).await;
     assert!(record(&house, id, &looked(begun, Ok("boot-4"), true)).await);
     assert_eq!(life(&house).await, (true, "confirmed".into(), 0));
-    // One that changes nothing holds nobody up.
+    // A repeated report does not invalidate a running health check.
     let begun = as_of(&house, id).await;
     house.control.report_startup(&itself, "boot-4".into()).await.unwrap();
     assert_eq!(as_of(&house, id).await, begun);
@@ -140,7 +142,7 @@ async fn what_a_look_decides_is_decided_once_more_where_it_is_carried_out() {
     for _ in 0..2 {
         record(&house, id, &looked(begun, Err("refused"), false)).await;
     }
-    // Somebody has the lock of all, so the third look can't turn the node yet.
+    // Another transaction has the APPLY lock, so the third check cannot change the node yet.
     let mut lock = house.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::APPLY_LOCK)
@@ -197,7 +199,7 @@ async fn a_flood_of_reports_is_refused_without_the_lock_of_all() {
     for _ in 0..running::MOST_REPORTS {
         house.control.report_shutdown(&itself).await.unwrap();
     }
-    // Whoever claims has it together with others, and reports must not queue up behind that.
+    // Claims share this lock, and reports must not wait for them.
     let mut claims = house.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock_shared($1)")
         .bind(migrations::APPLY_LOCK)
@@ -257,7 +259,7 @@ async fn a_machine_that_makes_itself_known_again_is_reached_as_it_says() {
         audit["connection"]["is"]["host_key"] == OTHER_KEY && audit["reason"].is_string(),
         "{audit}"
     );
-    // In a folder is another kind of being there.
+    // A folder is another transport.
     let refused =
         house.control.ensure_node(NodeWish::named(NAME, "/srv/nodes/m1")).await.unwrap_err();
     assert!(
@@ -278,7 +280,7 @@ async fn machine_in_a_blueprint_is_not_moved_by_itself() {
 async fn who_is_shut_out_meanwhile_neither_adds_nor_takes_out() {
     let house = House::new().await;
     let id = machine(&house, NAME).await;
-    // Asked before, as when a request waits for a connection.
+    // The actor was loaded before, like in a request that waits for a connection.
     let ada = house.ada.clone();
     house.people.disable(None, ada.person).await.unwrap();
     let wish = NodeWish { ssh: Some(ssh()), ..NodeWish::named("m2.rack1.example.com", "") };
@@ -297,7 +299,7 @@ async fn facts_that_grow_as_they_are_stored_are_refused_with_a_reason() {
     let refused =
         house.control.report_facts(&itself, json!({ "n": vec![1e-300; 4_000] })).await.unwrap_err();
     assert!(refused.status == 400 && refused.detail.contains("as it is stored"), "{refused:?}");
-    // Whatever is not refused is stored.
+    // Everything that is not refused is stored.
     house.control.report_facts(&itself, json!({ "n": vec![1e-300; 3_000] })).await.unwrap();
     house.control.report_facts(&itself, json!({ "n": vec![vec![0u8; 0]; 60_000] })).await.unwrap();
 }
@@ -337,7 +339,7 @@ async fn a_documents_size_as_it_is_stored_is_known_before() {
             f64::EPSILON
         ]),
     ];
-    // Numbers of every size, by a generator of their own so that a failure comes again.
+    // Numbers of all magnitudes, from a deterministic generator, so that failures are reproducible.
     let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..500 {
         bits ^= bits << 13;

@@ -1,4 +1,4 @@
-//! Machines: what is known of them, what people change about them, what they say of themselves.
+//! Nodes: their pages, direct changes of records, and reports from the nodes themselves.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn code(refused: Result<i32, Problem>) -> (u16, String) {
     refused.map_err(|problem| (problem.status, problem.code)).unwrap_err()
 }
 
-/// With what a look begins now.
+/// The versions that a health check reads at its start.
 pub async fn as_of(house: &House, node: NodeId) -> AsOf {
     let sql = "SELECT way_no, word_no FROM node WHERE id = $1";
     sqlx::query_as(sql).bind(node.0).fetch_one(house.database.owner()).await.unwrap()
@@ -98,7 +98,7 @@ async fn all_that_is_known_of_a_machine_is_shown_and_nothing_secret() {
     let eve = viewer(&house).await;
     let shown = house.control.node(&eve, "m1.rack1.example.com").await.unwrap();
     let by_id = house.control.node(&eve, &id.to_string()).await.unwrap();
-    // Other tests' transactions move the place in the journal.
+    // Transactions of other tests move the journal's cursor.
     assert_eq!(NodeView { cursor: shown.cursor, ..by_id }, shown);
     let reached = shown.way.ssh.unwrap();
     assert_eq!(reached.addresses, ["10.0.3.7", "m1.mgmt.example.com"]);
@@ -160,7 +160,7 @@ async fn looks_are_read_page_by_page_and_the_last_fifty_are_kept() {
             }
         }
     };
-    // Two looks may fall into one millisecond: each is there once all the same.
+    // Two health checks may share a millisecond; each must be listed once.
     let mut kept: Vec<String> = (10..60).rev().map(|n| format!("look {n}")).collect();
     assert_eq!(walked(LooksWanted::default()).await, kept);
     kept.reverse();
@@ -189,7 +189,7 @@ async fn looks_are_found_by_what_came_of_them_and_by_their_words() {
         (found(None, "connection REFUSED").await, found(Some(true), "refused").await),
         (1, 0)
     );
-    // Words are no patterns, and what they stand under is none of them.
+    // Filter texts are not patterns, and JSON keys are not searched.
     assert_eq!(
         (found(None, "%").await, found(None, "_").await, found(None, "\"said\"").await),
         (1, 0, 0)
@@ -356,12 +356,12 @@ async fn connection_in_a_blueprint_is_changed_by_proposal_only() {
             (409, "in_blueprint".into())
         );
     }
-    // The description is no intent.
+    // The description is not part of the desired state.
     let said = NodeChange { description: Some("By the door".into()), ..NodeChange::default() };
     assert_eq!(house.control.change_node(&house.ada, n1, 1, said).await.unwrap(), 2);
 }
 
-/// Edits of a node's own proposal, approved and committed.
+/// Commits edits through an approved proposal on a node.
 async fn reviewed(house: &House, node: NodeId, edits: Vec<Edit>) -> Result<TargetNo, Problem> {
     let proposal = house.control.propose_on_node(&house.ada, node).await?;
     let version = house.control.node_proposal(&house.ada, proposal).await?.proposal.version;
@@ -402,7 +402,8 @@ async fn reviewed_connection_moves_the_record() {
     assert!(refused.detail.contains("gantry node edit"), "{refused:?}");
 }
 
-/// The node's record tells all of its steps that it is gone: also those of roles that it no longer has.
+/// Deleting the node's record notifies all of its steps, including those of roles that it no longer
+/// has.
 #[tokio::test]
 async fn node_that_had_other_roles_is_removed() {
     let house = House::new().await;
@@ -461,7 +462,8 @@ async fn connection_stays_while_a_run_is_open() {
     assert!(refused.detail.contains(fqdn(1).as_str()), "{refused:?}");
 }
 
-/// The attack: a change is approved, then the record of the still unbound node is pointed elsewhere.
+/// The attack: a change is approved, then the record of the unbound node is redirected to another
+/// address.
 #[tokio::test]
 async fn changed_record_voids_the_approved_review() {
     let house = House::new().await;
@@ -588,7 +590,8 @@ async fn a_record_that_changes_meanwhile_is_not_taken_out_of_service_unseen() {
         let seen = Seen { node, version: Some(version) };
         house.control.set_available(&house.ada, seen, false, "new disks".into())
     };
-    // As a change of what is said of it, which does not take APPLY: it is written, and not yet committed.
+    // A change of descriptive data does not take the APPLY lock. It is written but not committed
+    // yet.
     let mut held = house.database.app().begin().await.unwrap();
     let change = "UPDATE node SET version = version + 1, description = 'by the door' WHERE id = $1";
     sqlx::query(change).bind(node.0).execute(&mut *held).await.unwrap();
@@ -645,7 +648,7 @@ async fn a_machine_that_was_restarted_died_and_came_back() {
     assert_eq!((shown.life.alive, shown.life.boot_id.as_deref()), (true, Some("boot-2")));
     assert_eq!(shown.life.joined, "confirmed");
 
-    // A look that began before that, and ends after it.
+    // A health check that began before the change and ends after it.
     let late = Looked {
         as_of: as_of(&house, id).await,
         tried: Vec::new(),
@@ -728,7 +731,7 @@ async fn what_a_machine_says_of_itself_is_looked_into_and_never_overrules_a_look
     assert!(!now().await.alive);
     look(&house, id, Ok("boot-2")).await;
     assert_eq!((now().await.alive, now().await.boot_id.as_deref()), (true, Some("boot-2")));
-    // It lies about its boot: whoever is let in reads the real one.
+    // The node reports a false boot id; a health check reads the real one.
     house.control.report_startup(&itself, "boot-9".into()).await.unwrap();
     assert_eq!(now().await.joined, "welcomed");
     look(&house, id, Ok("boot-2")).await;
@@ -802,7 +805,7 @@ async fn a_token_holds_until_it_is_taken_back_or_over_and_is_kept_as_a_hash() {
         house.control.mint_node_token(&eve, id, "x".into(), 1).await.unwrap_err().status,
         403
     );
-    // What is gone speaks no more.
+    // A token of a deleted node is invalid.
     let last = house.control.mint_node_token(&house.ada, other, "x".into(), 1).await.unwrap();
     house.control.take_out_node(&house.ada, other, None).await.unwrap();
     assert!(!lets_in(last.token).await);
@@ -834,7 +837,7 @@ async fn reports_are_bounded_in_size_and_rate_and_a_role_wins_over_them() {
     let witness = running::Witness::Role("facts", run);
     running::ensure_facts(&mut on, id, witness, found.as_object().unwrap()).await.unwrap();
     drop(on);
-    // A role that does not say so leaves no facts.
+    // A role without the declaration stores no facts.
     running::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap();
     let result = json!({"facts": {"cores": 1}}).as_object().unwrap().clone();
     running::finish_run(

@@ -1,4 +1,4 @@
-//! Marks of what was opened: each person's own, kept for as long as the change is the same.
+//! Viewed marks of changes: per person, valid while the change stays the same.
 
 use engine::blueprint::Anchor;
 use engine::gate::{Policy, Risk};

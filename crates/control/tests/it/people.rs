@@ -1,4 +1,4 @@
-//! What people may in a part of the tree, and what their tokens may.
+//! Permissions in single deployments, and permissions of tokens.
 
 use api::Problem;
 use api::people::{
@@ -28,7 +28,7 @@ impl House {
         self.people.sign_in_as_owner("root").await.unwrap()
     }
 
-    /// Somebody new, as they come in by their first link.
+    /// A new person, signed in with their first link.
     async fn with(&self, admin: &Actor, name: &str, grants: &[Grant]) -> Actor {
         let wish =
             PersonWish { name: name.into(), kind: AccountKind::Human, grants: grants.to_vec() };
@@ -40,7 +40,7 @@ impl House {
         let token = link.rsplit('=').next().unwrap();
         let begun = self.people.sign_in(token, &Visitor::default(), None).await.unwrap();
         assert!(begun.asks_password);
-        // As if a password was set in it, which the tests do for themselves.
+        // As if a password had been set in the session.
         sqlx::query("UPDATE session SET link_by = NULL")
             .execute(self.database.owner())
             .await
@@ -542,7 +542,7 @@ async fn a_password_is_set_by_a_link_and_changed_by_itself() {
     );
     assert!(sign_in("dan", "vague otter lamp").await.is_err());
 
-    // Forgotten: an admin's link sets another without the old one.
+    // A forgotten password: an admin's link sets a new one without the old one.
     let first = house.people.new_link(&root, dan.person).await.unwrap();
     let link = house.people.new_link(&root, dan.person).await.unwrap();
     let voided = house

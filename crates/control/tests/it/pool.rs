@@ -1,4 +1,4 @@
-//! Connections that come back to the pool.
+//! Connections that return to the pool.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -8,7 +8,8 @@ use sqlx::Row as _;
 use store::{Connecting, Store};
 use testdb::TestDatabase;
 
-/// A client may hang up at any moment; then whoever has the connection next must not find somebody else's transaction in it.
+/// A client can disconnect at any moment. The next user of the connection must not find an open
+/// transaction.
 #[tokio::test]
 async fn who_is_dropped_while_a_transaction_begins_leaves_none_behind() {
     let database = TestDatabase::new().await;

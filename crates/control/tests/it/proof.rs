@@ -1,4 +1,4 @@
-//! The audit export of a real history, proven without the database; and `gantry verify` on rows that were altered.
+//! Offline verification of the audit export of a real history, and `gantry verify` on altered rows.
 
 use api::audit::ChainWanted;
 use api::people::{PasskeyWish, Signature};
@@ -50,7 +50,7 @@ fn check(lines: &[String]) -> Result<Proven, Broken> {
     check.finish()
 }
 
-/// Two reviewed changes, a rejected one, an open one, and a run of each kind of end.
+/// Two reviewed changes, a rejected one, an open one, and a run with each outcome.
 async fn history() -> House {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
@@ -95,7 +95,8 @@ async fn real_history_is_proven_and_each_line_counts() {
             .map(|(_, line)| line.clone())
             .collect();
         let broken = check(&rest).expect_err(&lines[removed]);
-        // All but the frame is named by what it is, not by a count at the end.
+        // Except for the frame, the error names the removed line itself, not just a wrong count at
+        // the end.
         let line: Line = serde_json::from_str(&lines[removed]).unwrap();
         if matches!(line, Line::Row { .. } | Line::Object { .. }) {
             assert!(matches!(broken, Broken::Proof { .. }), "{}: {broken}", lines[removed]);
@@ -115,7 +116,7 @@ async fn later_changes_leave_an_export_whole() {
     let (chain, header) =
         house.control.audit_export(&house.ada, ChainWanted::default()).await.unwrap();
     assert_eq!(chain.last, 0);
-    // A run ends and a target comes while the export is being read.
+    // A run ends and a commit happens while the export is read.
     sqlx::query("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'failed' WHERE state = 'running'")
         .execute(house.database.owner())
         .await
@@ -170,7 +171,7 @@ async fn rows_that_the_owner_alters_are_named() {
         let broken = check(&export(&house).await).expect_err(sql);
         assert!(broken.to_string().starts_with(name), "{sql}: {broken}");
         if table == "submission_document" {
-            // Online, the documents of a submission count by what they left in the rows.
+            // `verify` checks only the rows that result from a submission's documents.
             continue;
         }
         let verified = house.control.verify().await.unwrap();
@@ -196,7 +197,7 @@ async fn verify_reports_a_target_without_approval() {
 
 const ORIGIN: &str = "http://localhost:7780";
 
-/// A change that was approved with a confirmed passkey, because the policy demands it.
+/// A change that was approved with a confirmed passkey, as the policy requires.
 async fn signed_history() -> House {
     let house =
         House::under(Policy { signed: [SignedRule::default()].into(), ..Policy::default() }).await;

@@ -1,5 +1,6 @@
-//! What happens while a commit is under way. Each race is held open by a lock, so that it goes the same way every time: the commit
-//! has begun, been let in, and waits; then the other thing happens; then the commit goes on and has to find it.
+//! Races with a commit. A lock makes each race deterministic: the commit starts, passes its first
+//! permission check and waits for the lock. Then the other event happens. Then the commit continues
+//! and must detect it.
 
 use std::future::Future;
 
@@ -19,7 +20,8 @@ async fn approved(house: &House) -> SubmissionId {
     id
 }
 
-/// Commits, and lets something happen after the commit was let in and before it looks.
+/// Commits, and runs `happens` after the commit's first permission check and before it reads under
+/// its locks.
 async fn commit_while(
     house: &House,
     by: &control::people::Actor,
@@ -209,7 +211,7 @@ async fn a_base_that_moves_during_a_commit_voids_it() {
     let (one, two) = tokio::join!(house.commit(&house.ada, id), house.commit(&house.cy, sooner));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     let refused = one.err().or(two.err()).unwrap();
-    // By the time that it looks, the other one may have planned it anew already.
+    // The other commit may already have replanned the review.
     assert!(["base_moved", "not_newest"].contains(&refused.code.as_str()), "{refused:?}");
 }
 
@@ -219,7 +221,7 @@ async fn a_database_that_goes_away_during_a_commit_leaves_nothing() {
     let id = approved(&house).await;
     let before = house.traces().await;
     let mut held = house.database.owner().begin().await.unwrap();
-    // Its last statement waits: everything else of the commit is written by then.
+    // The commit's last statement waits here; everything else is already written.
     sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
     let between = async {
         house.somebody_waits().await;
@@ -232,7 +234,7 @@ async fn a_database_that_goes_away_during_a_commit_leaves_nothing() {
     house.commit(&house.ada, id).await.unwrap();
 }
 
-/// How many proposals were ever opened, and how many of them were told of as new.
+/// The number of proposals, and of audit entries about their opening.
 async fn opened(house: &House) -> (i64, i64) {
     let sql = "SELECT (SELECT count(*) FROM proposal), (SELECT count(*) FROM audit WHERE action = 'proposal.open')";
     sqlx::query_as(sql).fetch_one(house.database.owner()).await.unwrap()
@@ -303,7 +305,7 @@ async fn opening_while_others_close_never_fails() {
         tries.spawn(async move {
             for _ in 0..20 {
                 let id = control.propose(&by, web).await.unwrap();
-                // Another one may have been quicker; then it is closed all the same.
+                // Another task may have been faster; the proposal is closed in either case.
                 if let Err(late) = control.discard(&by, id, 0).await {
                     assert_eq!(late.code, "version", "{late:?}");
                 }

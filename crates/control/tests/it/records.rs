@@ -1,4 +1,4 @@
-//! Records of nodes, and ids that were used: what the database decides, whoever asks at the same time.
+//! Node records and used ids: the database enforces the rules, also for parallel requests.
 
 use api::console::{NodeWish, SshWish};
 use api::listing::NodesWanted;
@@ -15,7 +15,7 @@ fn wish(name: &str, root: &str) -> NodeWish {
     NodeWish::named(format!("{name}.records.example.com"), root)
 }
 
-/// A machine that is reached there, with these network cards.
+/// A node with this address and these network cards.
 fn at(name: &str, address: &str, port: u16, macs: &[&str]) -> NodeWish {
     let ssh = SshWish { addresses: vec![address.into()], port, ..ssh() };
     let macs = macs.iter().copied().map(str::to_owned).collect();
@@ -34,7 +34,8 @@ async fn details(house: &House, action: &str) -> Vec<Value> {
 async fn two_who_add_nodes_at_once_get_folders_of_their_own() {
     let house = House::new().await;
     let add = |name: &str, root: &str| house.control.add_node(&house.ada, wish(name, root));
-    // Both look before either has committed: the lock of whoever came first is what the second one waits for.
+    // Both requests check before either commits. So the second one must wait for the first one's
+    // lock.
     let mut held = house.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::ROOT_LOCK)
@@ -167,7 +168,7 @@ async fn a_record_is_taken_out_and_what_is_meant_is_not() {
         house.control.submit(&house.ada, proposal, version, "bind".into()).await.unwrap_err();
     assert!(submitted.detail.contains("is not there"), "{submitted:?}");
     assert_eq!(house.control.take_out_node(&house.ada, n1, None).await.unwrap_err().status, 404);
-    // Its name is free again; its id is not.
+    // The name is free again; the id is not.
     let again = NodeWish::named("n1.house.example.com", "/srv/nodes/n1");
     assert_ne!(house.control.add_node(&house.ada, again).await.unwrap(), n1);
     let back = "UPDATE node SET removed_in = NULL WHERE id = $1";
@@ -214,7 +215,7 @@ async fn ids_of_what_was_removed_are_not_minted_again() {
         house.control.edit(&house.ada, id, 0, vec![gone]).await.unwrap_err().code,
         "edit_refused"
     );
-    // And whoever gets round that is refused by the database, in a commit too.
+    // If a client bypasses this, the database refuses, in a commit too.
     let back = "UPDATE deployment SET parent = $2 WHERE id = $1";
     let refused = sqlx::query(back)
         .bind(blue.0)
@@ -275,7 +276,7 @@ async fn two_records_of_one_machine_are_not_taken() {
         NodeWish { macs: vec!["00:25:90:aa:00:01".to_owned()], ..wish("two", "/srv/records/two") };
     taken(add(folder).await.unwrap_err(), "00:25:90:aa:00:01");
 
-    // Machines behind one address are told apart by the port.
+    // The port distinguishes nodes with the same address.
     let two = add(at("two", "gw.example.com", 2222, &["00:25:90:aa:00:02"])).await.unwrap();
     let change = |version, change| house.control.change_node(&house.ada, two, version, change);
     let port = |port| NodeChange {
@@ -366,7 +367,7 @@ async fn what_older_records_share_does_not_keep_them_from_being_changed() {
     );
 }
 
-/// What a refused text is told, line by line.
+/// The errors of a refused text, by line.
 fn lines(refused: &api::Problem) -> Vec<(&str, &str)> {
     refused.errors.iter().map(|finding| (finding.at.as_str(), finding.detail.as_str())).collect()
 }

@@ -1,4 +1,4 @@
-//! What goes, and that the rows are always what the documents say.
+//! Removals, and the equality of rows and documents after random changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::line::Line;
 const LONG: Duration = Duration::from_secs(600);
 const ROLES: [&str; 6] = ["base", "runtime", "app", "wipe", "still", "lonely"];
 
-/// Numbers that look like chance, and are the same each time.
+/// A deterministic pseudo-random generator.
 struct Chance(u64);
 
 impl Chance {
@@ -40,7 +40,7 @@ impl Chance {
     }
 }
 
-/// A cluster whose noderoles come and go, with a worker that does as chance has it.
+/// A cluster with random bindings and removals, and a worker that acts at random.
 struct Play {
     house: House,
     line: Line,
@@ -75,7 +75,7 @@ impl Play {
         Self { house, line, web, nodes, worker, under_way: Vec::new(), data: 0 }
     }
 
-    /// Binds exactly these, each waiting for those named before it that chance picks.
+    /// Binds exactly these noderoles, each with random parents among those named before it.
     async fn commit(&mut self, wanted: &[(usize, &'static str)], chance: &mut Chance) {
         let mut docs: BTreeMap<NodeId, NodeDoc> = BTreeMap::new();
         let mut placed: Vec<(NodeId, NoderoleKey, u32)> = Vec::new();
@@ -120,7 +120,8 @@ impl Play {
         self.line.commit(&self.house, self.web, new).await;
     }
 
-    /// Starts what may start, takes some of it, ends some of that, well or not.
+    /// Claims the runs that may start, leases some of them and finishes some of those, with success
+    /// or failure.
     async fn work(&mut self, chance: &mut Chance) {
         running::claim_runs(
             self.house.database.worker(),
@@ -505,9 +506,9 @@ async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
     for n in 1..=4 {
         house.bound("web", n, "app").await;
     }
-    // Each is one that was bound once and is gone; more rows than a board ever read.
+    // Noderoles that were bound once and then removed: more rows than a board may read.
     let crowd = [
-        // Nothing but time depends on these here.
+        // Only the speed of this test depends on these constraints.
         "DO $$ DECLARE c record; BEGIN FOR c IN SELECT conname, conrelid::regclass AS t FROM pg_constraint \
          WHERE contype = 'f' AND conrelid IN ('step'::regclass, 'noderole'::regclass) LOOP \
          EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', c.t, c.conname); END LOOP; END $$",
@@ -568,7 +569,7 @@ async fn a_policy_that_nobody_could_meet_is_neither_submitted_nor_committed() {
     house.approve(&house.cy, id).await;
     assert_eq!(house.control.review(&house.ada, id).await.unwrap().checks, vec![]);
 
-    // Who may review is looked at again: at the page, and at the commit.
+    // Both the page and the commit read the current reviewers.
     let admin = NewPerson::human("root", [Permission::Admin]);
     house.people.create_person(None, &admin).await.unwrap();
     let admin = house.people.sign_in_as_owner("root").await.unwrap();

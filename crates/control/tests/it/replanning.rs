@@ -1,4 +1,4 @@
-//! What a commit does to the reviews of others that rest on what it changes.
+//! Replanning: the effect of a commit on other reviews with the same base.
 
 use api::console::ReviewState;
 use api::reviews::Fate;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use crate::house::{House, role};
 
 impl House {
-    /// Commits edits by cy that move the base of whatever is open on the deployment. Only one personal proposal is open on it, so
-    /// this one is of another kind.
+    /// Commits edits by cy that move the base of the deployment's open reviews. Only one personal
+    /// proposal can be open on it, so this one is of another kind.
     pub async fn moved_by(&self, deployment: &str, edits: Vec<Edit>) -> TargetNo {
         let id = self.submitted_beside(deployment, edits).await;
         self.commit(&self.cy, id).await.unwrap()
     }
 
-    /// The same, approved and not committed yet.
+    /// Like [`Self::moved_by`], approved but not committed.
     pub async fn submitted_beside(&self, deployment: &str, edits: Vec<Edit>) -> SubmissionId {
         let sql = "INSERT INTO proposal (deployment_id, kind, created_by) VALUES ($1, 'autopilot', $2) RETURNING id";
         let query =
@@ -76,7 +76,7 @@ async fn a_moved_base_is_planned_anew_at_once_and_the_effect_is_unchanged() {
     assert_eq!(refused.code, "not_newest");
     let refused = house.commit(&house.ada, new).await.unwrap_err();
     assert_eq!(refused.code, "not_approved", "bo's approval was of the other one");
-    // Whoever moved the base wrote nothing of it.
+    // The person who moved the base is not an author of the replanned proposal.
     house.approve(&house.cy, new).await;
     house.commit(&house.ada, new).await.unwrap();
 }
@@ -202,7 +202,7 @@ async fn a_process_that_dies_behind_its_commit_loses_nothing() {
     let old = house.submit(&house.ada, "web", vec![edit]).await;
     let edit = house.bind("web", 2, "still").await;
     let other = house.submitted_beside("web", vec![edit]).await;
-    // Planning anew waits for this lock; the commit itself does not.
+    // Replanning waits for this lock; the commit does not.
     let mut holding = house.database.app().begin().await.unwrap();
     let sql = "SELECT 1 FROM proposal p JOIN submission s ON s.proposal_id = p.id WHERE s.id = $1 FOR UPDATE OF p";
     sqlx::query(sql).bind(old.0).execute(&mut *holding).await.unwrap();
@@ -278,7 +278,8 @@ async fn what_went_out_of_scope_meanwhile_is_not_reviewed() {
     let old = house.submit(&house.ada, "web", edits).await;
     house.moved_by("edge", vec![Edit::MoveNode { node: n1, deployment: edge }]).await;
 
-    // It would plan: n1 is there. But it would write edge, which no review of web covers.
+    // The edits could be planned, because n1 exists. But the plan would write edge, which is
+    // outside of web's base.
     let became = house.control.review(&house.bo, old).await.unwrap().became.unwrap();
     assert_eq!((became.after, became.refused.len()), (None, 1), "{became:?}");
     let finding = &became.refused[0];

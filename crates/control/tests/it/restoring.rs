@@ -1,4 +1,4 @@
-//! A deployment brought back to an earlier target, by a proposal.
+//! Restoring a deployment to an earlier target with a proposal.
 
 use api::console::LeftOut;
 use engine::ids::TargetNo;
@@ -54,7 +54,7 @@ async fn a_deployment_comes_back_by_a_reviewed_proposal() {
     let point = api::console::Point::Target;
     let left =
         house.control.compare(&house.cy, point(then), point(back), Some("web")).await.unwrap();
-    // The node that joined since stays, and carries nothing of it.
+    // The node that joined later stays, without noderoles of the deployment.
     let text = left.text();
     assert_eq!(left.difference.deployments, vec![], "{text}");
     assert!(
@@ -85,7 +85,7 @@ async fn what_can_not_come_back_is_named_and_left_out_on_demand() {
 
     let restored = house.control.restore(&house.ada, "web", then, true).await.unwrap();
     assert_eq!((restored.edits, restored.missing.len()), (1, 4), "the data: {restored:?}");
-    // Whoever looks at the proposal reads it, and whoever reviews it, for as long as there is the review.
+    // The proposal and its review show the left-out parts, for as long as the review exists.
     let left_out = Some(LeftOut { target: then, missing: restored.missing.clone(), more: 0 });
     let (_, proposal) = house.control.proposal(&house.cy, restored.proposal).await.unwrap();
     assert_eq!(
@@ -98,7 +98,7 @@ async fn what_can_not_come_back_is_named_and_left_out_on_demand() {
         .await
         .unwrap();
     assert_eq!(house.control.review(&house.bo, id).await.unwrap().left_out, left_out);
-    // Without its edits nothing is restored, so nothing is left out.
+    // Without its edits the proposal restores nothing, so nothing is left out.
     let version =
         house.control.undo(&house.ada, restored.proposal, restored.version).await.unwrap();
     assert_eq!(house.board("web").await.proposal.unwrap().left_out, None);

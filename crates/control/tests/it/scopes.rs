@@ -1,4 +1,4 @@
-//! Proposals on a single node, and what several people say in one proposal.
+//! Proposals on a single node, and edits of several people in one proposal.
 
 use api::reviews::{Fate, ProposalsWanted};
 use engine::ids::{NodeId, ProposalId};
@@ -59,7 +59,7 @@ async fn a_new_node_gets_what_it_begins_with_beside_everything_else() {
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
     assert_eq!(house.steps().await.len(), 2);
-    // system changed, so what rests on it was planned anew at once.
+    // system changed, so Gantry replanned the review at once.
     assert!(house.control.review(&house.bo, web).await.unwrap().became.unwrap().same_effect);
 }
 
@@ -91,7 +91,7 @@ async fn a_proposal_on_a_node_touches_that_node_alone() {
         let problem = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
         assert!(problem.status == 422 && problem.detail.contains(part), "{part}: {problem:?}");
     }
-    // app on n2 waits for the runtime on n1, which came first: taking that away reaches n2.
+    // app on n2 waits for the runtime on n1, which was bound first. So its removal affects n2.
     let key = engine::cluster::NoderoleKey::first(role("runtime"));
     let edit = Edit::Unbind { node: n1, noderole: key, with_dependents: true };
     let problem = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
@@ -192,7 +192,7 @@ async fn a_proposal_on_a_node_outlives_the_deployment_that_it_was_opened_in() {
         house.control.node_proposal(&house.bo, proposal).await.unwrap().scope.deployment.as_str(),
         "edge"
     );
-    // Its review is listed and committed like others, also when the node is gone behind it.
+    // The review is listed and committed like others, also if the node was removed since.
     let edit = Edit::ExpungeNode { node: n1, reason: "burnt".into() };
     let version = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
     let id =
@@ -230,7 +230,7 @@ async fn a_service_is_not_bound_by_a_proposal_on_a_node() {
     let offered = house.control.node_proposal(&house.ada, proposal).await.unwrap().choices;
     assert!(offered.iter().any(|choice| choice.role == role("client")));
     assert!(!offered.iter().any(|choice| choice.role == role("dns")), "it is not offered either");
-    // With what the node needs it comes along.
+    // The required role is added too.
     house.control.edit(&house.ada, proposal, 0, bind("client")).await.unwrap();
     let view = house.control.node_proposal(&house.ada, proposal).await.unwrap();
     assert_eq!(view.proposal.added, 2);

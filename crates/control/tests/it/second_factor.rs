@@ -28,7 +28,7 @@ fn answer(answer: Value) -> FactorWish {
     FactorWish { code: None, answer: Some(answer) }
 }
 
-/// The code of a secret, some steps from now.
+/// The code of a secret, `steps` time steps from now.
 fn code(secret: &str, steps: i64) -> String {
     let app = Builder::new().with_secret(Secret::try_from_base32(secret).unwrap()).build().unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
@@ -47,7 +47,7 @@ impl House {
             .unwrap();
     }
 
-    /// A session by password, with its token.
+    /// A session with password sign-in, and its token.
     async fn by_password(&self, name: &str) -> (Actor, String) {
         let password = Password::typed(PASSWORD);
         let begun = self
@@ -245,7 +245,7 @@ async fn wrong_codes_are_counted() {
     house.give_password(&house.bo).await;
     let (bo, _) = house.by_password("bo").await;
     let secret = house.set_up(&bo).await;
-    // A server whose counts are its own.
+    // A server with its own counters.
     let people = People::over(store::Store::over(house.database.app().clone()));
     let (bo, session) = house.by_password("bo").await;
     let from = |n: u8| Visitor { address: Some([192, 0, 2, n].into()), user_agent: String::new() };

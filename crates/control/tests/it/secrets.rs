@@ -1,4 +1,5 @@
-//! Secrets in reviews: each is named, counts as a risk, and is compared with those that workers have.
+//! Secrets in reviews: each one is named, counts as a risk, and is compared with the secrets that
+//! workers have.
 
 use engine::blueprint::secret_uses::UseChange;
 use engine::data::secret::{Descriptor, KnownSecret, SecretRef};

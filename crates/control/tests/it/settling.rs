@@ -1,4 +1,4 @@
-//! How far a target is: what is in its way may be another target's.
+//! The progress of a target, whose obstacles may belong to another target.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ async fn a_target_whose_parents_still_run_is_under_way_and_stuck_once_they_wait_
         "the failure is another target's"
     );
 
-    // Elsewhere something moves, above nothing of this.
+    // A step moves in another deployment, but not among this target's ancestors.
     let elsewhere = house.bound("edge", 2, "runtime").await;
     assert_eq!(way(elsewhere).await, Way::UnderWay);
     assert_eq!(

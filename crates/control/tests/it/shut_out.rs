@@ -1,4 +1,4 @@
-//! Who is shut out while they do something: an actor is what was true when a request came in, and whatever writes looks them up again.
+//! Actors that lose their access during a request: every write loads the actor again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,15 +22,15 @@ use uuid::Uuid;
 
 use crate::house::{House, role};
 
-/// What there is to be changed.
+/// The objects for the tests.
 struct Things {
     edge: DeploymentId,
     nodes: [NodeId; 2],
     noderole: NoderoleId,
     run: RunId,
-    /// When edge was otherwise.
+    /// A target at which edge had another state.
     then: TargetNo,
-    /// On web, with an edit and one that was taken back.
+    /// A proposal on web with an edit and an undone edit.
     proposal: ProposalId,
     version: i32,
     edit: Edit,
@@ -78,7 +78,7 @@ impl Things {
         }
     }
 
-    /// All that is written about the cluster, each once.
+    /// Every write about the cluster, each once.
     async fn change(&self, house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
         let (control, why) = (&house.control, || "because".to_owned());
         let (proposal, version, id) = (self.proposal, self.version, self.submission);
@@ -134,7 +134,7 @@ impl Things {
     }
 }
 
-/// All that is written about other people, each once.
+/// Every write about other people, each once.
 async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
     let (people, cy) = (&house.people, house.cy.person);
     let wish = PersonWish { name: "eve".into(), kind: AccountKind::Human, grants: Vec::new() };
@@ -148,7 +148,7 @@ async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(
     ]
 }
 
-/// All that is written about oneself, each once.
+/// Every write about the person's own account, each once.
 async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
     let people = &house.people;
     let token = TokenWish {
@@ -169,7 +169,7 @@ async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<
     ]
 }
 
-/// Somebody who may all, as they come in now.
+/// Signs a person in with a link.
 async fn come_in(house: &House, name: &str) -> Actor {
     let person = house.people.actor_by_name(name).await.unwrap().person;
     let link = house
@@ -181,7 +181,7 @@ async fn come_in(house: &House, name: &str) -> Actor {
     house.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
 }
 
-/// What anybody could have left behind.
+/// Row counts that would reveal a write.
 async fn left(house: &House) -> (Vec<i64>, i64, i64) {
     let sql = "SELECT (SELECT count(*) FROM comment) + (SELECT count(*) FROM opened) + (SELECT count(*) FROM look) \
                  + (SELECT count(*) FROM person) + (SELECT count(*) FROM run WHERE cancel_requested), \
@@ -235,7 +235,7 @@ async fn who_is_shut_out_after_a_request_came_in_writes_nothing() {
     all_refused(&change_oneself(&house, &dan).await, 401, "disabled");
     assert_eq!(left(&house).await, before);
 
-    // The same by somebody who may: what was refused above was refused for who asked.
+    // The same calls with the permission succeed, so the refusals above were due to the actor.
     let root = come_in(&house, "root").await;
     let control = &house.control;
     let (proposal, version) = (things.proposal, things.version);
@@ -290,7 +290,7 @@ async fn who_loses_the_right_while_a_retry_waits_starts_nothing() {
     let (retried, ()) =
         tokio::join!(house.control.retry(&dan, things.noderole, "again".into()), between);
     assert_eq!(retried.unwrap_err().code, "forbidden");
-    // One that the step itself refuses is no retry either.
+    // A retry that the step refuses is not recorded as a retry either.
     assert_eq!(
         house.control.retry(&house.ada, things.noderole, "again".into()).await.unwrap_err().code,
         "state"
@@ -304,7 +304,7 @@ async fn who_loses_the_right_while_a_retry_waits_starts_nothing() {
     assert_eq!(noted, [refused("forbidden"), refused("state")]);
 }
 
-/// Functions that write and do not look their actor up again, and why.
+/// Functions that write without reloading the actor, with the reason.
 const BY_NOBODY: [(&str, &str); 13] = [
     ("begin", "what the others begin with"),
     ("ensure_genesis", "Gantry itself"),
@@ -321,7 +321,8 @@ const BY_NOBODY: [(&str, &str); 13] = [
     ("sign_out_everywhere", "ends what is one's own, if it is there"),
 ];
 
-/// The asynchronous functions of a file, without its tests: name and text. A text goes on to the next function's beginning.
+/// The async functions of a file without its tests, as name and text. A text ends where the next
+/// function starts.
 fn functions(source: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for line in source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().lines() {
@@ -348,8 +349,9 @@ fn writes(text: &str) -> bool {
     begins || (text.contains(".connection()") && notes)
 }
 
-/// Reads the source, by these words: what opens a transaction that is not read-only, or writes on a connection, has to ask
-/// `Actor::still`, by itself or by a function that does. It says nothing of what is asked then; the tests above do.
+/// Searches the source code for functions that open a read-write transaction or write on a
+/// connection. Each must call `Actor::still`, directly or through another function. The tests above
+/// check the permissions that follow.
 #[test]
 fn what_writes_asks_who_is_there_again() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

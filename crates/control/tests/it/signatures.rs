@@ -1,4 +1,4 @@
-//! Signed verdicts: what the gate demands, and which signatures count.
+//! Signed verdicts: the gate's requirements, and valid signatures.
 
 use api::Problem;
 use api::people::{PasskeyWish, Signature};

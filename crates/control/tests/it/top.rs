@@ -1,4 +1,4 @@
-//! Proposals on *system*: what only they can do, and what they rest upon.
+//! Proposals on *system*: edits that only they can contain, and their base.
 
 use api::listing::DeploymentsWanted;
 use engine::cluster::NoderoleKey;

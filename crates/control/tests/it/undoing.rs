@@ -1,11 +1,12 @@
-//! Undo and redo in any order, against a model: what counts is a stack, and what was taken back is another until the next edit.
+//! Random undo and redo, compared with a model. Active edits are a stack, and undone edits are a
+//! second stack until the next edit.
 
 use engine::plan::Edit;
 use serde_json::{Value, json};
 
 use crate::house::{House, role};
 
-/// Numbers that look like chance, and are the same each time.
+/// A deterministic pseudo-random generator.
 struct Chance(u64);
 
 impl Chance {

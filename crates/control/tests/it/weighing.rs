@@ -1,4 +1,4 @@
-//! What the review page says is what the commit will decide, and it says who can act.
+//! The review page shows the decision that the commit makes, and the people who can act.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ async fn what_is_up_restarts_and_what_never_ran_does_not() {
     );
     assert_eq!(shown.consequences.downstream[0].in_use, Some(1));
     assert_eq!(house.control.consequences(&house.bo, id).await.unwrap(), shown.consequences);
-    // The blast radius reaches beyond one step: nothing of app on n1 is downstream, since it runs itself.
+    // The blast radius spans several steps. app on n1 is not downstream, because it runs itself.
     let graph =
         house.control.review_graph(&house.bo, id, &GraphWish::default(), Lost::Told).await.unwrap();
     let marked: Vec<(String, usize)> = graph
@@ -162,10 +162,10 @@ async fn what_goes_is_said_with_what_is_up() {
     assert_eq!((found.lost.count, found.lost_in_use, found.nodes), (1, Some(1), 1));
 }
 
-/// A review as one person sees it: why they may not judge it, and why not commit it.
+/// A review as one person sees it: why they may not judge it, and why they may not commit it.
 async fn buttons(house: &House, by: &Actor, id: SubmissionId) -> [String; 2] {
     let shown = review(house, by, id).await;
-    // What is said is what happens.
+    // The page and the commit must agree.
     if let Err(why) = &shown.may_commit {
         let refused = house.control.commit(by, id).await.unwrap_err();
         assert!(refused.status == 403 || refused.detail == *why, "{why} / {}", refused.detail);
@@ -209,14 +209,14 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
                     Can act: bo, cy and gus";
     let two = "0 of 2 approvals. 2 more needed. Can act: bo, cy and gus";
 
-    // Who wrote it, who may judge it, who only looks, who operates.
+    // An author, a reviewer, a viewer, and an operator.
     assert_eq!(buttons(&house, ada, id).await, [author, two]);
     assert_eq!(buttons(&house, bo, id).await, ["", two]);
     let looks = "Your account may not commit: that takes the operator or the reviewer permission. Can act: ada, bo, cy, eve and gus";
     assert_eq!(buttons(&house, dan, id).await, [stranger, looks]);
     assert_eq!(buttons(&house, eve, id).await, [stranger, two]);
 
-    // One of two.
+    // One of two approvals.
     house.approve(bo, id).await;
     assert_eq!(
         buttons(&house, bo, id).await,
@@ -235,13 +235,13 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
     house.control.resolve_thread(cy, thread, true).await.unwrap();
     assert_eq!(buttons(&house, ada, id).await, [author, ""]);
 
-    // An objection, and its end.
+    // A rejection, and its withdrawal.
     house.control.judge(cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
     let objects = "cy asked for changes or rejected it. Can decide again: cy. Can change it: ada";
     assert_eq!(buttons(&house, ada, id).await, [author, objects]);
     house.approve(cy, id).await;
 
-    // An error that lint finds now.
+    // A new lint error.
     jig(&house, false).await;
     let [_, lint] = buttons(&house, ada, id).await;
     assert!(
@@ -250,7 +250,7 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
     );
     jig(&house, true).await;
 
-    // Held, and execution off: that keeps no button off, and is said.
+    // A hold, and execution switched off: both are shown, but block no button.
     house.control.hold(eve, house.id("web").await, true, "a move".into()).await.unwrap();
     house.control.switch(eve, false, "maintenance".into()).await.unwrap();
     assert_eq!(buttons(&house, ada, id).await, [author, ""]);
@@ -261,7 +261,7 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
         "{waits:?}"
     );
 
-    // Too few reviewers are left.
+    // Too few reviewers remain.
     for gone in [gus, cy] {
         house.people.disable(None, gone.person).await.unwrap();
     }

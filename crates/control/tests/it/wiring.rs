@@ -1,5 +1,5 @@
-//! What reviews tell of changes that are easily overlooked: noderoles that wait for others than before, the gate's policy, and where
-//! in a tree an edit takes effect.
+//! Changes in reviews that are easy to miss: new parents of noderoles, the approval policy, and
+//! edits in other deployments.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::house::{House, fqdn, role};
 
 impl House {
-    /// Runtime goes from n1 to n2; both apps waited for the one on n1.
+    /// The runtime moves from n1 to n2; both apps waited for the one on n1.
     async fn rewired(&self) -> SubmissionId {
         self.bound("web", 1, "app").await;
         self.bound("web", 2, "app").await;
@@ -52,7 +52,7 @@ async fn a_review_names_what_is_waited_for_before_and_after() {
         assert!(matches!(of(new), (None, Some(_))), "{:?}", app.edges);
     }
     assert_eq!((&review.noderoles[&old].fqdn, &review.noderoles[&new].fqdn), (&fqdn(1), &fqdn(2)));
-    // Once it is committed the old one is nowhere but in the review.
+    // After the commit, the old edge exists only in the review.
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
     let later = house.control.review(&house.bo, id).await.unwrap();
@@ -115,7 +115,7 @@ async fn the_graph_of_a_review_has_the_edges_that_come_and_those_that_go() {
     assert_eq!(edge(&open, "runtime@n1", "app@n1").map(told), Some((0, 0, 1)));
     assert_eq!(edge(&open, "runtime@n1", "app@n2").map(told), Some((0, 0, 1)));
     assert_eq!(edge(&open, "runtime@n2", "app@n2").map(told), Some((1, 1, 0)));
-    // What goes itself waits for nothing any more.
+    // A removed noderole waits for nothing any more.
     assert_eq!(edge(&open, "base", "runtime@n1").map(|edge| (edge.count, edge.gone)), Some((0, 1)));
     let present =
         house.control.graph(&house.bo, "web", &GraphWish::default(), Lost::Told).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of(
             .ends_with(", approvals signed with a passkey for every change of deployment edge."),
         "{lines:?}"
     );
-    // The same once it is in force.
+    // The same after the commit.
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
     let later = house.control.review(&house.bo, id).await.unwrap();
