@@ -94,7 +94,7 @@ END $$;
 -- Whether a root equals another one with the review's documents replaced. It compares bytes only:
 -- true is certain, false means unknown. Reading a root as rows takes 4 ms per 1,000 nodes, and all
 -- other commits wait for it. This function takes about 3 ms at 10,000 nodes and again for each
--- document, so it handles only a few changed documents.
+-- document. So it handles only a few changed documents.
 --
 -- Every root in the target history is canonical. check_canonical checks it, m0016 checked the
 -- oldest ones, and a root accepted here inherits the property from its parent. So each entry and
@@ -416,7 +416,7 @@ BEGIN
   IF new_target.enabled <> parent_target.enabled THEN
     RAISE EXCEPTION 'a change does not touch the execution switch' USING ERRCODE = 'GY003';
   END IF;
-  -- An empty plan means a failed plan, which nothing has checked.
+  -- A plan without changes has not been checked either.
   IF s.new_policy_hash IS NULL AND NOT EXISTS (SELECT FROM submission_document d WHERE d.submission_id = s.id) THEN
     RAISE EXCEPTION 'submission % changes nothing', s.id USING ERRCODE = 'GY009', HINT = 'Plan it again.';
   END IF;
@@ -479,8 +479,8 @@ BEGIN
     END IF;
   END IF;
 
-  -- The latest verdict of each person who may review now. The row locks prevent that anyone is
-  -- disabled before the commit.
+  -- The latest verdict of each person who may review now. The row locks keep these accounts enabled
+  -- until the commit.
   PERFORM FROM person WHERE id IN (SELECT person_id FROM verdict WHERE submission_id = s.id) ORDER BY id FOR SHARE;
   places := places_of(s.id);
   demanded := EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id);
@@ -559,8 +559,8 @@ BEGIN
     PERFORM check_canonical(NEW.root);
     RETURN NEW;
   END IF;
-  -- The committer needs the permission at this moment. The row lock prevents that they are disabled
-  -- before the commit.
+  -- The committer needs the permission at this moment. The row lock keeps the account enabled until
+  -- the commit.
   PERFORM FROM person WHERE id = NEW.committed_by FOR SHARE;
   IF NOT EXISTS (SELECT FROM person p WHERE p.id = NEW.committed_by AND NOT p.disabled AND CASE NEW.kind
       WHEN 'change' THEN may_in(p, ARRAY['operator', 'reviewer'], places_of(NEW.submission_id))

@@ -14,8 +14,9 @@
 //!   starting servers do not collide, and a failure leaves the schema unchanged. It also takes the
 //!   locks of claim and commit, so no claim or commit runs while triggers are replaced.
 //!
-//! A guard rejects a statement with an SQLSTATE of class `GY` ([`Refusal`] lists them), a message
-//! and a hint with the remedy. In the schema, a review is a `submission` and a blueprint is a
+//! A guard rejects a statement with an SQLSTATE of class `GY`, a message and a hint with the
+//! remedy. [`Refusal`] lists the states. In the schema, a review is a `submission` and a blueprint
+//! is a
 //! `target`.
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};

@@ -481,8 +481,8 @@ CREATE INDEX run_step ON run (step_id, id DESC);
 CREATE INDEX run_node ON run (node_id, id DESC);
 COMMENT ON TABLE run IS 'One attempt at a step. Its id is the fencing token; a queued row is the queue''s entry.';
 
--- Partitioned by run, not by week. So (run_id, at_offset) stays a key, a chunk that is sent twice
--- is stored once, and reading a run's log touches one partition. Old logs are still removed by
+-- Partitioned by run, not by week. So (run_id, at_offset) stays a key, and a chunk that is sent
+-- twice is stored once. Reading a run's log touches one partition. Old logs are still removed by
 -- dropping whole partitions.
 CREATE TABLE run_log (
   run_id     bigint NOT NULL,

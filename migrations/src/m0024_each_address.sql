@@ -1,5 +1,5 @@
--- The result of each address in a health check, and the versions with which the check began, so
--- that an outdated check has no effect.
+-- The result of each address in a health check, and the versions with which the check began. An
+-- outdated check has no effect.
 
 ALTER TABLE node
   ADD COLUMN way_no int NOT NULL DEFAULT 0 CHECK (way_no >= 0),

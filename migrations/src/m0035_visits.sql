@@ -2,7 +2,7 @@
 -- neither records it permanently.
 --
 -- This is a table of its own, not a column of person. Permission checks lock the row of a person
--- until their transaction ends, and a request must not wait for another request's commit.
+-- until their transaction ends. A request must not wait for another request's commit.
 CREATE TABLE visit (
   person_id  uuid PRIMARY KEY REFERENCES person,
   at         timestamptz NOT NULL

@@ -77,7 +77,7 @@ struct Row {
 /// Claims a key. Of several concurrent requests, one gets it.
 pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, StoreError> {
     let claim = Uuid::new_v4();
-    // Takes over a key that is too old or whose claim has expired, with the present request.
+    // Takes over a key past its retention, or the expired claim of an equal request.
     let mine: Option<Uuid> = sqlx::query_scalar(
         "INSERT INTO idempotency AS i (person_id, key, request, claim, claimed_until) \
          SELECT $1, $2, $3, $4, now() + make_interval(secs => $5) \

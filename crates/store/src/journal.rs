@@ -2,9 +2,9 @@
 //!
 //! An event gets its id when it is inserted, but becomes visible when its transaction commits. A
 //! reader that remembers the last id would miss a lower id that a slow transaction commits later.
-//! So events carry the id of their transaction and are read in the order (transaction, id), only
-//! below the oldest open transaction (`pg_snapshot_xmin`). Every transaction below that horizon has
-//! ended. So a [`Position`] once read is final, and a stream can resume after it without a gap.
+//! So events carry the id of their transaction and are read in the order (transaction, id). Readers
+//! stop at the oldest open transaction (`pg_snapshot_xmin`). Every transaction below that horizon
+//! has ended. So a [`Position`] once read is final, and a stream can resume after it without a gap.
 //!
 //! Invariants:
 //! * [`read`] returns ascending positions, and later calls never return lower ones.

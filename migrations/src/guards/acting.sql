@@ -80,7 +80,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
 $$;
 
 -- Whether the presented credential lets the person operate in a deployment. The worker's role may
--- only check that the person has presented a credential.
+-- call only acting_person(), so that check comes first.
 CREATE OR REPLACE FUNCTION acting_operates(place uuid) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN

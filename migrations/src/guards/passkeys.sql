@@ -21,8 +21,7 @@ BEGIN
     END IF;
     RETURN NEW;
   END IF;
-  -- The lock keeps the account enabled and prevents that a concurrent registration exceeds the
-  -- limit.
+  -- The lock keeps the account enabled and keeps concurrent registrations within the limit.
   PERFORM FROM person p WHERE p.id = NEW.person_id AND p.kind = 'human' AND NOT p.disabled FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'only people with an enabled account have passkeys' USING ERRCODE = 'GY037';

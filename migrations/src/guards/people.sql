@@ -1,9 +1,10 @@
 -- Access given by admins, and approvals that do not count because of it.
 --
 -- An admin who gives a reviewer an account, a grant or a link could use it to approve their own
--- change. So an approval does not count if an author of the review gave its person access recently,
--- until a second admin confirms that access. This follows chains: if the giver's own access was
--- recent at that time, it continues with the person who gave that. Objections always count.
+-- change. So an approval does not count if an author of the review recently gave its person access.
+-- It counts once a second admin confirms that access. This follows chains: if the giver's own
+-- access was recent at that time, it continues with the person who gave that. Objections always
+-- count.
 
 -- The cooling period of a policy, in hours.
 CREATE OR REPLACE FUNCTION cooling_hours(policy_hash bytea) RETURNS int LANGUAGE sql STABLE

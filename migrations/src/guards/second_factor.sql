@@ -147,7 +147,7 @@ BEGIN
   IF is_owner() THEN
     RETURN coalesce(NEW, OLD);
   END IF;
-  -- The lock prevents that two sessions enrol the first factor.
+  -- The lock prevents two sessions from both enrolling the first factor.
   PERFORM FROM person p WHERE p.id = who AND p.kind = 'human' AND NOT p.disabled FOR NO KEY UPDATE;
   is_own := FOUND AND (who = acting_person() AND acting_in_session() OR who = acting_pending_person());
   IF TG_OP = 'DELETE' AND (is_own OR acting_admin()) IS TRUE THEN

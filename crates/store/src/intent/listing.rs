@@ -1,8 +1,7 @@
 //! Lists of reviews and proposals.
 //!
-//! A page of a list takes a fixed number of statements, whatever its number of rows. A text search
-//! scans a window of the newest rows and returns the start of the next window, which bounds the
-//! cost of a page.
+//! A page of a list takes a fixed number of statements, whatever its number of rows. A search scans
+//! a window of rows and returns the start of the next window. This bounds the cost of a page.
 
 use std::collections::BTreeSet;
 

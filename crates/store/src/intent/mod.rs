@@ -2,7 +2,7 @@
 //!
 //! Reading functions accept any connection, so that a page can read outside a transaction and a
 //! commit inside one. Writing functions lock the rows that they depend on. Every edit, submission,
-//! verdict and commit locks the proposal's row, so none of them happens between the check and the
+//! verdict and commit locks the proposal's row. So none of them happens between the check and the
 //! write of another.
 //!
 //! This module makes no decisions. `control` asks the engine's gate whether a change may pass. The

@@ -64,8 +64,8 @@ pub async fn discrepancies(
     Ok(found)
 }
 
-/// Blueprints without the approvals that their policies required, rows without an equal audit
-/// entry, and audit entries without their row, at most 100.
+/// Finds blueprints without the approvals that their policies required, rows without an equal audit
+/// entry, and audit entries without their row. At most 100.
 pub async fn unproven(on: &mut PgConnection) -> Result<Vec<Discrepancy>, StoreError> {
     let mut found: Vec<Discrepancy> = Vec::new();
     let lacking: Vec<(i64, i32, i64)> =

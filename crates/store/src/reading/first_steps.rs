@@ -30,8 +30,8 @@ pub struct FirstStepsRow {
 pub const DEMO_CHANGE: &str = "demo.change";
 
 /// A person's progress since the demo's initial change, which is in a person's name but not their
-/// work. It reads their last 100 reviews, 20 blueprints, and the last 20 runs of each of 1,000
-/// steps.
+/// work. It reads their last 100 reviews, 200 audit entries and 20 blueprints, and the last 20 runs
+/// of each of 1,000 steps.
 pub async fn first_steps(
     on: &mut PgConnection,
     person: PersonId,

@@ -1,6 +1,6 @@
 //! Sorted lists with cursors.
 //!
-//! The keys of a row are compared as one tuple, all in one direction, so an index serves an order
+//! The keys of a row are compared as one tuple, all in one direction. So an index serves an order
 //! and its reverse.
 
 use api::listing::Key;

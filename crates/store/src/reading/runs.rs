@@ -163,8 +163,9 @@ pub async fn run(store: &Store, id: RunId) -> Result<Option<RunRow>, StoreError>
     Ok(name_all(store, found).await?.pop())
 }
 
-/// The input and result of a run, its step's output if this run produced it, its review, and the
-/// size of its result. The size is known even after the result was deleted.
+/// Returns the input, result, output, review and result size of a run. The output is present only
+/// if this run produced its step's present output. The size is known even after the result was
+/// deleted.
 pub async fn run_documents(
     on: &mut PgConnection,
     id: RunId,

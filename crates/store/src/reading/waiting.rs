@@ -315,13 +315,13 @@ pub struct AboveRow {
     pub state: String,
     /// Whether it is a parent, not a more distant ancestor.
     pub parent: bool,
-    /// The number of parents that are not done, this one included.
+    /// The number of parents that are not done, this one included. 0 if this is not a parent.
     pub open: i64,
 }
 
-/// For each blocked step, up to three parents that are not done, failed ones first, and the end of
-/// the chain above it. The end is a step in ERROR if there is one, otherwise a step that runs or is
-/// due. It visits at most 500 steps.
+/// For each blocked step, up to three open parents (failed ones first) and the end of the chain
+/// above it. The end is a step in ERROR if there is one, otherwise a step that runs or is due. It
+/// visits at most 500 steps.
 pub async fn above(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<AboveRow>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
     let rows = sqlx::query_as(

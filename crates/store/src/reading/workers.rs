@@ -1,4 +1,4 @@
-//! Workers. Each start of a worker is a row, which is deleted a week after its lease unless a run
+//! Workers. Each start of a worker is a row. It is deleted a week after its lease unless a run
 //! references it ([`crate::housekeeping::forget_workers`]).
 
 use api::listing::{Key, Order, WorkerSort};

@@ -1,6 +1,6 @@
 //! Facts about nodes, by source.
 //!
-//! Each source has one row with its latest facts, so a machine's own report never replaces the
+//! Each source has one row with its latest facts. So a machine's own report never replaces the
 //! facts that a role found. `node.facts` merges all of them for queries that do not depend on the
 //! source. At the top level, a role's key takes precedence over the machine's. Both change
 //! together, under the lock of the node's row.

@@ -1,15 +1,15 @@
 //! Health checks of nodes: the nodes that are due, and the effect of results.
 //!
-//! Every worker runs health checks. A due node is assigned to one worker at a time, so the interval
+//! Every worker runs health checks. A due node is assigned to one worker at a time. So the interval
 //! does not depend on the number of workers. If that worker dies, the check is only postponed.
 //! [`engine::alive`] decides whether a node is alive after a check. The change itself is a
 //! transition like any other.
 //!
 //! Nothing starts on an alive node before its running processes are known. A *survey* reads the
 //! boot id and the remaining attempts, and ends those without an open run. It is due at the first
-//! connection, after the node was dead, after a new boot id, and after a report of the machine.
-//! After a restart, the old attempts are gone, so the node dies and returns within one check. If an
-//! attempt is unexpectedly gone without a restart, its worker or the janitor notices.
+//! connection, when the node returns, after a new boot id, and after a report. After a restart, the
+//! old attempts are gone, so the node dies and returns within one check. If an attempt is
+//! unexpectedly gone without a restart, its worker or the janitor notices.
 //!
 //! A check takes seconds and a survey a minute, so the result carries the versions with which it
 //! began ([`AsOf`]):

@@ -1,9 +1,9 @@
 //! Ends of runs and other step changes between commits: finish, janitor, retry, cancel, nodes that
 //! die and return.
 //!
-//! All follow one pattern: take APPLY, end the run's row, lock the step and the steps that depend
-//! on it, let the engine decide, write its outcome, append events. A change of too many steps for
-//! one transaction continues in further ones ([`Outcome::more`]).
+//! All follow one pattern. They take APPLY, end the run's row, and lock the step and its
+//! dependents. Then the engine decides, and they write its outcome and append events. A change of
+//! too many steps for one transaction continues in further ones ([`Outcome::more`]).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -213,7 +213,7 @@ pub async fn finish_run(
     end_run(pool, run, Ender::Worker(worker), end).await
 }
 
-/// Ends several runs of a worker in one transaction, because most of the cost of one is the
+/// Ends several runs of a worker in one transaction. Most of the cost of a single end is the
 /// transaction and the locks. They end one after the other, with the same effect as single calls.
 /// Results are in the order of `ends`.
 ///

@@ -1,5 +1,5 @@
-//! Workers' rows. Each start of a worker gets a new row, because a reused one would hide that the
-//! runs of the earlier process died.
+//! Workers' rows. Each start of a worker gets a new row. A reused one would hide that the earlier
+//! process's runs died.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
