@@ -16,8 +16,7 @@
 //!
 //! A guard rejects a statement with an SQLSTATE of class `GY`, a message and a hint with the
 //! remedy. [`Refusal`] lists the states. In the schema, a review is a `submission` and a blueprint
-//! is a
-//! `target`.
+//! is a `target`.
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{

@@ -5,6 +5,7 @@
 -- - A run is only inserted for a step that is due.
 -- - Output comes only from the end of a run.
 -- - A node's state comes only from a health check.
+--
 -- The owner may break them for manual repairs. Functions check for the owner last, before they
 -- raise an error.
 
@@ -245,8 +246,8 @@ BEGIN
   ELSIF OLD.state = 'queued' AND NEW.state = 'ended' THEN
     why := CASE WHEN NEW.outcome NOT IN ('unstarted', 'cancelled') THEN 'it never started' END;
   ELSIF OLD.state = 'running' AND NEW.state = 'ended' THEN
-    -- Only workers know the outcome of a run. The server may only mark runs of replaced steps as
-    -- lost.
+    -- Only workers know the outcome of a run. The server may only end a running run as lost, for
+    -- example on an expunged node.
     why := CASE WHEN NEW.outcome = 'late' THEN 'it was not lost before'
                 WHEN NEW.outcome <> 'lost' AND is_server() THEN 'its worker did not report that' END;
   ELSE

@@ -35,8 +35,8 @@ open_lane AS MATERIALIZED (
     AND (l.max_running IS NULL OR l.max_running > coalesce(u.n, 0))
     AND (l.mode = 'rolling' OR u.n IS NULL)
 ),
--- A node counts against a disruption budget if it is dead or one of its steps is in TRANSITION or
--- ERROR.
+-- A node counts against a disruption budget if it is dead, or if one of its steps runs or has
+-- failed since its last success.
 down AS MATERIALIZED (
   SELECT DISTINCT b.id AS budget_id, s.node_id
   FROM step s CROSS JOIN LATERAL unnest(s.budget_ids) AS b (id)
