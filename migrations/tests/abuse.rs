@@ -1,5 +1,5 @@
-//! Abuse of the gate by plain SQL as the application role: with nothing of Gantry's own code between, as whoever got hold of its
-//! connection would try it. `docs/gate.md` says which known case each test is.
+//! Attacks on the gate with plain SQL as the application role, without Gantry's own code: the means
+//! of an attacker with its connection. `docs/gate.md` maps each known attack to its test.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
 use world::{Submission, Tx, World, assert_refused, deployment_doc, hex, node_doc, state};
 
-/// A planned, submitted and approved change of `web`.
+/// A change of `web` with a review and an approval.
 async fn approved(world: &World) -> (Submission, i64) {
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -173,7 +173,7 @@ async fn who_commits_may_do_so_now() {
     world.commit(&planned, submission).await.unwrap();
 }
 
-/// Everything that a commit which brings a policy writes.
+/// All rows of a commit that introduces a policy.
 async fn commit_policy(
     world: &World,
     tx: &mut Tx<'_>,
@@ -233,7 +233,7 @@ async fn a_policy_passes_under_the_old_one_and_under_itself() {
     commit_policy(&world, &mut tx, &planned, submission, &stricter).await.unwrap();
     tx.commit().await.unwrap();
 
-    // What was approved under the old policy is not carried over.
+    // Approvals under the old policy do not apply under the new one.
     assert_refused(
         "approved under policy 1",
         world.commit(&other, before).await,
@@ -283,7 +283,7 @@ async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
         let hidden = sqlx::query(AssertSqlSafe(sql)).bind(world.n1).execute(&mut *tx).await;
         assert_refused(sql, hidden, Refusal::Incomplete);
     }
-    // The same, named and reviewed by two.
+    // The same change with the risk named and two approvals.
     world.edit(planned.proposal, world.ada).await.unwrap();
     let mut planned = world.plan_for(planned.proposal, world.web, world.ada).await;
     planned.risk.push("destructive".into());
@@ -298,7 +298,7 @@ async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
     let sql = "UPDATE step SET destructive = true, generation = $2 WHERE node_id = $1";
     sqlx::query(sql).bind(world.n1).bind(number).execute(&mut *tx).await.unwrap();
     world.project(&mut tx, &planned, number).await.unwrap();
-    // No risk makes a step destructive whose role is not.
+    // A named risk cannot make a step destructive if its role is not.
     assert_refused("its role says otherwise", tx.commit().await, Refusal::NotAsDocumented);
 }
 
@@ -352,7 +352,7 @@ async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
     let off = doc("", &["script"]).await;
     assert_refused("unnamed", commit(off.clone(), &["removal"]).await, Refusal::Incomplete);
     commit(off, &["halt"]).await.unwrap();
-    // It stays off while something else of that document changes, and comes on again.
+    // It stays off while other parts of the document change, and can be switched on again.
     commit(doc("another", &["script"]).await, &[]).await.unwrap();
     assert_refused(
         "one more",
@@ -362,7 +362,7 @@ async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
     commit(doc("", &[]).await, &[]).await.unwrap();
 }
 
-/// What a change of one node's document comes to in the database, with these risks named and an approval.
+/// A change of one node's document as database rows, with these risks and an approval.
 async fn changed(
     world: &World,
     node: (Uuid, &str, Uuid),
@@ -389,7 +389,7 @@ async fn changed(
     (planned, submission)
 }
 
-/// Clears the way for the next proposal on the same deployment.
+/// Allows the next proposal for the same deployment.
 async fn discard(world: &World, planned: &Submission) {
     let sql = format!(
         "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE id = {}",
@@ -398,7 +398,7 @@ async fn discard(world: &World, planned: &Submission) {
     world.app(&sql).await.unwrap();
 }
 
-/// Runs each in a commit of its own, of which nothing stays.
+/// Runs each statement in its own commit, which is rolled back.
 async fn refused_within(world: &World, planned: &Submission, submission: i64, statements: &[&str]) {
     let root = world.root_with(planned).await;
     for sql in statements {
@@ -443,7 +443,7 @@ async fn what_is_removed_is_among_the_risks_that_were_reviewed() {
     drop(tx);
     discard(&world, &planned).await;
 
-    // By rows alone, under a change whose documents say nothing of it.
+    // Rows change under a commit whose documents do not contain the change.
     let (other, submission) = approved(&world).await;
     let node = "(SELECT id FROM node WHERE fqdn = 'n2.x.example')";
     refused_within(
@@ -475,7 +475,8 @@ async fn what_is_removed_is_among_the_risks_that_were_reviewed() {
     tx.commit().await.unwrap();
 }
 
-/// A large database joins otherwise than a small one, and most of its objects are no roles: scripts are not even JSON.
+/// A large database gets other join plans than a small one, and most of its objects are not roles.
+/// Scripts are not even JSON.
 #[tokio::test]
 async fn the_risks_of_documents_are_found_however_the_database_joins() {
     let world = World::new().await;
@@ -516,7 +517,7 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
         ("asked for, of a role that keeps", json!({"reruns": 1, "role": keeps})),
     ] {
         let (hidden, submission) = changed(&world, n1, app(more), &[], &["removal", "move"]).await;
-        // Although no row is touched yet.
+        // Refused before any row changes.
         let root = world.root_with(&hidden).await;
         let mut tx = world.db.app().begin().await.unwrap();
         assert_refused(
@@ -527,7 +528,7 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
         drop(tx);
         discard(&world, &hidden).await;
     }
-    // What its deployment says of a role, on nodes whose own documents stay.
+    // The deployment changes the data of a role, on nodes whose own documents stay unchanged.
     let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE name = 'web'")
         .fetch_one(world.db.app())
         .await
@@ -559,7 +560,7 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
     );
     of_web(json!({"port": 1}), &["rerun"]).await.unwrap();
 
-    // By rows alone: neither another place in the order nor another content of a role that keeps makes anything run.
+    // Rows only: neither a new rank nor new content of a role with `keep` causes a re-run.
     for more in [json!({"rank": 1}), json!({"rank": 1, "role": keeps, "data": {"port": 1}})] {
         let (other, submission) = changed(&world, n1, app(more), &[], &[]).await;
         let again = [
@@ -588,7 +589,7 @@ async fn what_leaves_its_deployment_is_among_the_risks_that_were_reviewed() {
     assert_refused("beside", world.commit(&hidden, submission).await, Refusal::Incomplete);
     discard(&world, &hidden).await;
 
-    // Down it leaves nothing, and up it does.
+    // A move to a descendant does not leave the deployment, a move to an ancestor does.
     let shop = Shop::made(&world).await;
     let go = async |planned: &Submission, submission: i64, deployment: Uuid| {
         let root = world.root_with(planned).await;
@@ -609,7 +610,7 @@ async fn what_leaves_its_deployment_is_among_the_risks_that_were_reviewed() {
     assert_refused("up", go(&up, submission, world.web).await, Refusal::Incomplete);
     discard(&world, &up).await;
 
-    // By rows alone.
+    // Rows only.
     let (other, submission) = {
         let planned = world.plan(world.storage, world.ada).await;
         let submission = world.submit(&planned).await.unwrap();
@@ -692,7 +693,7 @@ async fn a_proposal_on_a_node_submits_that_node_alone() {
     let brings = Submission { new_policy: Some(policy), ..own.clone() };
     assert_refused("the policy", world.submit(&brings).await, Refusal::BeyondScope);
 
-    // What the node needs comes along on the phantom, and can be bound from then on.
+    // Required noderoles are also added on the phantom node, and become bindable in the deployment.
     let mut along = own.clone();
     for (kind, id, old, doc) in [
         of_phantom(Some(node_doc(phantom, fqdn, world.web, carried))),
@@ -701,7 +702,7 @@ async fn a_proposal_on_a_node_submits_that_node_alone() {
         along.documents.push((kind, id, old.cloned(), Some(world.put(kind, doc.unwrap()).await)));
     }
     world.submit(&along).await.unwrap();
-    // It may give the node up.
+    // The proposal may remove the node.
     along.version = world.edit(proposal, world.ada).await.unwrap();
     along.documents = vec![("node", world.n1, own.documents[0].2.clone(), None)];
     world.submit(&along).await.unwrap();
@@ -764,7 +765,7 @@ async fn a_proposal_made_again_takes_no_approval_along() {
     assert_eq!(world.head().await, 1);
 }
 
-/// A deployment below `web`, and the node that stands for it, with their documents as they are made.
+/// A deployment below `web` and its phantom node, with their initial documents.
 struct Shop {
     id: Uuid,
     phantom: Uuid,
@@ -772,7 +773,7 @@ struct Shop {
 }
 
 impl Shop {
-    /// A new one under the same name, planned and committed.
+    /// Plans and commits a new deployment, always with the same name.
     async fn made(world: &World) -> Self {
         let (id, phantom) = (Uuid::new_v4(), Uuid::new_v4());
         let doc =
@@ -785,7 +786,7 @@ impl Shop {
         shop
     }
 
-    /// Takes it away, as a commit does, but leaves what was proposed on it as it is.
+    /// Removes the deployment as a commit does, and leaves its proposals unchanged.
     async fn removed(&self, world: &World) {
         let [doc, phantom_doc] = self.docs.clone().map(Some);
         self.changed(world, [doc, phantom_doc], [None, None]).await;
@@ -903,7 +904,7 @@ async fn a_commit_that_looks_at_the_past_is_refused() {
     }
 }
 
-/// A commit that meets `first`, not yet committed: it waits, and then finds it.
+/// Commits while `first` is uncommitted. The commit waits for it and then sees it.
 async fn meets(
     world: &World,
     planned: &Submission,
@@ -1054,7 +1055,7 @@ async fn version_that_reads_as_another_is_refused() {
     }
 }
 
-/// A submission whose documents name a secret that the old ones do not name, with every other risk.
+/// Commits a review with every other risk, whose documents add a reference to a secret.
 async fn commits_with(world: &World, data: Value, risk: &[&str]) -> Result<(), sqlx::Error> {
     let n1 = (world.n1, "n1.x.example", world.web);
     let app = json!({"app": {"deployment": world.web, "role": hex(&world.role), "data": data}});

@@ -1,4 +1,5 @@
-//! Approvals by people whose access an author gave, second admins, and verdicts of disabled accounts: as the database counts them.
+//! Approvals by people whose access comes from an author, second admins, and verdicts of disabled
+//! accounts, as the database counts them.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -10,7 +11,7 @@ use uuid::Uuid;
 use world::{World, assert_refused, state};
 
 impl World {
-    /// One statement of an admin.
+    /// Executes one statement as an admin.
     async fn by(&self, admin: Uuid, sql: &str) -> Result<(), sqlx::Error> {
         self.app_as(admin, sql).await.map(drop)
     }
@@ -46,7 +47,7 @@ impl World {
         Ok(confirmed)
     }
 
-    /// Moves every recorded change into the past.
+    /// Makes every recorded access change older.
     async fn later(&self, by: &str) {
         let sql = format!(
             "ALTER TABLE access_change DISABLE TRIGGER guard_append_only;
@@ -64,7 +65,7 @@ impl World {
         .unwrap();
     }
 
-    /// The change as it is approved by a person, and whether it commits then.
+    /// Plans a change with this person's approval and tries to commit it.
     async fn approved_by(&self, person: Uuid) -> Result<i64, sqlx::Error> {
         let planned = self.plan(self.web, self.ada).await;
         let submission = self.submit(&planned).await.unwrap();
@@ -109,7 +110,7 @@ async fn approval_within_cooling_never_counts_later() {
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    // As it will be a day later: both are older, and the time between them is the same.
+    // Simulates the next day: both are older, and the time between them is unchanged.
     world.later("30 hours").await;
     let older = "ALTER TABLE verdict DISABLE TRIGGER guard_append_only;
                  UPDATE verdict SET at = at - interval '30 hours';
@@ -153,7 +154,7 @@ async fn account_made_after_submission_never_approves_it() {
     let submission = world.submit(&planned).await.unwrap();
     let dan = world.add(world.ada, "dan", "{reviewer}").await;
     assert_eq!(world.confirm(dan, world.cy).await.unwrap(), 1);
-    // As it will be two days later: the submission is older than the account by then, too.
+    // Simulates two days later: the review is older than the account by then, too.
     world.later("48 hours").await;
     let older = "ALTER TABLE submission DISABLE TRIGGER guard_append_only;
                  UPDATE submission SET created_at = created_at - interval '48 hours';
@@ -176,7 +177,8 @@ async fn access_through_a_fresh_admin_comes_from_its_giver() {
     assert_refused("an admin of ada's", world.confirm(dan, eva).await, Refusal::MayNotConfirm);
     let fay = world.add(eva, "fay", "{admin}").await;
     assert_refused("an admin of eva's", world.confirm(dan, fay).await, Refusal::MayNotConfirm);
-    // cy confirms eva, so dan is eva's alone; then eva may confirm what ada gives.
+    // After cy confirms eva, dan's access comes from eva alone. Then eva may confirm access given
+    // by ada.
     assert_eq!(world.confirm(eva, world.cy).await.unwrap(), 1);
     world.approved_by(dan).await.unwrap();
     world.link(world.ada, world.bo).await;
@@ -315,7 +317,7 @@ async fn session_of_an_admins_link_records_a_reset() {
             Refusal::LinkOfSession,
         );
     }
-    // Nor does it help to end the session first, or to present it last.
+    // Ending the session first, or presenting it last, does not help either.
     let approve = format!(
         "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{}', 'approve')",
         world.bo

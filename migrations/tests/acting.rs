@@ -1,4 +1,4 @@
-//! The server's role without anybody's session: what it cannot write in their names.
+//! Rows that the server's role cannot write in people's names without their sessions.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -10,11 +10,11 @@ use uuid::Uuid;
 use world::{Hash, Submission, World, assert_refused, state};
 
 const DENIED: &str = "42501";
-/// Argon2id output of the password that `with_password` gives to bo, as SQL.
+/// Argon2id output of bo's password (see `with_password`), as SQL.
 const PROOF: &str = "sha256('the output')";
 
 impl World {
-    /// One statement after `act_as` with this credential, valid or not.
+    /// Executes one statement after `act_as` with this credential, valid or not.
     async fn app_with(&self, credential: &str, sql: &str) -> Result<u64, sqlx::Error> {
         let mut tx = self.db.app().begin().await?;
         sqlx::query("SELECT act_as($1)").bind(credential).execute(&mut *tx).await?;
@@ -28,7 +28,7 @@ impl World {
         self.submit(&planned).await.unwrap()
     }
 
-    /// Gives eve an API token with these scopes; its text is "token".
+    /// Gives eve an API token with these scopes. Its text is "token".
     async fn token(&self, scopes: &str) {
         let sql = format!(
             "INSERT INTO token (kind, hash, name, person_id, scopes, expires_at)
@@ -417,7 +417,7 @@ async fn admins_token_changes_no_people() {
 }
 
 impl World {
-    /// Plans a submission anew without its author, after raising the proposal's version.
+    /// Replans a review without its author, after raising the proposal's version.
     async fn replan(&self, before: i64, anew: &Submission) -> Result<(), sqlx::Error> {
         let mut tx = self.db.app().begin().await?;
         let raise = "UPDATE proposal SET version = $2 WHERE id = $1 AND version < $2";
@@ -480,7 +480,7 @@ async fn submission_without_its_author_only_repeats_one_whose_base_moved() {
     for (what, forged) in forged {
         assert_refused(what, world.replan(before, &forged).await, Refusal::NotThatPerson);
     }
-    // Nor is a document added behind an early check.
+    // An early check does not allow adding a document afterwards.
     let mut tx = world.db.app().begin().await.unwrap();
     let raise = format!("UPDATE proposal SET version = version + 1 WHERE id = {}", anew.proposal);
     sqlx::raw_sql(AssertSqlSafe(raise)).execute(&mut *tx).await.unwrap();
@@ -522,7 +522,7 @@ async fn nodes_and_priorities_take_their_person() {
     assert_eq!(world.app_as(world.ada, priority).await.unwrap(), 1);
 }
 
-/// Nobody is made to look like the one who did what another transaction does.
+/// No transaction can record its changes under another person's name.
 #[tokio::test]
 async fn audit_names_who_acts_and_nobody_else() {
     let world = World::new().await;

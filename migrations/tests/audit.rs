@@ -1,4 +1,5 @@
-//! The audit that the database writes: which changes it records, that each row is sealed, and that no role forges one.
+//! The audit that the database writes: it records the right changes, every row is sealed, and no
+//! role can forge a row.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -257,7 +258,7 @@ async fn role_cannot_forge_or_hide_rows() {
 #[tokio::test]
 async fn actor_is_the_acting_person() {
     let world = World::new().await;
-    // As act_as() writes it, for a person with a valid session.
+    // The row that act_as() writes for a person with a valid session.
     let act = "INSERT INTO acting (xid, person_id) SELECT pg_current_xact_id(), id FROM person WHERE name = 'ada'";
     for (who, refused) in [("ada", false), ("bo", true)] {
         let mut tx = world.db.owner().begin().await.unwrap();

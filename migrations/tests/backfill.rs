@@ -1,4 +1,4 @@
-//! Migrations that fill in what older databases did not note, on data as of m0004.
+//! Migrations that backfill columns and tables, on data as of m0004.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -12,9 +12,10 @@ const BEFORE: [(&str, &str); 4] = [
     ("m0004_scopes_and_replans", include_str!("../src/m0004_scopes_and_replans.sql")),
 ];
 
-/// `system` (1) has `web` (2) and `edge` (3) below it, and had `old` (4). Target 2 came from a proposal on `web` that changed the
-/// document of `edge`, too; 3 is a switch; 4 removed `old`, and brought a policy. Every deployment has a phantom, 10 more than its own
-/// number. Rows of policies can't be changed, as it is where guards are.
+/// `system` (1) has the children `web` (2) and `edge` (3), and had `old` (4). Target 2 came from a
+/// proposal for `web` that also changed the document of `edge`. Target 3 is a switch. Target 4
+/// removed `old` and introduced a policy. The phantom of each deployment has its number plus 10.
+/// Rows of policies are protected as by the guards.
 const DATA: &str = "
 INSERT INTO object (hash, kind, body) VALUES (sha256('{\"deployments\":{},\"nodes\":{}}'), 'root', '{\"deployments\":{},\"nodes\":{}}'), (sha256('doc'), 'deployment', 'doc'),
   (sha256('policy'), 'policy', 'policy'), (sha256('new'), 'deployment', 'new');
@@ -51,7 +52,7 @@ FROM (VALUES (1, 1, true), (1, 2, false),
              (4, 1, true), (4, 2, true)) e (p, seq, undone);
 ";
 
-/// A database as of m0004, with these rows.
+/// A database as of m0004 with these rows.
 async fn older(data: &str) -> TestDatabase {
     let db = TestDatabase::new().await;
     let owner = db.owner();
@@ -111,7 +112,8 @@ async fn what_older_databases_did_not_note_is_filled_in() {
     .await
     .unwrap();
     let line = |name: &str, number: i64| (name.to_owned(), number);
-    // By what was proposed on, by what changed its document, and by what was its last; a switch is in nobody's line.
+    // From the proposal's deployment, the changed documents and the last target. A switch is in no
+    // deployment's history.
     let expected =
         [line("system", 1), line("edge", 2), line("web", 2), line("old", 4), line("system", 4)];
     assert_eq!(lines, expected);
@@ -132,7 +134,8 @@ async fn what_older_databases_did_not_note_is_filled_in() {
     assert_eq!(dropped, [(3, 2)], "open, undone, and one behind it counts");
 }
 
-/// Somebody with a session, somebody whose sessions are gone, a program with a token, and one that never was here.
+/// A person with a session, a person without sessions, a service account with a token, and one
+/// without visits.
 const DATA_OF_PEOPLE: &str = "
 INSERT INTO person (name, kind) VALUES ('bo', 'human'), ('cy', 'human'), ('ci', 'service'), ('new', 'service');
 INSERT INTO session (token_hash, person_id, last_seen_at, idle_expires_at, expires_at)
@@ -176,7 +179,7 @@ async fn stored_passwords_keep_working_and_prove_nothing() {
     assert_eq!(proves, (true, false));
 }
 
-/// Two records as they were before network cards had one spelling, without the guards that came with it.
+/// Two records from before MAC addresses had one spelling, without the guards added since.
 const DATA_OF_NODES: &str = "
 ALTER TABLE node DISABLE TRIGGER USER, DROP CONSTRAINT node_deployment_id_fkey;
 DROP INDEX node_address, node_macs, person_admins;

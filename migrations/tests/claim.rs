@@ -1,4 +1,4 @@
-//! The claim statement against its limits, on the schema with its indexes and triggers as they are.
+//! The claim statement against its limits, with the real schema, indexes and triggers.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -10,13 +10,14 @@ use testdb::TestDatabase;
 
 const CLAIM: &str = include_str!("../../crates/store/src/running/claim.sql");
 
-/// Nodes `n1..`, each with steps in the lane of their role, in deployments `d1` and its child `d2`.
+/// Nodes `n1..`, each with steps in the concurrency group of their role, in deployments `d1` and
+/// its child `d2`.
 struct Floor(TestDatabase);
 
 impl Floor {
     async fn new() -> Self {
         let floor = Self(TestDatabase::new().await);
-        // Intent is made by commits alone, and these tests are about what comes after one.
+        // Only commits write intent, and these tests begin after a commit.
         floor
             .sql(
                 "ALTER TABLE target DISABLE TRIGGER USER; ALTER TABLE head DISABLE TRIGGER USER;
@@ -56,7 +57,8 @@ impl Floor {
         self.sql(&sql).await;
     }
 
-    /// Steps of a role on nodes `first..=last` of deployment `d<n>`; `columns` and `values` say what else they are.
+    /// Steps of a role on nodes `first..=last` of deployment `d<n>`. `columns` and `values` set
+    /// further columns.
     async fn steps(
         &self,
         deployment: i32,
@@ -79,7 +81,8 @@ impl Floor {
         self.sql(&sql).await;
     }
 
-    /// One round as the workers' role: how many it started of each role. None: another one is claiming.
+    /// One claim round as the worker's role. Returns the number of started runs per role, or `None`
+    /// while another transaction claims.
     async fn round(&self, most: i64, batch: i64) -> Option<BTreeMap<String, usize>> {
         let mut tx = self.0.worker().begin().await.unwrap();
         let lock = "SELECT pg_try_advisory_xact_lock($1)";
@@ -109,7 +112,7 @@ impl Floor {
         Some(started)
     }
 
-    /// Rounds until nothing more starts: how many runs that made.
+    /// Repeats rounds until nothing more starts, and returns the number of runs.
     async fn claim(&self, most: i64) -> usize {
         let mut all = 0;
         loop {
@@ -323,7 +326,8 @@ async fn the_order_is_priority_age_rank_and_deployments_take_turns() {
     );
 }
 
-/// `d1` has 10,000 steps that are ready, each on a node of its own; `d2` gets three that are ready later, on nodes of their own.
+/// `d1` has 10,000 ready steps, each on its own node. `d2` gets three that become ready later, on
+/// other nodes.
 async fn crowd() -> Floor {
     let floor = Floor::new().await;
     floor

@@ -1,4 +1,4 @@
-//! The gate in the database: which commits, verdicts and submissions the guards let through.
+//! The gate in the database: the commits, verdicts and reviews that the guards accept and reject.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use sqlx::Executor as _;
 use world::{Submission, World, assert_refused, deployment_doc, hex, node_doc, state};
 
-/// A planned, submitted and approved change of `web`.
+/// A change of `web` with a review and an approval.
 async fn approved(world: &World) -> (Submission, i64) {
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -193,7 +193,7 @@ async fn a_moved_base_voids_and_a_sibling_does_not() {
     let first = world.plan(world.web, world.ada).await;
     let submission = world.submit(&first).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    // Another kind of proposal on the same deployment, committed first.
+    // A proposal of another kind for the same deployment, committed first.
     let other = "INSERT INTO proposal (deployment_id, kind, created_by) SELECT deployment_id, 'autopilot', created_by
                  FROM proposal WHERE state = 'open' RETURNING id";
     let other: i64 = sqlx::query_scalar(other).fetch_one(world.db.owner()).await.unwrap();
@@ -242,7 +242,8 @@ async fn two_commits_at_once_make_one_line() {
     let (one, two) =
         tokio::join!(world.commit(&plans[0].0, plans[0].1), world.commit(&plans[1].0, plans[1].1));
     let refused: Vec<_> = [one, two].into_iter().filter_map(Result::err).collect();
-    // Whoever read the head too early is told to try again; nobody overwrites the other.
+    // The transaction that read the head too early gets a retryable error. Neither overwrites the
+    // other.
     assert!(refused.len() <= 1, "{refused:?}");
     for error in &refused {
         let by = Refusal::of(error);
@@ -302,7 +303,7 @@ async fn the_root_differs_in_exactly_what_is_listed() {
         Refusal::OtherDocuments,
     );
 
-    // Bytes alone tell it of so few documents; where they don't, the rows above decide.
+    // With so few documents, the byte comparison decides. Otherwise the row comparison above does.
     let mut beside = world.root().await;
     let (_, n1, _, new) = planned.documents[0].clone();
     beside.nodes.remove(&n1);
@@ -313,7 +314,8 @@ async fn the_root_differs_in_exactly_what_is_listed() {
         world.commit_root(&planned, submission, &beside).await,
         Refusal::OtherDocuments,
     );
-    // Of a key that is there twice, one reader takes the first and one the last: no target begins with such a root.
+    // Of a duplicate key, one reader sees the first value and another the last. No blueprint may
+    // have such a root.
     let twice = {
         let (id, old) = (n1, world.root().await.nodes[&n1].clone());
         let entry = |hash: &[u8], blank: &str| format!("\"{id}\"{blank}:\"{}\"", hex(hash));
@@ -562,7 +564,8 @@ async fn after_a_restore_old_submissions_and_transactions_are_void() {
         Refusal::IntentOutsideCommit,
     );
 
-    // Transaction ids recur after a restore: an old target that carries this transaction's id is no licence.
+    // Transaction ids recur after a restore. An old target with this transaction's id does not
+    // permit changes.
     world.owner("ALTER TABLE target DISABLE TRIGGER guard_append_only").await.unwrap();
     let mut tx = world.db.owner().begin().await.unwrap();
     tx.execute("UPDATE target SET xid = pg_current_xact_id()").await.unwrap();
@@ -570,7 +573,7 @@ async fn after_a_restore_old_submissions_and_transactions_are_void() {
     assert_refused("a recurring transaction id", refused, Refusal::IntentOutsideCommit);
     drop(tx);
 
-    // A fresh version of the same proposal goes through.
+    // A new version of the same proposal can be committed.
     let version = world.edit(planned.proposal, world.ada).await.unwrap();
     let again = Submission { version, epoch: 2, ..planned };
     let submission = world.submit(&again).await.unwrap();

@@ -1,4 +1,5 @@
-//! What the application role can't do by direct SQL, and that guards come back when migrations run.
+//! Statements that the application role cannot execute, and guards that return with each migration
+//! run.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -102,7 +103,7 @@ async fn intent_changes_only_in_a_commit() {
         "INSERT INTO policy (number, hash) SELECT 2, hash FROM policy",
         "UPDATE head SET policy_number = 0",
     ] {
-        // Some of them the server's role may not even try; no worker may try one.
+        // The server's role lacks the privilege for some of them, a worker for all.
         let refused = state(world.app(sql).await);
         assert!([DENIED, "GY002"].contains(&refused.as_str()), "{sql}: {refused}");
         assert_eq!(state(world.worker(sql).await), DENIED, "{sql}");
@@ -147,7 +148,7 @@ async fn server_and_workers_disable_nothing() {
 #[tokio::test]
 async fn a_temporary_table_does_not_pose_as_ours() {
     let world = World::new().await;
-    // The owner may make one, and even then the guards look at the real table.
+    // Even for the owner's temporary table, the guards read the real one.
     let mut tx = world.db.owner().begin().await.unwrap();
     let shadow = "CREATE TEMP TABLE target AS SELECT pg_current_xact_id() AS xid, 'change'::text AS kind, 1::bigint AS epoch";
     tx.execute(shadow).await.unwrap();
@@ -241,7 +242,7 @@ async fn one_time_tokens_are_spent_once() {
 #[tokio::test]
 async fn the_audit_is_chained_and_tampering_shows() {
     let world = World::new().await;
-    // What the world itself wrote comes first.
+    // The setup itself has written audit rows.
     let before: i32 =
         sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(world.db.app()).await.unwrap();
     let before = i64::from(before);
@@ -363,7 +364,7 @@ async fn older_guards_are_seen() {
 #[tokio::test]
 async fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
     let world = World::new().await;
-    // Whether they come by a commit is not what is asked here.
+    // This test is not about commits.
     let mut tx = world.db.owner().begin().await.unwrap();
     sqlx::query("ALTER TABLE deployment DISABLE TRIGGER guard_document")
         .execute(&mut *tx)
@@ -376,7 +377,7 @@ async fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
     let insert = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
                   SELECT $1, $2, $3, gen_random_uuid(), doc, head_no FROM deployment WHERE system";
     let mut parent = world.web;
-    // system and web are two of them.
+    // `system` and `web` are the first two levels.
     for level in 3..=17 {
         let id = Uuid::new_v4();
         let made = sqlx::query(insert)
@@ -403,14 +404,15 @@ async fn what_stands_too_low_from_before_the_limit_still_changes() {
             .await
             .unwrap();
     }
-    // Before the limit: triggers can't be switched in the middle of a transaction, what they call can be.
+    // Simulates a tree from before the limit. A transaction cannot disable a used trigger, but it
+    // can replace the trigger's function.
     let guard: String = sqlx::query_scalar("SELECT pg_get_functiondef('guard_levels'::regproc)")
         .fetch_one(&mut *tx)
         .await
         .unwrap();
     let none = "CREATE OR REPLACE FUNCTION guard_levels() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'";
     sqlx::query(none).execute(&mut *tx).await.unwrap();
-    // As a commit writes it: the parent with every document.
+    // A commit writes the parent with every document.
     let write = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
                  SELECT $1, $2, $3, gen_random_uuid(), doc, head_no FROM deployment WHERE system
                  ON CONFLICT (id) DO UPDATE SET parent = $2, name = $3";
@@ -437,7 +439,7 @@ async fn what_stands_too_low_from_before_the_limit_still_changes() {
         .await
         .unwrap();
     assert_eq!(changed.rows_affected(), 1);
-    // Moving up frees it, and back down again is too low.
+    // It may move up, but not back down.
     sqlx::query(write)
         .bind(lowest)
         .bind(world.web)

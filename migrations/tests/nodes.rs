@@ -1,4 +1,5 @@
-//! The record of a node and its document: which changes of a connection or of hints the guards let through.
+//! The record of a node and its document: the changes of connection or hints that the guards accept
+//! and reject.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use world::{Submission, World, assert_refused, node_doc};
 
-/// Statements that change the record of every machine with this name.
+/// Statements that change the record of every node with this name.
 fn changes(fqdn: &str) -> [String; 4] {
     [
         "transport = 'ssh'",
@@ -41,7 +42,7 @@ async fn approved(world: &World, planned: &Submission) -> i64 {
     submission
 }
 
-/// Commits as Gantry does: the row follows the document.
+/// Commits as Gantry does, so that the row matches the document.
 async fn commit_with(world: &World, planned: &Submission, row: &str) -> Result<(), sqlx::Error> {
     let submission = approved(world, planned).await;
     let root = world.root_with(planned).await;

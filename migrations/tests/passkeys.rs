@@ -1,4 +1,4 @@
-//! Passkeys and signed verdicts, as the server's and the workers' roles see them.
+//! Passkeys and signed verdicts, with the server's and the worker's role.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -34,7 +34,7 @@ fn signature(verdict: i64, passkey: Uuid, message: &str) -> String {
 }
 
 impl World {
-    /// Puts another policy in the place of the one in force, as the owner.
+    /// Replaces the policy in force, as the owner.
     async fn policy(&self, policy: Value) {
         let hash = self.put("policy", policy).await;
         self.owner("ALTER TABLE policy DISABLE TRIGGER USER").await.unwrap();
@@ -46,7 +46,7 @@ impl World {
         self.owner("ALTER TABLE policy ENABLE TRIGGER USER").await.unwrap();
     }
 
-    /// A submission of a change in *web*.
+    /// A review of a change in *web*.
     async fn submitted(&self) -> i64 {
         let planned = self.plan(self.web, self.ada).await;
         self.submit(&planned).await.unwrap()
@@ -57,7 +57,7 @@ impl World {
         sqlx::query_scalar(sql).bind(submission).fetch_one(self.db.app()).await.unwrap()
     }
 
-    /// A passkey that the owner confirmed.
+    /// A passkey confirmed by the owner.
     async fn passkey(&self, person: Uuid) -> Uuid {
         let id = Uuid::new_v4();
         self.app_as(person, &registration(id, person)).await.unwrap();
@@ -135,7 +135,7 @@ async fn early_check_of_constraints_leaves_no_demand_out() {
     world
         .policy(json!({"approvals": 1, "by_risk": {}, "signed": [{"deployment": world.web}]}))
         .await;
-    // The documents come after the database was told to decide.
+    // The documents are inserted after the database has decided.
     let proposal = world.propose(world.storage, world.ada).await;
     let mut planned = world.plan_for(proposal, world.storage, world.ada).await;
     let other = world.plan(world.web, world.ada).await;
@@ -161,7 +161,7 @@ async fn unsigned_approval_does_not_commit() {
     assert_refused("unsigned", world.commit(&planned, submission).await, Refusal::NotSigned);
     let signed = world.approval(submission, world.bo).await;
     world.app_as(world.bo, &signature(signed, passkey, "first")).await.unwrap();
-    // The same message once more is the same signature.
+    // A signature of the same message counts once.
     let again = world.approval(submission, world.bo).await;
     assert_eq!(state(world.app_as(world.bo, &signature(again, passkey, "first")).await), "23505");
     assert_refused(

@@ -1,4 +1,4 @@
-//! Who may do what where, as the database itself counts it.
+//! Permissions per deployment, as the database checks them.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 

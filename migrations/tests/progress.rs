@@ -1,5 +1,5 @@
-//! Progress moves only along the state machine: statements by hand as the application role, each refused by the guard that it meets, and
-//! the same flow as a worker has it, which passes.
+//! Progress moves only along the state machine. A guard rejects each manual statement of the
+//! application role, and the normal flow of a worker passes.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -12,7 +12,7 @@ use world::{World, assert_refused, state};
 
 const WORKER: &str = "00000000-0000-0000-0000-000000000001";
 
-/// Both nodes are up, and a worker is there.
+/// Both nodes are alive, and there is a worker.
 async fn ready() -> World {
     let world = World::new().await;
     world.grant_all().await;
@@ -28,7 +28,7 @@ async fn ready() -> World {
     world
 }
 
-/// A claim of the step of a node, with one column of the run written otherwise.
+/// A claim of a node's step, with another value in one column of the run.
 fn claim_with(fqdn: &str, column: &str, value: &str) -> String {
     let columns = [
         "node_id",
@@ -75,7 +75,7 @@ async fn lease(world: &World) {
     assert_eq!(world.app(&sql).await.unwrap(), 1);
 }
 
-/// What a worker writes at the end of a run, in one transaction.
+/// Ends a run in one transaction, as a worker does.
 async fn finish(world: &World, outcome: &str, step: &str) -> Result<(), sqlx::Error> {
     let mut tx = world.db.worker().begin().await?;
     let end = format!(
@@ -106,7 +106,7 @@ async fn claimed_run_moves_its_step() {
     .unwrap();
     let later = "UPDATE step SET wall = '{\"a\": 2}' WHERE state = 'active'";
     assert_refused("later", world.app(later).await, Refusal::ForeignOutput);
-    // A re-run for a cause, which fails and is retried.
+    // A re-run with a cause fails and is retried.
     world
         .app("UPDATE step SET state = 'todo', cause = 'drift' WHERE state = 'active'")
         .await
@@ -148,7 +148,7 @@ async fn step_without_its_run_stays() {
         let sql = format!("UPDATE step SET {set} WHERE state = 'transition'");
         assert_refused(set, world.app(&sql).await, Refusal::StepMoved);
     }
-    // And its run ended otherwise.
+    // After its run ended with another outcome.
     for (outcome, set) in [("failed", DONE), ("succeeded", "state = 'error'"), ("lost", DONE)] {
         assert_refused(outcome, finish(&world, outcome, set).await, Refusal::StepMoved);
     }
@@ -335,7 +335,7 @@ async fn run_that_is_not_due_is_refused() {
     world.switch(false).await.unwrap();
     assert_refused("switch", world.app(&claim(N1)).await, Refusal::RunNotDue);
     world.switch(true).await.unwrap();
-    // Behind a parent that is not done, whatever its count says.
+    // A parent is not done, whatever `pending` says.
     let edge = "ALTER TABLE edge DISABLE TRIGGER guard_intent;
                 INSERT INTO edge SELECT c.id, p.id, 'hard' FROM step c, step p WHERE c.id <> p.id LIMIT 1";
     sqlx::raw_sql(edge).execute(world.db.owner()).await.unwrap();
@@ -403,7 +403,7 @@ async fn run_follows_its_states_once() {
 async fn node_without_a_health_check_stays() {
     let world = World::new().await;
     world.grant_all().await;
-    // As a node over SSH, whatever its document says.
+    // Makes it an SSH node, whatever its document says.
     world
         .db
         .owner()

@@ -1,4 +1,4 @@
-//! Inside a commit, rows are what the documents of the change say: an approved commit, with one more statement by hand.
+//! Rows match the documents of a commit: an approved commit with one additional manual statement.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -134,13 +134,13 @@ async fn row_beyond_the_documents_is_refused() {
     commit_with(&world, &planned, submission, "SELECT 1").await.unwrap();
 }
 
-/// The noderole of n1, while it has one.
+/// The noderole of n1, which has only one.
 async fn only_noderole(world: &World) -> Uuid {
     let sql = "SELECT id FROM noderole WHERE node_id = $1";
     sqlx::query_scalar(sql).bind(world.n1).fetch_one(world.db.app()).await.unwrap()
 }
 
-/// Statements that bind app a second time on n1, after the first.
+/// Statements that bind app a second time on n1, with the first as its parent.
 fn bind_second(world: &World) -> String {
     format!(
         "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash, doc)
@@ -224,7 +224,7 @@ async fn transaction_commits_one_change() {
     );
 }
 
-/// What an earlier target removed does not come back with another change of the same node.
+/// A noderole that an earlier commit removed does not return with another change of the same node.
 #[tokio::test]
 async fn removed_noderole_stays_removed() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! What each database role may do, and what it is refused, by direct SQL.
+//! The statements that each database role may and may not execute.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -12,7 +12,7 @@ use world::{World, state};
 /// SQLSTATE of a missing privilege.
 const DENIED: &str = "42501";
 
-/// Neither the server nor a worker may do these.
+/// Neither the server nor a worker may execute these.
 const REFUSED_TO_PROGRAMS: &[&str] = &[
     "UPDATE noderole SET system_data = '{}'",
     "UPDATE node SET phantom = true",
@@ -39,7 +39,7 @@ const REFUSED_TO_PROGRAMS: &[&str] = &[
     "UPDATE object SET body = ''",
 ];
 
-/// A worker moves progress and nothing else.
+/// A worker writes progress only.
 const REFUSED_TO_WORKERS: &[&str] = &[
     "INSERT INTO verdict (submission_id, person_id, kind) SELECT 1, id, 'approve' FROM node",
     "INSERT INTO target (number, parent, kind, root, enabled, epoch) SELECT number + 1, number, 'switch', root, enabled, epoch FROM target",
@@ -114,7 +114,7 @@ const REFUSED_TO_WORKERS: &[&str] = &[
     "SELECT acting_admin()",
 ];
 
-/// The server writes no progress that only a worker sees.
+/// The server does not write progress that only a worker sees.
 const REFUSED_TO_SERVER: &[&str] = &[
     "UPDATE step SET wall = '{}'",
     "UPDATE step SET wall_run = 1",
@@ -154,7 +154,7 @@ const REFUSED_TO_SERVER: &[&str] = &[
     "UPDATE jig SET class = 'noop'",
 ];
 
-/// Monitoring reads states, counts and times.
+/// Monitoring reads states, counts and times only.
 const REFUSED_TO_METRICS: &[&str] = &[
     "SELECT connection FROM node",
     "SELECT address FROM node",
@@ -201,7 +201,7 @@ const REFUSED_TO_METRICS: &[&str] = &[
     "SELECT raise_epoch()",
 ];
 
-/// Nobody but the owner may do these.
+/// Only the owner may execute these.
 const REFUSED_TO_ALL: &[&str] = &[
     "SET ROLE gantry_owner",
     "SET ROLE postgres",
@@ -293,7 +293,7 @@ async fn no_role_becomes_another_or_disables_guards() {
 #[tokio::test]
 async fn worker_may_try_to_move_progress() {
     let world = World::new().await;
-    // The state machine refuses most of them by hand, and no missing right does.
+    // The state machine rejects most of them, but no privilege is missing.
     for sql in [
             "INSERT INTO worker (id, name, phase, capacity, jigs, host, pid, version, lease_until)
              VALUES (gen_random_uuid(), 'w', 'welcomed', 1, '{script}', 'h', 1, '0', now())",

@@ -1,4 +1,4 @@
-//! Sessions that lack their second factor, as the database refuses them.
+//! The database rejects actions of sessions without their second factor.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -12,11 +12,11 @@ use world::{World, assert_refused, state};
 
 const DENIED: &str = "42501";
 const SECRET: &str = "decode(repeat('ab', 20), 'hex')";
-/// The time step of now.
+/// The current TOTP time step.
 const STEP: &str = "floor(extract(epoch FROM clock_timestamp()) / 30)::bigint";
 
 impl World {
-    /// Gives a person an authenticator app that counts.
+    /// Gives a person a confirmed authenticator app.
     async fn app_of(&self, person: Uuid) {
         let sql = format!(
             "INSERT INTO totp (person_id, secret, confirmed_at) VALUES ('{person}', {SECRET}, now())"
@@ -32,7 +32,7 @@ impl World {
         sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(self.db.owner()).await.unwrap()
     }
 
-    /// Puts a policy in force that demands a second factor.
+    /// Puts a policy in force that requires a second factor.
     async fn demand(&self) {
         let mut tx = self.db.owner().begin().await.unwrap();
         let body = json!({"approvals": 1, "by_risk": {"destructive": 2}, "second_factor": true});
@@ -48,7 +48,7 @@ impl World {
         sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(self.db.owner()).await.unwrap()
     }
 
-    /// What a function returned, acting for a person.
+    /// Calls a function while acting for a person.
     async fn calls(&self, person: Uuid, call: &str) -> Result<bool, sqlx::Error> {
         let mut tx = self.begin_as(person).await;
         let done =
@@ -129,7 +129,7 @@ async fn policy_makes_everyone_enrol_first() {
     assert!(world.presented(world.bo).await);
     world.app_as(world.cy, &enrol_passkey(world.cy)).await.unwrap();
     assert!(world.presented(world.cy).await);
-    // Without its last factor a session lacks it again.
+    // After its last factor is removed, a session needs a new one.
     let revoke = format!(
         "UPDATE passkey SET revoked_at = now(), revoked_by = '{0}' WHERE person_id = '{0}'",
         world.cy
@@ -158,7 +158,7 @@ async fn stolen_password_cannot_enrol_a_factor() {
         world.bo
     );
     world.owner(&password).await.unwrap();
-    // It did not begin with a link.
+    // The session did not begin with a link.
     world.owner("UPDATE session SET by_link = false").await.unwrap();
     let set =
         "set_password((SELECT password_hash FROM account), 'x', sha256('output'), sha256('next'))";

@@ -1,6 +1,6 @@
-//! Who gave a person access, and the confirmations of it.
+//! Access that admins gave people, and its confirmations.
 //!
-//! The rows are written by triggers in the transaction that gives the access. Nothing here inserts one.
+//! Triggers write the rows in the transaction that gives the access. This module inserts none.
 
 use std::sync::Arc;
 
@@ -12,32 +12,27 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Changes of a person's access that are listed.
+/// The maximum number of changes in a list.
 pub const LISTED: i64 = 20;
 
-/// A change of a person's access, as their page lists it.
+/// A change of a person's access, for their page.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct ChangeRow {
-    /// The word of an [`AccessKind`].
+    /// The name of an [`AccessKind`].
     pub kind: String,
-    /// The permission that was granted.
     pub permission: Option<String>,
-    /// The deployment where it was granted; None: everywhere.
+    /// `None`: everywhere.
     pub deployment: Option<String>,
-    /// The admin's name; None: the owner of the installation.
+    /// The admin's name. `None`: the owner of the installation.
     pub by: Option<String>,
-    /// When.
     pub at: OffsetDateTime,
-    /// The admin who confirmed it, by name.
+    /// The name of the admin who confirmed it.
     pub confirmed_by: Option<String>,
-    /// When that was.
     pub confirmed_at: Option<OffsetDateTime>,
 }
 
-/// The access of these people and of everyone who gave it, for the gate. The caller adds the policy and the submission.
-///
-/// # Errors
-/// When the database does not answer.
+/// The access of these people and of everyone who gave it, for the gate. The caller adds the policy
+/// and the review.
 pub async fn access_of(on: &mut PgConnection, people: &[PersonId]) -> Result<Access, StoreError> {
     let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
     let rows: Vec<(Uuid, Uuid, String, String, i64, bool)> = sqlx::query_as(
@@ -72,9 +67,6 @@ pub async fn access_of(on: &mut PgConnection, people: &[PersonId]) -> Result<Acc
 }
 
 /// The newest changes of a person's access.
-///
-/// # Errors
-/// When the database does not answer.
 pub async fn listed(on: &mut PgConnection, person: PersonId) -> Result<Vec<ChangeRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT c.kind, c.permission, d.name AS deployment, b.name AS by, c.at, k.name AS confirmed_by, c.confirmed_at
@@ -89,10 +81,8 @@ pub async fn listed(on: &mut PgConnection, person: PersonId) -> Result<Vec<Chang
     Ok(rows)
 }
 
-/// The admins on whose changes a person's approvals do not count now, and until when, by name.
-///
-/// # Errors
-/// When the database does not answer.
+/// The admins for whose changes this person's approvals do not count now, and the end of each
+/// limit.
 pub async fn limits(
     on: &mut PgConnection,
     person: PersonId,
@@ -116,10 +106,11 @@ pub async fn limits(
     Ok(rows)
 }
 
-/// Confirms what this admin may confirm of a person's access; returns how many changes that were.
+/// Confirms the changes of a person's access that this admin may confirm. Returns their number.
 ///
 /// # Errors
-/// When the database refuses the admin or does not answer.
+///
+/// This admin may not confirm the changes.
 pub async fn confirm(
     on: &mut PgConnection,
     person: PersonId,
@@ -129,10 +120,8 @@ pub async fn confirm(
     Ok(confirm.bind(person.0).bind(admin.0).fetch_one(on).await?)
 }
 
-/// Resets of a person's sign-in by others that the person has not dismissed: by whom and when, newest first.
-///
-/// # Errors
-/// When the database does not answer.
+/// Resets of a person's sign-in by others that the person has not dismissed: admin and time, newest
+/// first.
 pub async fn notices(
     on: &mut PgConnection,
     person: PersonId,
@@ -148,10 +137,7 @@ pub async fn notices(
     Ok(rows)
 }
 
-/// Dismisses these notices; returns how many there were.
-///
-/// # Errors
-/// When the database does not answer.
+/// Dismisses these notices and returns their number.
 pub async fn dismiss(on: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
     let sql = "UPDATE access_change SET dismissed_at = now()
                WHERE person_id = $1 AND kind = 'reset' AND by IS NOT NULL AND dismissed_at IS NULL";

@@ -1,21 +1,21 @@
-//! The journal: what happened, in an order in which nothing ever appears behind a reader.
+//! The journal of events, in an order in which no event appears before one already read.
 //!
-//! # Theory
-//!
-//! An event's id is drawn when it is inserted, and it is seen when its transaction commits: a reader that remembers "the last id"
-//! misses what a slow transaction commits later under a lower one. So events carry the id of their transaction, are read in the order
-//! (transaction, id), and only below the oldest transaction that is still open (`pg_snapshot_xmin`). Below that line everything has
-//! committed or never will, so a [`Position`] once read is final and a stream may resume behind it without a gap.
+//! An event gets its id when it is inserted, but becomes visible when its transaction commits. A
+//! reader that remembers the last id would miss a lower id that a slow transaction commits later.
+//! So events carry the id of their transaction and are read in the order (transaction, id). Readers
+//! stop at the oldest open transaction (`pg_snapshot_xmin`). Every transaction below that horizon
+//! has ended. So a [`Position`] once read is final, and a stream can resume after it without a gap.
 //!
 //! Invariants:
-//! * [`read`] hands out positions that rise, and later calls hand out none that is lower;
-//! * what a transaction writes shows in the journal at once when no older transaction writes, else as soon as those have ended: a
-//!   long transaction delays the stream, it never tears it;
-//! * a *cursor* ([`cursor`]) that was read before a page's data leads to every event that the data does not have yet, and perhaps to
-//!   some that it has: events are hints, seeing one twice does no harm.
+//! * [`read`] returns ascending positions, and later calls never return lower ones.
+//! * An event becomes readable once all older writing transactions have ended. A long transaction
+//!   delays the stream but causes no gap.
+//! * A *cursor* ([`cursor`]) read before a page's data leads to every event that the data does not
+//!   include. It may repeat some that it includes. Events are hints, so a repeated one does no
+//!   harm.
 //!
-//! Transaction ids start again in a cluster that was restored from a dump, and old events are forgotten after a while. Both make a
-//! cursor worthless; [`resume`] says so instead of guessing.
+//! Transaction ids restart in a cluster that was restored from a dump, and old events are deleted.
+//! Both invalidate a cursor, and [`resume`] reports that.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,23 +28,24 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// The channel that is notified when events were journalled.
+/// The channel for notifications about new events.
 pub const CHANNEL: &str = "gantry_event";
-/// The channel that is notified when a log grew, with the run's number and the bytes of its log. Growth is not journalled: it would
-/// drown everything else, and whoever missed one is told by the next one or by [`lengths`].
+/// The channel for notifications about log growth, with the run's number and the size of its log in
+/// bytes. The journal omits growth, which would outnumber all other events. A client that misses a
+/// notification gets the next one, or calls [`lengths`].
 pub const LOG_CHANNEL: &str = "gantry_log";
 
-/// A place in the journal: everything up to and including it was read.
+/// A position in the journal. Everything up to and including it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The transaction (an `xid8`, which in 63 bits lasts longer than the hardware).
+    /// The transaction, an `xid8`. It does not exceed 63 bits in practice.
     pub xid: i64,
-    /// The event; 0: none of that transaction.
+    /// The event. 0: before the first event of the transaction.
     pub id: i64,
 }
 
 impl Position {
-    /// The place of a page's cursor.
+    /// The position of a page's cursor.
     pub fn of_cursor(cursor: i64) -> Self {
         Self { xid: cursor, id: 0 }
     }
@@ -56,7 +57,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// A text that is no position.
+/// A text that is not a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a place in the journal is a cursor of a page, or the id of an event: two numbers with a hyphen between them"
@@ -76,45 +77,42 @@ impl FromStr for Position {
     }
 }
 
-/// An event as it is read.
+/// An event in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it stands.
     pub position: Position,
-    /// Who wants to hear it: `deployment:<id>`, `run:<id>`, or a word.
+    /// `deployment:<id>`, `run:<id>`, or a word.
     pub topic: String,
-    /// What it says.
     pub live: Live,
 }
 
 /// A part of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// In order.
+    /// In journal order.
     pub entries: Vec<Entry>,
-    /// Where the next part begins. It may lie behind the last entry: an event that this program does not know is stepped over.
+    /// The start of the next part. It may be after the last entry, because events of an unknown
+    /// kind are skipped.
     pub next: Position,
-    /// Whether the limit cut it off.
+    /// Whether the limit cut off further events.
     pub more: bool,
-    /// The line below which the journal is final, as a cursor.
+    /// The horizon below which the journal is final, as a cursor.
     pub horizon: i64,
     /// Whether committed events wait for an older transaction to end.
     pub held_back: bool,
 }
 
-/// Whether a stream can go on from a place.
+/// Whether a stream can resume at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resume {
-    /// From exactly there.
+    /// It can.
     There,
-    /// The place is no good (forgotten, too long ago, another database's): fetch everything again and go on from here.
+    /// The position is invalid (deleted, too old or from another database). Fetch everything again
+    /// and continue from the given position.
     Reset(Position),
 }
 
-/// The cursor of a page: read it before the page's data, or in the same snapshot.
-///
-/// # Errors
-/// When the database does not answer.
+/// The cursor of a page. Read it before the page's data, or in the same snapshot.
 pub async fn cursor(db: impl PgExecutor<'_>) -> Result<i64, StoreError> {
     let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
     Ok(sqlx::query_scalar(sql).fetch_one(db).await?)
@@ -122,12 +120,9 @@ pub async fn cursor(db: impl PgExecutor<'_>) -> Result<i64, StoreError> {
 
 type Row = (i64, bool, Option<i64>, Option<i64>, Option<String>, Option<String>, Option<Value>);
 
-/// What follows a place, at most `limit` events.
-///
-/// # Errors
-/// When the database does not answer.
+/// The events after a position, at most `limit`.
 pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Part, StoreError> {
-    // One statement, so that the line and what lies below it are of one snapshot.
+    // One statement, so that the horizon and the events come from one snapshot.
     let rows: Vec<Row> = sqlx::query_as(
         "WITH line AS MATERIALIZED (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xid)
          SELECT line.xid::text::bigint, EXISTS (SELECT FROM event later WHERE later.xid >= line.xid),
@@ -164,7 +159,7 @@ pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Part, St
     Ok(part)
 }
 
-/// An event's row holds the kind in a column of its own; everything else of it is in the body.
+/// A row stores the kind in its own column and the other fields in the body.
 fn live(kind: &str, mut body: Value) -> Result<Live, serde_json::Error> {
     if let Some(fields) = body.as_object_mut() {
         fields.insert("kind".into(), kind.into());
@@ -172,10 +167,7 @@ fn live(kind: &str, mut body: Value) -> Result<Live, serde_json::Error> {
     serde_json::from_value(body)
 }
 
-/// Whether a stream can go on from a place with at most `most` events to catch up on.
-///
-/// # Errors
-/// When the database does not answer.
+/// Whether a stream can resume at a position with at most `most` missed events.
 pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume, StoreError> {
     let (horizon, forgotten_xid, forgotten_id, behind): (i64, i64, i64, i64) = sqlx::query_as(
         "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, forgotten.xid::text::bigint, forgotten.id,
@@ -196,10 +188,7 @@ pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume,
     }
 }
 
-/// How far these runs and their logs are, as events.
-///
-/// # Errors
-/// When the database does not answer.
+/// The states and log sizes of these runs, as events.
 pub async fn lengths(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Live>, StoreError> {
     let rows: Vec<(i64, Uuid, String, i64)> = sqlx::query_as(
         "SELECT r.id, s.noderole_id, coalesce(r.outcome, r.state), r.log_bytes
@@ -215,10 +204,11 @@ pub async fn lengths(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Live>, StoreEr
     Ok(lives.collect())
 }
 
-/// Journals an event and notifies whoever listens, both when the transaction commits.
+/// Appends an event and notifies listeners. Both take effect when the transaction commits.
 ///
 /// # Errors
-/// When the database does not answer, or the event has no form as JSON.
+///
+/// The database fails, or the event cannot be written as JSON.
 pub async fn append_event(
     db: &mut PgConnection,
     topic: &str,
@@ -288,7 +278,7 @@ mod tests {
         assert_eq!(lives(&read(db.app(), after.next, 10).await.expect("the journal")), []);
     }
 
-    /// Transactions of other tests in the same cluster hold the line back for moments.
+    /// Transactions of other tests in the same cluster briefly hold back the horizon.
     async fn eventually(db: &TestDatabase, after: Position, count: usize) -> Part {
         for _ in 0..400 {
             let part = read(db.app(), after, 10).await.expect("the journal");
@@ -338,7 +328,8 @@ mod tests {
         assert_eq!(lives(&eventually(&db, START, 2).await), [step.clone(), step]);
     }
 
-    /// Events are numbered when they are written and ordered by transaction: the first need not be number one.
+    /// Events are numbered on insert and ordered by transaction, so the first event need not have
+    /// number one.
     #[tokio::test]
     async fn a_young_journal_whose_first_event_is_not_number_one_has_forgotten_nothing() {
         let db = TestDatabase::new().await;
@@ -389,7 +380,7 @@ mod tests {
             .expect("to forget");
         assert!(!goes_on(START, 10).await, "forgotten");
         assert!(!goes_on(all.next, 10).await, "the one that was forgotten was not told there");
-        // What others in the cluster have open holds the place back; it passes.
+        // Open transactions of other tests in the cluster briefly hold back the cursor.
         let goes_on_from_now = async || {
             let now = Position::of_cursor(cursor(db.app()).await.expect("a cursor"));
             goes_on(now, 10).await

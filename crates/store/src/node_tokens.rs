@@ -1,7 +1,8 @@
-//! The tokens of machines: by which of them a machine speaks for itself.
+//! Tokens with which nodes send their own reports.
 //!
-//! As with sign-ins, nothing here knows a token, only its SHA-256, and every moment is the database's own. Whether a token holds is
-//! asked of its row each time: one that was revoked, has expired, or whose machine was taken out, is none with the next request.
+//! This module handles only the SHA-256 of a token, never the token. All times are the database's.
+//! Each request checks the token's row. So revocation, expiry and removal of the node take effect
+//! on the next request.
 
 use std::time::Duration;
 
@@ -13,36 +14,28 @@ use uuid::Uuid;
 use crate::StoreError;
 use crate::people::TokenHash;
 
-/// Most tokens of a machine that hold at once.
+/// The maximum number of valid tokens per node.
 pub const MOST_TOKENS: i64 = 10;
-/// Tokens of a machine that are told of, the newest first: those that hold are among them.
+/// The maximum number of tokens in a list, newest first. It always includes the valid ones.
 const TOLD: i64 = 50;
 
-/// A token, without what it is.
+/// A token without its text.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct NodeTokenRow {
-    /// Which.
     pub id: Uuid,
-    /// What its maker calls it.
     pub name: String,
-    /// Who made it.
+    /// The name of its creator.
     pub by: Option<String>,
-    /// When.
     pub created_at: OffsetDateTime,
-    /// Until when.
     pub expires_at: OffsetDateTime,
-    /// When it spoke last.
     pub last_used_at: Option<OffsetDateTime>,
-    /// Since when it is taken back.
     pub revoked_at: Option<OffsetDateTime>,
-    /// Whether it holds.
+    /// Neither expired nor revoked.
     pub holds: bool,
 }
 
-/// Makes a token of a machine; None: there are as many as there may be. The caller has locked the machine's row.
-///
-/// # Errors
-/// What the database refused.
+/// Inserts a token of a node. `None`: the node has the maximum number. The caller has locked the
+/// node's row.
 pub async fn insert_node_token(
     on: &mut PgConnection,
     node: NodeId,
@@ -68,10 +61,8 @@ pub async fn insert_node_token(
     Ok(made)
 }
 
-/// Takes a token back; its name, or None when this machine has no such token that was not taken back before.
-///
-/// # Errors
-/// What the database refused.
+/// Revokes a token and returns its name. `None`: the node has no such token, or it was already
+/// revoked.
 pub async fn revoke_node_token(
     on: &mut PgConnection,
     node: NodeId,
@@ -87,11 +78,7 @@ pub async fn revoke_node_token(
     Ok(name)
 }
 
-/// The machine that a token speaks for, and the token's id; None: it holds for none. That it was used is written down at most once a
-/// minute.
-///
-/// # Errors
-/// What the database refused.
+/// The node and the id of a valid token. Records its use at most once a minute.
 pub async fn node_of_token(
     on: &mut PgConnection,
     hash: &TokenHash,
@@ -114,10 +101,7 @@ pub async fn node_of_token(
     Ok(Some((NodeId(node), token)))
 }
 
-/// A machine's tokens, newest first.
-///
-/// # Errors
-/// What the database refused.
+/// The tokens of a node, newest first.
 pub async fn node_tokens(
     on: &mut PgConnection,
     node: NodeId,

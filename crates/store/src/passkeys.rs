@@ -1,7 +1,7 @@
 //! Passkeys of people, their confirmations, and signatures of verdicts.
 //!
-//! Rows are only added. Apart from its counter and its revocation a passkey never changes, so a signature that held once can be
-//! verified at any later time.
+//! Rows are append-only, except for a passkey's counter, last use and revocation. So a valid
+//! signature can be verified at any later time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,65 +18,55 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// A passkey that a person registers.
+/// A passkey to register.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewPasskey {
-    /// Its person.
     pub person: PersonId,
-    /// The person's name for it.
     pub name: String,
-    /// The host name that it is bound to.
+    /// The host name to which it is bound.
     pub rp_id: String,
-    /// The origin that it is registered at.
+    /// The origin at which it is registered.
     pub origin: String,
-    /// The authenticator's id of it.
+    /// The id that the authenticator gave it.
     pub credential_id: Vec<u8>,
     /// The public key and its properties.
     pub credential: Value,
-    /// The authenticator's counter.
+    /// The authenticator's signature counter.
     pub counter: u32,
 }
 
-/// A passkey with what lists show of it.
+/// A passkey with its list columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PasskeyRow {
-    /// What signatures are verified with.
+    /// The parts needed to verify signatures.
     pub passkey: Passkey,
-    /// The authenticator's id of it.
+    /// The id that the authenticator gave it.
     pub credential_id: Vec<u8>,
-    /// The person's name for it.
     pub name: String,
-    /// When it was registered.
     pub created_at: OffsetDateTime,
-    /// When it was last used.
     pub last_used_at: Option<OffsetDateTime>,
-    /// Since when it is revoked.
     pub revoked_at: Option<OffsetDateTime>,
-    /// Who confirmed it, by name; None: nobody yet, or the owner of the database.
+    /// The name of the person who confirmed it. `None`: not confirmed, or confirmed by the owner of
+    /// the database.
     pub confirmed_by: Option<String>,
 }
 
-/// A signature of a verdict.
+/// The signature of a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureRow {
-    /// The submission.
     pub submission: SubmissionId,
-    /// The verdict.
     pub verdict: i64,
-    /// Whose verdict it is.
+    /// The person who gave the verdict.
     pub person: PersonId,
-    /// What it says.
     pub kind: VerdictKind,
-    /// The passkey that signed.
     pub passkey: PasskeyId,
-    /// The nonce of the statement.
+    /// The nonce in the signed statement.
     pub nonce: Nonce,
-    /// The signature.
     pub assertion: Assertion,
 }
 
 impl SignatureRow {
-    /// For [`engine::gate::signature::check_verdicts`].
+    /// The input of [`engine::gate::signature::check_verdicts`].
     pub fn signed(&self) -> VerdictSignature<'_> {
         VerdictSignature {
             person: self.person,
@@ -109,7 +99,8 @@ struct RawPasskey {
     confirmed_by: Option<String>,
 }
 
-/// The columns of [`RawPasskey`], of `passkey k` with its confirmation `c`. Only the server may read names.
+/// The columns of [`RawPasskey`], for `passkey k` with its confirmation `c`. It omits names, which
+/// only the server may read.
 const COLUMNS: &str = "k.id, k.person_id, k.name, k.rp_id, k.origin, k.credential_id, k.credential, k.created_at, k.last_used_at, \
     k.revoked_at, c.passkey_id IS NOT NULL AS confirmed, c.by_passkey, c.nonce, c.client_data, c.authenticator_data, c.signature";
 
@@ -149,10 +140,7 @@ fn passkey(raw: RawPasskey) -> Result<PasskeyRow, StoreError> {
     })
 }
 
-/// Registers a passkey. None: the authenticator's id is registered already.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
+/// Registers a passkey. `None`: the authenticator's id is already registered.
 pub async fn insert(
     on: &mut PgConnection,
     new: &NewPasskey,
@@ -174,9 +162,6 @@ pub async fn insert(
 }
 
 /// The passkeys of a person that are not revoked, oldest first.
-///
-/// # Errors
-/// When the database does not answer.
 pub async fn of_person(
     on: &mut PgConnection,
     person: PersonId,
@@ -192,10 +177,7 @@ pub async fn of_person(
     rows.into_iter().map(passkey).collect()
 }
 
-/// One passkey, revoked or not.
-///
-/// # Errors
-/// When the database does not answer.
+/// A passkey, revoked or not.
 pub async fn one(on: &mut PgConnection, id: PasskeyId) -> Result<Option<PasskeyRow>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS}, w.name AS confirmed_by \
@@ -207,10 +189,8 @@ pub async fn one(on: &mut PgConnection, id: PasskeyId) -> Result<Option<PasskeyR
     row.map(passkey).transpose()
 }
 
-/// These passkeys and all that confirmed them, for [`engine::gate::signature::check`]; revoked ones too.
-///
-/// # Errors
-/// When the database does not answer.
+/// These passkeys and all that confirmed them, revoked or not, for
+/// [`engine::gate::signature::check`].
 pub async fn with_confirmers(
     on: &mut PgConnection,
     ids: &BTreeSet<PasskeyId>,
@@ -232,10 +212,7 @@ pub async fn with_confirmers(
     rows.into_iter().map(|raw| passkey(raw).map(|row| (row.passkey.id, row.passkey))).collect()
 }
 
-/// The names of those of these passkeys that are not revoked.
-///
-/// # Errors
-/// When the database does not answer.
+/// The names of these passkeys, without revoked ones.
 pub async fn names(
     on: &mut PgConnection,
     ids: &BTreeSet<PasskeyId>,
@@ -246,10 +223,7 @@ pub async fn names(
     Ok(rows.into_iter().map(|(id, name)| (PasskeyId(id), name)).collect())
 }
 
-/// The people of a list with a confirmed passkey.
-///
-/// # Errors
-/// When the database does not answer.
+/// The people in a list who have a confirmed passkey.
 pub async fn able(
     on: &mut PgConnection,
     people: &[PersonId],
@@ -265,19 +239,13 @@ pub async fn able(
     Ok(able.into_iter().map(PersonId).collect())
 }
 
-/// Confirms a passkey as the owner of the database. False: it is confirmed already.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
+/// Confirms a passkey as the owner of the database. `false`: it is already confirmed.
 pub async fn confirm_as_owner(on: &mut PgConnection, id: PasskeyId) -> Result<bool, StoreError> {
     let sql = "INSERT INTO passkey_confirmation (passkey_id) VALUES ($1) ON CONFLICT DO NOTHING";
     Ok(sqlx::query(sql).bind(id.0).execute(on).await?.rows_affected() > 0)
 }
 
-/// Confirms a passkey with another one. False: it is confirmed already.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
+/// Confirms a passkey with another one. `false`: it is already confirmed.
 pub async fn confirm(
     on: &mut PgConnection,
     id: PasskeyId,
@@ -300,10 +268,7 @@ pub async fn confirm(
     Ok(done.rows_affected() > 0)
 }
 
-/// Revokes a passkey; false: it is revoked already, or does not exist.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
+/// Revokes a passkey. `false`: it does not exist or was already revoked.
 pub async fn revoke(
     on: &mut PgConnection,
     id: PasskeyId,
@@ -313,10 +278,8 @@ pub async fn revoke(
     Ok(sqlx::query(sql).bind(id.0).bind(by.0).execute(on).await?.rows_affected() > 0)
 }
 
-/// Notes a use and the counter that the authenticator reported. False: it reported an older one, so the passkey may have been copied.
-///
-/// # Errors
-/// When the database does not answer.
+/// Records a use with the authenticator's counter. `false`: the counter did not rise, so the
+/// passkey may have been copied.
 pub async fn note_use(
     on: &mut PgConnection,
     id: PasskeyId,
@@ -327,10 +290,7 @@ pub async fn note_use(
     Ok(sqlx::query(sql).bind(id.0).bind(i64::from(counter)).execute(on).await?.rows_affected() > 0)
 }
 
-/// Signs a verdict. False: this signature was used before.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
+/// Inserts the signature of a verdict. `false`: this signature was already used.
 pub async fn insert_signature(
     on: &mut PgConnection,
     verdict: i64,
@@ -353,10 +313,8 @@ pub async fn insert_signature(
     Ok(done.rows_affected() > 0)
 }
 
-/// Of these submissions, those whose approvals must be signed, each with the parts that a signature covers.
-///
-/// # Errors
-/// When the database does not answer, or a row cannot be read.
+/// The reviews in a list whose approvals must be signed, each with the parts that a signature
+/// covers.
 pub async fn demanded(
     on: &mut PgConnection,
     submissions: &[SubmissionId],
@@ -368,10 +326,7 @@ pub async fn demanded(
     rows.into_iter().map(|(id, image)| Ok((SubmissionId(id), reviewed_of(image)?))).collect()
 }
 
-/// The parts of a submission that a signature covers. None: there is no such submission.
-///
-/// # Errors
-/// When the database does not answer, or the row cannot be read.
+/// The parts of a review that a signature covers. `None`: there is no such review.
 pub async fn reviewed(
     on: &mut PgConnection,
     submission: SubmissionId,
@@ -386,10 +341,8 @@ fn reviewed_of(image: Value) -> Result<Reviewed, StoreError> {
     serde_json::from_value(image).map_err(|error| StoreError::corrupt("submission", error))
 }
 
-/// The signatures of the verdicts on these submissions, in the order of the verdicts, also by passkeys that were revoked since.
-///
-/// # Errors
-/// When the database does not answer.
+/// The signatures of verdicts on these reviews, ordered by verdict. They include signatures with
+/// passkeys that were revoked later.
 pub async fn signatures(
     on: &mut PgConnection,
     submissions: &[SubmissionId],
@@ -435,10 +388,7 @@ pub async fn signatures(
     rows.into_iter().map(row).collect()
 }
 
-/// Stores a WebAuthn registration or sign-in in progress with a session; an earlier one is void then.
-///
-/// # Errors
-/// When the database does not answer.
+/// Stores a WebAuthn registration or sign-in in progress in a session. It replaces an earlier one.
 pub async fn begin_ceremony(
     on: &mut PgConnection,
     session: Uuid,
@@ -452,10 +402,7 @@ pub async fn begin_ceremony(
     Ok(())
 }
 
-/// Takes it; the second time there is none.
-///
-/// # Errors
-/// When the database does not answer.
+/// Takes the registration or sign-in in progress out of a session. It can be taken only once.
 pub async fn take_ceremony(
     on: &mut PgConnection,
     session: Uuid,
@@ -467,10 +414,11 @@ pub async fn take_ceremony(
     Ok(state.flatten())
 }
 
-/// The digest of a passkey's parts that never change.
+/// The digest of the parts of a passkey that never change.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+///
+/// The passkey cannot be written as JSON.
 pub fn digest(row: &PasskeyRow) -> Result<Hash, StoreError> {
     row.passkey.digest().map_err(|error| StoreError::corrupt("passkey.credential", error))
 }

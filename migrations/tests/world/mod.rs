@@ -1,7 +1,8 @@
-//! A small cluster, written by plain SQL as the application role: what the guards see, with nothing of Gantry between.
+//! A small cluster, written with plain SQL as the application role, so that tests see the guards
+//! without Gantry's code.
 //!
-//! `system` has the children `web` and `storage`; node `n1` stands in `web` and `n2` in `storage`, each with one
-//! noderole. ada and eve may edit, bo and cy may review.
+//! `system` has the children `web` and `storage`. Node `n1` is in `web` and `n2` in `storage`, each
+//! with one noderole. ada and eve may edit, bo and cy may review.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -17,7 +18,7 @@ use uuid::Uuid;
 pub type Hash = Vec<u8>;
 pub type Tx<'c> = Transaction<'c, Postgres>;
 
-/// What a root names.
+/// The documents of a root.
 #[derive(Debug, Clone, Default)]
 pub struct Root {
     pub deployments: BTreeMap<Uuid, Hash>,
@@ -51,7 +52,7 @@ pub struct World {
     pub role: Hash,
 }
 
-/// What a submission says; the tests bend one field at a time.
+/// The columns of a review and its parts. Tests change one field at a time.
 #[derive(Debug, Clone)]
 pub struct Submission {
     pub proposal: i64,
@@ -72,7 +73,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The SQLSTATE of a refusal.
+/// The SQLSTATE of the error.
 pub fn state<T: std::fmt::Debug>(refused: Result<T, sqlx::Error>) -> String {
     let error = refused.expect_err("the database let it through");
     let state = error.as_database_error().and_then(|e| e.code()).map(|code| code.into_owned());
@@ -130,12 +131,12 @@ pub fn deployment_doc(
     json!({"id": id, "name": name, "parent": parent, "phantom": phantom, "note": note})
 }
 
-/// The one role: `app`, on the jig `script`.
+/// The only role: `app`, with the jig `script`.
 pub fn role_doc() -> Value {
     json!({"name": "app", "jig": "script", "jig_class": "script"})
 }
 
-/// What a noderole's document leaves out here is as usual: the role `app`, no data, no parents.
+/// Fills in the defaults of noderoles: the role `app`, no data, no parents.
 pub fn node_doc(id: Uuid, fqdn: &str, deployment: Uuid, mut noderoles: Value) -> Value {
     let role = hex(&Sha256::digest(role_doc().to_string()));
     for noderole in noderoles.as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
@@ -259,7 +260,7 @@ impl World {
         }
     }
 
-    /// A noderole with its lane and its one step; returns the step.
+    /// Inserts a noderole with its concurrency group and its step, and returns the step.
     pub async fn insert_step(
         &self,
         tx: &mut PgConnection,
@@ -346,33 +347,34 @@ impl World {
         sqlx::query_scalar(sql).bind(root).fetch_one(self.db.app()).await.unwrap()
     }
 
-    /// Gives the server's role every right on tables, so that a test sees what the guards refuse by themselves.
+    /// Grants the server's role every table privilege, so that only the guards can reject a
+    /// statement.
     pub async fn grant_all(&self) {
         self.owner("GRANT ALL ON ALL TABLES IN SCHEMA public TO gantry_server").await.unwrap();
     }
 
-    /// One statement as the workers' role.
+    /// Executes one statement as the worker's role.
     pub async fn worker(&self, sql: &str) -> Result<u64, sqlx::Error> {
         Ok(self.db.worker().execute(AssertSqlSafe(sql)).await?.rows_affected())
     }
 
-    /// One statement as the server's role.
+    /// Executes one statement as the server's role.
     pub async fn app(&self, sql: &str) -> Result<u64, sqlx::Error> {
         Ok(self.db.app().execute(AssertSqlSafe(sql)).await?.rows_affected())
     }
 
-    /// One statement as the owner role.
+    /// Executes one statement as the owner.
     pub async fn owner(&self, sql: &str) -> Result<u64, sqlx::Error> {
         Ok(self.db.owner().execute(AssertSqlSafe(sql)).await?.rows_affected())
     }
 
-    /// Acts for a person in this transaction, with a session that the owner begins for them.
+    /// Acts for a person in this transaction, with a session that the owner inserts.
     pub async fn act(&self, tx: &mut Tx<'_>, person: Uuid) {
         self.session(person).await;
         sqlx::query("SELECT act_as($1)").bind(person.to_string()).execute(&mut **tx).await.unwrap();
     }
 
-    /// A session of a person, whose cookie is their id.
+    /// Inserts a session of a person. Its cookie is the person's id.
     pub async fn session(&self, person: Uuid) {
         let sql = "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at)
                    VALUES (sha256(convert_to($1::text, 'UTF8')), $1, now() + interval '1 hour', now() + interval '1 day')
@@ -380,14 +382,14 @@ impl World {
         sqlx::query(sql).bind(person).execute(self.db.owner()).await.unwrap();
     }
 
-    /// A transaction of the application role that acts for a person.
+    /// Begins a transaction of the application role that acts for a person.
     pub async fn begin_as(&self, person: Uuid) -> Tx<'static> {
         let mut tx = self.db.app().begin().await.unwrap();
         self.act(&mut tx, person).await;
         tx
     }
 
-    /// One statement as the application role, acting for a person.
+    /// Executes one statement as the application role, acting for a person.
     pub async fn app_as(&self, person: Uuid, sql: &str) -> Result<u64, sqlx::Error> {
         let mut tx = self.begin_as(person).await;
         let done = tx.execute(AssertSqlSafe(sql)).await?.rows_affected();
@@ -395,7 +397,7 @@ impl World {
         Ok(done)
     }
 
-    /// An open proposal on a deployment, with one edit.
+    /// An open proposal for a deployment, with one edit.
     pub async fn propose(&self, deployment: Uuid, author: Uuid) -> i64 {
         let sql = "INSERT INTO proposal (deployment_id, created_by) VALUES ($1, $2) RETURNING id";
         let mut tx = self.begin_as(author).await;
@@ -410,7 +412,7 @@ impl World {
         id
     }
 
-    /// One more edit; the proposal is another version then.
+    /// Adds an edit and returns the new version of the proposal.
     pub async fn edit(&self, proposal: i64, author: Uuid) -> Result<i32, sqlx::Error> {
         let mut tx = self.begin_as(author).await;
         sqlx::query(
@@ -431,7 +433,7 @@ impl World {
         Ok(version)
     }
 
-    /// A sound submission: another document of the deployment's node and nothing else.
+    /// A valid review that changes only the document of the deployment's node.
     pub async fn plan(&self, deployment: Uuid, author: Uuid) -> Submission {
         let proposal = self.propose(deployment, author).await;
         self.plan_for(proposal, deployment, author).await
@@ -460,7 +462,7 @@ impl World {
             policy: 1,
             epoch,
             needed: 1,
-            // Other data than before.
+            // The data of the noderole changes.
             risk: vec!["rerun".into()],
             authors: vec![author],
             base: vec![
@@ -481,7 +483,7 @@ impl World {
         Ok(id)
     }
 
-    /// A submission with all its parts, in a transaction that acts for its person.
+    /// Inserts a review with all its parts, in a transaction that acts for its submitter.
     pub async fn insert_submission(
         &self,
         tx: &mut Tx<'_>,
@@ -539,7 +541,8 @@ impl World {
         Ok(done.rows_affected())
     }
 
-    /// The root that committing a submission makes now: the head's, with its documents replaced.
+    /// The root that a commit would write now: the current one with the review's documents
+    /// replaced.
     pub async fn root_with(&self, s: &Submission) -> Hash {
         let mut root = self.root().await;
         for (kind, id, _, new) in &s.documents {
@@ -570,7 +573,7 @@ impl World {
         .await
     }
 
-    /// Everything that a commit of a planned submission writes.
+    /// Writes all rows of a commit.
     pub async fn commit(&self, s: &Submission, submission: i64) -> Result<i64, sqlx::Error> {
         let root = self.root_with(s).await;
         self.commit_root(s, submission, &root).await
@@ -632,7 +635,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until some statement waits for another's lock.
+    /// Waits until a statement is blocked by a lock.
     pub async fn somebody_waits(&self) {
         let sql = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
                    WHERE NOT l.granted AND a.datname = current_database())";
@@ -645,7 +648,7 @@ impl World {
         panic!("nobody waits for a lock");
     }
 
-    /// A sound change of a deployment, made by ada, approved by bo, committed.
+    /// A valid change of a deployment by ada, approved by bo and committed.
     pub async fn change(&self, deployment: Uuid) -> i64 {
         let planned = self.plan(deployment, self.ada).await;
         let submission = self.submit(&planned).await.unwrap();
@@ -653,7 +656,6 @@ impl World {
         self.commit(&planned, submission).await.unwrap()
     }
 
-    /// Turns execution on or off.
     pub async fn switch(&self, enabled: bool) -> Result<(), sqlx::Error> {
         let mut tx = self.begin_as(self.ada).await;
         sqlx::query(

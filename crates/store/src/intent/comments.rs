@@ -1,7 +1,8 @@
-//! Discussions: comments, threads, and what each person has looked at.
+//! Discussions: comments, threads, and the reviews that each person viewed.
 //!
-//! A comment's text never changes. A thread is the comment that opened it, and what is resolved and opened again is that one. Whoever
-//! writes here holds the proposal's lock, as a commit does, so no thread is opened between looking and committing.
+//! The text of a comment never changes. A thread is identified by its first comment, which is also
+//! the row that is resolved and reopened. Writers hold the proposal's lock, as a commit does, so no
+//! thread is opened between check and commit.
 
 use engine::ids::{CommentId, PersonId, ProposalId, SubmissionId};
 use sqlx::PgConnection;
@@ -10,27 +11,20 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Most comments of one proposal.
+/// The maximum number of comments per proposal.
 pub const MAX_COMMENTS: i64 = 2_000;
 
-/// A comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommentRow {
-    /// Which.
     pub id: CommentId,
-    /// On which submission.
     pub submission: SubmissionId,
-    /// The thread that it answers in; None: it opens one.
+    /// The thread of a reply. `None`: the comment opens a thread.
     pub thread: Option<CommentId>,
-    /// The change that the thread speaks of.
+    /// The change that the thread is about.
     pub anchor: String,
-    /// Whose.
     pub person: PersonId,
-    /// The person's name.
     pub name: String,
-    /// The text.
     pub body: String,
-    /// When.
     pub at: OffsetDateTime,
     /// Who resolved the thread, and when.
     pub resolved: Option<(String, OffsetDateTime)>,
@@ -65,7 +59,7 @@ fn to_comment(
     }
 }
 
-/// Every comment on any submission of a proposal, oldest first.
+/// All comments on the reviews of a proposal, oldest first.
 pub async fn comments(
     on: &mut PgConnection,
     proposal: ProposalId,
@@ -82,7 +76,7 @@ pub async fn comments(
     Ok(rows.into_iter().map(to_comment).collect())
 }
 
-/// The comment that opened a thread, and its proposal; None: it is no thread.
+/// The first comment of a thread, and its proposal. `None`: the comment does not open a thread.
 pub async fn thread(
     on: &mut PgConnection,
     id: CommentId,
@@ -105,7 +99,7 @@ pub async fn thread(
     Ok(Some((to_comment(row), ProposalId(proposal))))
 }
 
-/// Who opened each thread of a proposal that is not resolved.
+/// The people who opened the unresolved threads of a proposal.
 pub async fn open_threads(
     on: &mut PgConnection,
     proposal: ProposalId,
@@ -121,18 +115,15 @@ pub async fn open_threads(
     Ok(rows.into_iter().map(|(name,)| name).collect())
 }
 
-/// A comment to be written.
+/// A comment to insert.
 #[derive(Debug, Clone)]
 pub struct NewComment<'a> {
-    /// On which submission.
     pub submission: SubmissionId,
-    /// The thread that it answers in; None: it opens one.
+    /// The thread of a reply. `None`: the comment opens a thread.
     pub thread: Option<CommentId>,
-    /// The change that it speaks of; empty in answers.
+    /// The change that it is about. Empty in replies.
     pub anchor: &'a str,
-    /// Whose.
     pub person: PersonId,
-    /// The text.
     pub body: &'a str,
 }
 
@@ -154,7 +145,8 @@ pub async fn append_comment(
     Ok(CommentId(id))
 }
 
-/// Resolves a thread (by somebody) or opens it again (by None); false: it is so already. The caller holds the proposal's lock.
+/// Resolves a thread, or reopens it with `None`. `false`: nothing changed. The caller holds the
+/// proposal's lock.
 pub async fn set_resolved(
     on: &mut PgConnection,
     thread: CommentId,
@@ -171,16 +163,15 @@ pub async fn set_resolved(
     Ok(done.rows_affected() == 1)
 }
 
-/// What a person has looked at of a proposal.
+/// The reviews of a proposal that a person viewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// The newest submission that they looked at.
+    /// The newest viewed review.
     pub submission: SubmissionId,
-    /// The one that they looked at before that.
+    /// The review that they viewed before.
     pub before: Option<SubmissionId>,
 }
 
-/// What a person has looked at of a proposal.
 pub async fn look(
     on: &mut PgConnection,
     person: PersonId,
@@ -199,7 +190,7 @@ pub async fn look(
     }))
 }
 
-/// Notes that a person looked at a submission; looking at an older one changes nothing.
+/// Records that a person viewed a review. Viewing an older one changes nothing.
 pub async fn ensure_looked(
     on: &mut PgConnection,
     person: PersonId,

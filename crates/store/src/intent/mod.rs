@@ -1,11 +1,13 @@
-//! Intent: objects, targets, proposals, submissions, verdicts, and the one transaction that moves the line on.
+//! Intent: objects, blueprints, proposals, reviews, verdicts, and the commit transaction.
 //!
-//! Reading functions take any connection, so that a page can read outside a transaction and a commit inside. Writing functions
-//! lock what they rest on: a proposal's row is locked by whoever edits it, submits it, judges a submission of it or commits it, so
-//! none of these slips in between the look and the deed of another.
+//! Reading functions accept any connection, so that a page can read outside a transaction and a
+//! commit inside one. Writing functions lock the rows that they depend on. Every edit, submission,
+//! verdict and commit locks the proposal's row. So none of them happens between the check and the
+//! write of another.
 //!
-//! Nothing here decides. Whether a change may pass is the engine's gate, asked by `control`; the database's guards check its hard
-//! core once more, and their refusals come back as [`migrations::Refusal`].
+//! This module makes no decisions. `control` asks the engine's gate whether a change may pass. The
+//! guards in the database check the essential rules again, and return refusals as
+//! [`migrations::Refusal`].
 
 mod comments;
 mod commit;
@@ -69,7 +71,6 @@ use engine::Hash;
 
 use crate::StoreError;
 
-/// A hash as the database hands it back.
 fn hash(what: &str, bytes: &[u8]) -> Result<Hash, StoreError> {
     Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(what, "a hash has 32 bytes"))
 }

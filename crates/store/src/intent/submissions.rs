@@ -1,4 +1,5 @@
-//! Submissions and verdicts. Both are only ever added; guards in the database refuse the rest.
+//! Reviews (table `submission`) and verdicts. Both are append-only; guards in the database reject
+//! other changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,84 +17,76 @@ use super::hash;
 use crate::StoreError;
 use crate::people::with_token;
 
-/// For how long the same refusal of the same person is not written down again.
+/// The time during which an equal refusal of the same person is not recorded again.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 
-/// A submission to be made.
+/// A review to insert.
 #[derive(Debug, Clone)]
 pub struct NewSubmission {
-    /// Of which proposal.
     pub proposal: ProposalId,
-    /// Which version of it.
+    /// The version of the proposal.
     pub version: i32,
-    /// What it is for.
     pub title: String,
-    /// Hash of the list of documents.
+    /// The hash of the list of documents.
     pub change: Hash,
-    /// Hash of the effects.
+    /// The hash of the effects.
     pub effects: Hash,
-    /// The policy that it is made under.
+    /// The policy in force.
     pub policy: PolicyNo,
-    /// The policy that it brings into force, whose object is stored.
+    /// The policy that the review puts in force, whose object is stored.
     pub new_policy: Option<Hash>,
-    /// Approvals that it needs.
+    /// The number of approvals that it needs.
     pub approvals: u32,
-    /// This life of the database.
+    /// The current epoch.
     pub epoch: i64,
     /// The root as planned.
     pub root: Hash,
-    /// What pages show without planning again.
+    /// The summary that pages show without planning again.
     pub summary: Value,
-    /// What makes it riskier than others.
     pub risks: BTreeSet<Risk>,
     /// Who submits it.
     pub by: PersonId,
-    /// The targets that it rests upon.
+    /// The blueprints on which the plan is based.
     pub base: BTreeMap<DeploymentId, TargetNo>,
-    /// Everybody who edited it.
+    /// Everyone who edited it.
     pub authors: BTreeSet<PersonId>,
     /// The documents that it changes.
     pub documents: Vec<DocumentChange>,
 }
 
-/// A submission.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubmissionRow {
-    /// Which.
     pub id: SubmissionId,
-    /// Of which proposal.
     pub proposal: ProposalId,
-    /// Which version of it.
+    /// The version of the proposal.
     pub version: i32,
-    /// What it is for.
     pub title: String,
-    /// Hash of the list of documents.
+    /// The hash of the list of documents.
     pub change: Hash,
-    /// Hash of the effects.
+    /// The hash of the effects.
     pub effects: Hash,
-    /// The policy that it was made under.
+    /// The policy in force when it was submitted.
     pub policy: PolicyNo,
-    /// Approvals that it needed then.
+    /// The number of approvals that it needed then.
     pub approvals: i32,
-    /// The life of the database that it was made in.
+    /// The epoch when it was submitted.
     pub epoch: i64,
     /// The root as planned.
     pub root: Hash,
-    /// What pages show.
+    /// The summary for pages.
     pub summary: Value,
-    /// What makes it riskier than others.
     pub risks: Vec<String>,
-    /// The policy that it brings into force.
+    /// The policy that it puts in force.
     pub new_policy: Option<Hash>,
-    /// Who asked for the review.
+    /// Who submitted it.
     pub by: PersonId,
-    /// When.
+    /// When it was submitted.
     pub at: OffsetDateTime,
-    /// The target that it became.
+    /// The blueprint that committed it.
     pub target: Option<TargetNo>,
 }
 
-/// Makes a submission and all that belongs to it.
+/// Inserts a review with all its parts.
 pub async fn insert_submission(
     on: &mut PgConnection,
     new: &NewSubmission,
@@ -219,7 +212,6 @@ fn to_submission(row: Row) -> Result<SubmissionRow, StoreError> {
     })
 }
 
-/// A submission.
 pub async fn submission(
     on: &mut PgConnection,
     id: SubmissionId,
@@ -232,7 +224,7 @@ pub async fn submission(
     row.map(to_submission).transpose()
 }
 
-/// The submission of a proposal's version, if it was submitted.
+/// The review of a proposal's version, if it was submitted.
 pub async fn submission_of(
     on: &mut PgConnection,
     proposal: ProposalId,
@@ -247,7 +239,7 @@ pub async fn submission_of(
     Ok(row.map(|(id,)| SubmissionId(id)))
 }
 
-/// The targets that it rests upon.
+/// The blueprints on which the plan of a review is based.
 pub async fn base(
     on: &mut PgConnection,
     id: SubmissionId,
@@ -261,7 +253,7 @@ pub async fn base(
     Ok(rows.into_iter().map(|(d, n)| (DeploymentId(d), TargetNo(n))).collect())
 }
 
-/// The documents that it changes, deployments first, each kind in the order of ids.
+/// The documents that a review changes, deployments first, each kind ordered by id.
 pub async fn documents(
     on: &mut PgConnection,
     id: SubmissionId,
@@ -284,14 +276,12 @@ pub async fn documents(
     rows.into_iter().map(change).collect()
 }
 
-/// A person as a review sees them.
+/// A person in a review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonRow {
-    /// Who.
     pub id: PersonId,
-    /// Short name.
     pub name: String,
-    /// Whether they are a human, enabled, and have the reviewer permission now.
+    /// Whether they are human, enabled and have the reviewer permission now.
     pub reviewer: bool,
 }
 
@@ -299,7 +289,7 @@ fn to_person((id, name, reviewer): (Uuid, String, bool)) -> PersonRow {
     PersonRow { id: PersonId(id), name, reviewer }
 }
 
-/// Everybody who edited it.
+/// Everyone who edited a review.
 pub async fn authors(
     on: &mut PgConnection,
     id: SubmissionId,
@@ -314,10 +304,10 @@ pub async fn authors(
     Ok(rows.into_iter().map(to_person).collect())
 }
 
-/// Somebody who may review in a part of the tree at least.
+/// A person with one of the permissions in at least a part of the tree.
 const SOMEWHERE: &str = "(p.permissions && $1 OR EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id AND g.permission = ANY ($1)))";
 
-/// Everybody who may review anything at this moment, in whichever part of the tree; at most 1,000.
+/// Everyone who may review anywhere in the tree now, at most 1,000.
 pub async fn reviewers(on: &mut PgConnection) -> Result<Vec<PersonId>, StoreError> {
     let sql = format!(
         "SELECT p.id FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE} ORDER BY p.name LIMIT 1000"
@@ -327,12 +317,12 @@ pub async fn reviewers(on: &mut PgConnection) -> Result<Vec<PersonId>, StoreErro
     Ok(ids.into_iter().map(PersonId).collect())
 }
 
-/// Everybody who may review all that a submission touches at this moment; at most 1,000.
+/// Everyone who may review all deployments that a review touches now, at most 1,000.
 pub async fn reviewers_of(
     on: &mut PgConnection,
     id: SubmissionId,
 ) -> Result<Vec<PersonRow>, StoreError> {
-    // What it touches is worked out once, and only where somebody may review in a part of the tree.
+    // `touched_by` is evaluated once, and only if a scoped grant requires it.
     let sql = format!(
         "SELECT p.id, p.name, true FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE}
            AND CASE WHEN p.permissions && $1 THEN true ELSE may_in(p, $1, (SELECT touched_by($2))) END
@@ -346,8 +336,8 @@ pub async fn reviewers_of(
     Ok(rows.into_iter().map(to_person).collect())
 }
 
-/// Everybody who may edit, review or permit what a submission touches at this moment, by name, with the permissions that they have in all
-/// of it; at most 1,000.
+/// Everyone who may edit, review or administer all deployments that a review touches now. Returns
+/// names and the permissions, at most 1,000 people.
 pub async fn able(
     on: &mut PgConnection,
     id: SubmissionId,
@@ -361,7 +351,8 @@ pub async fn able(
     Ok(able.bind(&["operator", "reviewer", "admin"][..]).bind(id.0).fetch_all(on).await?)
 }
 
-/// The deployments that a submission touches: whoever submits, reviews or commits it needs the permission in all of them.
+/// The deployments that a review touches. A person needs the permission in all of them to submit,
+/// review or commit it.
 pub async fn touched(
     on: &mut PgConnection,
     id: SubmissionId,
@@ -371,7 +362,7 @@ pub async fn touched(
     Ok(touched.into_iter().map(DeploymentId).collect())
 }
 
-/// The same of several.
+/// The deployments that each of these reviews touches.
 pub async fn touched_each(
     on: &mut PgConnection,
     ids: &[SubmissionId],
@@ -388,8 +379,9 @@ pub async fn touched_each(
         .collect())
 }
 
-/// These people as they are now, and whether they may review what a submission touches; locked until the transaction ends, if asked for,
-/// so that nobody loses or gets a permission while a commit counts.
+/// The present state of these people, and whether they may review all deployments that a review
+/// touches. With `lock`, their permissions cannot change until the transaction ends, so that a
+/// commit counts consistent verdicts.
 pub async fn people(
     on: &mut PgConnection,
     ids: &[PersonId],
@@ -398,7 +390,8 @@ pub async fn people(
 ) -> Result<Vec<PersonRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
     if lock {
-        // By a statement of its own: what is read behind it is as it was left by whoever was waited for.
+        // The lock needs its own statement, so that the next statement sees the changes of the
+        // transaction that it waited for.
         sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR SHARE")
             .bind(&ids)
             .execute(&mut *on)
@@ -417,20 +410,18 @@ pub async fn people(
     Ok(rows.into_iter().map(to_person).collect())
 }
 
-/// A person as a list of reviews sees them.
+/// A person in a list of reviews.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JudgeRow {
-    /// Who.
     pub id: PersonId,
-    /// Short name.
     pub name: String,
-    /// Whether they are a human, enabled, and may review everywhere.
+    /// Whether they are human, enabled and may review everywhere.
     pub everywhere: bool,
-    /// Where else they may.
+    /// The other deployments where they may review.
     pub inside: BTreeSet<DeploymentId>,
 }
 
-/// These people as they are now, and where they may review.
+/// The present state of these people, and where they may review.
 pub async fn judges(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<JudgeRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
     let rows: Vec<(Uuid, String, bool, Vec<Uuid>)> = sqlx::query_as(
@@ -451,22 +442,15 @@ pub async fn judges(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<Judge
     Ok(rows.into_iter().map(row).collect())
 }
 
-/// A verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerdictRow {
-    /// Its id.
     pub id: i64,
-    /// Whose.
     pub person: PersonId,
-    /// The person's name.
     pub name: String,
-    /// What.
     pub kind: VerdictKind,
-    /// Why.
     pub reason: String,
-    /// When.
     pub at: OffsetDateTime,
-    /// Whether the account was disabled after it.
+    /// Whether the account was disabled since, which voids the verdict.
     pub void: bool,
 }
 
@@ -517,11 +501,12 @@ pub async fn insert_verdict(
     Ok(verdict.await?)
 }
 
-/// Writes down that somebody was refused what they asked of a submission, unless there is no such submission, or the same was written
-/// down of them within [`REFUSED_AGAIN`]. The audit is kept for ever, and whoever may do nothing at all is refused as often as they like.
+/// Records that a person was refused an action on a review. It records nothing if the review does
+/// not exist, or if an equal refusal was recorded within [`REFUSED_AGAIN`]. The audit is permanent,
+/// and even a person without permissions can cause any number of refusals.
 ///
-/// The rows say it, so it holds for all servers together; of what several connections ask at the same instant, each may be written down.
-/// The index `audit_at` serves it: what is looked through was audited within that time.
+/// The check reads the rows, so it works across all servers. Concurrent requests may each record a
+/// refusal. The index `audit_at` limits the scan to that time span.
 pub async fn append_refusal(
     on: &mut PgConnection,
     actor: PersonId,

@@ -1,4 +1,4 @@
-//! What keeps TODO steps from starting, as the engine's admission looks at it.
+//! The reasons why TODO steps may not start, as input for the engine's admission.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Most open runs and steps that are looked at.
+/// The maximum number of open runs and steps to read.
 const LOOKED_AT: i64 = 10_000;
 
-/// The view of one step: everything that could be against it, and no more. None: there is no such step.
+/// The admission view of one step: everything that could block it. `None`: there is no such step.
 pub async fn admission_view(
     on: &mut PgConnection,
     step: StepId,
@@ -25,7 +25,7 @@ pub async fn admission_view(
     Ok(Some(view).filter(|view| view.steps.contains_key(&step)))
 }
 
-/// The view of a few steps, by as many statements as that of one.
+/// The admission view of a few steps. It takes as many statements as the view of one.
 pub async fn admission_view_of(
     on: &mut PgConnection,
     wanted: &[StepId],
@@ -97,8 +97,8 @@ struct StepRow {
     rests: bool,
 }
 
-/// The steps, what freezes their nodes, and what draws on their budgets and is not well. A priority is that of the step and that of its
-/// deployment together.
+/// The steps, the steps that freeze their nodes, and the unhealthy steps in their disruption
+/// budgets. A priority is the sum of the step's and its deployment's.
 async fn steps(
     on: &mut PgConnection,
     wanted: &[Uuid],

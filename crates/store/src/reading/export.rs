@@ -1,7 +1,8 @@
 //! The rows and documents of an audit export, in parts.
 //!
-//! An export goes up to an entry of the chain. Rows whose entry is sealed later, or not yet, are left out; rows without any entry are
-//! not, so that the verifier finds them. The order is the one that [`engine::audit::export`] asks for.
+//! An export ends at an entry of the chain. It omits rows whose audit entry is sealed later or not
+//! yet. It includes rows without any entry, so that the verifier finds them.
+//! [`engine::audit::export`] defines the order.
 
 use engine::Hash;
 use engine::audit::export::{Line, Table};
@@ -13,14 +14,14 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Rows of a part.
+/// The number of rows per part.
 const ROWS: i64 = 500;
-/// Objects of a part; scripts may be large.
+/// The number of objects per part. Scripts may be large.
 const OBJECTS: i64 = 50;
-/// Submissions of a part; each lists its documents.
+/// The number of reviews per part. Each lists its documents.
 const SUBMISSIONS: i64 = 10;
 
-/// Where the next part begins.
+/// The start of the next part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
     /// Barclamps, roles, scripts and policies after this hash.
@@ -33,21 +34,21 @@ pub enum Stage {
     Confirmations(Uuid),
     /// Policies after this one.
     Policies(i64),
-    /// Submissions after this one.
+    /// Reviews after this one.
     Submissions(i64),
     /// Verdicts after this one.
     Verdicts(i64),
     /// Signatures of verdicts after this one.
     Signatures(i64),
-    /// The target after this one, with its root.
+    /// The blueprint after this one, with its root.
     Target(i64),
-    /// New documents of this target, after this one.
+    /// New documents of this blueprint, after this one.
     Documents(i64, String, Uuid),
-    /// The row of this target.
+    /// The row of this blueprint.
     TargetRow(i64),
-    /// Runs of this target, after this one.
+    /// Runs of this blueprint, after this one.
     Runs(i64, i64),
-    /// There is no more.
+    /// The export is complete.
     Done,
 }
 
@@ -59,10 +60,7 @@ impl Default for Stage {
 
 type Row = Map<String, Value>;
 
-/// The next part of an export that goes up to entry `end`, and where the one after it begins.
-///
-/// # Errors
-/// What the database refused.
+/// The next part of an export that ends at entry `end`, and the start of the following part.
 pub async fn export_part(
     on: &mut PgConnection,
     end: i64,
@@ -242,7 +240,8 @@ async fn runs(
     number: i64,
     after: i64,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
-    // A run that went on after the end of the export is exported as its last sealed entry has it.
+    // A run that changed after the end of the export is exported in the form of its last sealed
+    // entry.
     let sql = "SELECT id, row FROM ( \
         SELECT r.id, CASE WHEN audited_after('run.start', r.id::text, $3) OR audited_after('run.end', r.id::text, $3) \
           THEN (SELECT a.detail FROM audit a JOIN seal s ON s.audit_id = a.id WHERE a.subject = r.id::text \
@@ -284,7 +283,7 @@ async fn by_id(
     Ok((rows.into_iter().map(|(_, row)| line(table, row)).collect(), next.unwrap_or(then)))
 }
 
-/// Where to go on in the same stage; None: this part was its last.
+/// The start of the next part of the same stage. `None`: this was the last one.
 fn next_of<R>(rows: &[R], most: i64, stage: impl Fn(&R) -> Stage) -> Option<Stage> {
     let full = i64::try_from(rows.len()).is_ok_and(|rows| rows >= most);
     rows.last().filter(|_| full).map(stage)

@@ -1,4 +1,4 @@
-//! Reading for pages: bounded lists, each by an index, none of them needing a lock.
+//! Queries for pages: bounded lists, each with an index, without locks.
 
 mod admins;
 mod admission;

@@ -1,4 +1,4 @@
-//! Runs in lists and one by one.
+//! Lists of runs and single runs.
 
 use api::console::PAGE_SIZE;
 use api::listing::{Key, Order, RunSort};
@@ -14,55 +14,47 @@ use super::order::{behind, way};
 use crate::entity::{deployment, node, noderole, run, step, worker};
 use crate::{Store, StoreError};
 
-/// A run with the names around it.
+/// A run with names for display.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRow {
-    /// Itself.
     pub run: run::Model,
-    /// Of which step.
     pub step: step::Model,
-    /// Whose.
     pub noderole: Uuid,
-    /// The role.
     pub role: String,
     /// The node's name.
     pub fqdn: String,
-    /// Where it is bound.
+    /// The name of the deployment in which the noderole is bound.
     pub deployment: String,
     /// The worker's name.
     pub worker: Option<String>,
 }
 
-/// Which runs a list shows.
+/// A filter for runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunFilter<'f> {
-    /// `queued`, `running`, or the word of an outcome.
+    /// `queued`, `running` or an outcome.
     pub state: Option<&'f str>,
-    /// Of what is bound in this deployment.
+    /// Only runs of noderoles bound in this deployment.
     pub deployment: Option<DeploymentId>,
-    /// On this node.
     pub node: Option<NodeId>,
-    /// Of this role.
     pub role: Option<&'f str>,
-    /// Carried out by this worker.
     pub worker: Option<Uuid>,
-    /// Queued from this moment on.
+    /// Queued at or after this time.
     pub since: Option<OffsetDateTime>,
-    /// Queued before this moment.
+    /// Queued before this time.
     pub until: Option<OffsetDateTime>,
-    /// In this order.
     pub order: Order<RunSort>,
-    /// Behind the one with these keys.
+    /// Only runs after these keys.
     pub behind: Option<&'f [Key]>,
 }
 
-/// What a run's state is called in one word; the index on it has it word for word.
+/// The state or outcome of a run. The index needs exactly this expression.
 const STATE: &str = "coalesce(run.outcome, run.state)";
-/// Microseconds from the start to the end; the index on it has it word for word.
+/// Microseconds from start to end. The index needs exactly this expression.
 const TOOK: &str =
     "coalesce((EXTRACT(epoch FROM run.ended_at - run.started_at) * 1000000)::bigint, -1)";
 
-/// The columns of a run's keys.
+/// The columns of a run's sort keys.
 fn run_keys(sort: RunSort) -> &'static [&'static str] {
     match sort {
         RunSort::Queued => &["run.id"],
@@ -72,7 +64,7 @@ fn run_keys(sort: RunSort) -> &'static [&'static str] {
 }
 
 impl RunRow {
-    /// Its keys in a list that is sorted by this.
+    /// The sort keys of this run.
     pub fn keys(&self, sort: RunSort) -> Vec<Key> {
         let id = Key::from(self.run.id);
         match sort {
@@ -89,10 +81,11 @@ impl RunRow {
     }
 }
 
-/// Ids rise with the moments at which runs are queued, but for what was queued at the same time: by so many at most.
+/// Ids rise with the time of queueing, except for runs queued concurrently. This is the maximum
+/// number of those.
 const AT_ONCE: i64 = 10_000;
 
-/// Runs in an order; one more than a page.
+/// Runs in an order, one more than a page.
 pub async fn runs(store: &Store, filter: RunFilter<'_>) -> Result<Vec<RunRow>, StoreError> {
     name_all(store, run_query(filter).all(store.orm()).await?).await
 }
@@ -112,7 +105,7 @@ pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
         Some(outcome) => query.filter(run::Column::Outcome.eq(outcome)),
     };
     if let Some(deployment) = filter.deployment {
-        // A step's lane is one of its deployment's.
+        // A step's concurrency group belongs to its noderole's deployment.
         let lanes = "run.lane_id IN (SELECT l.id FROM lane l WHERE l.deployment_id = $1)";
         query = query.filter(Expr::cust_with_values(lanes, [deployment.0]));
     }
@@ -143,7 +136,7 @@ pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
     query
 }
 
-/// Attempts at a step, newest first; at most a page.
+/// The runs of a step, newest first, at most a page.
 pub async fn runs_of_step(store: &Store, step: StepId) -> Result<Vec<RunRow>, StoreError> {
     let query = run::Entity::find()
         .filter(run::Column::StepId.eq(step.0))
@@ -152,7 +145,7 @@ pub async fn runs_of_step(store: &Store, step: StepId) -> Result<Vec<RunRow>, St
     name_all(store, query.all(store.orm()).await?).await
 }
 
-/// Runs on a node, newest first; at most so many.
+/// The runs on a node, newest first.
 pub async fn runs_of_node(
     store: &Store,
     node: NodeId,
@@ -165,14 +158,14 @@ pub async fn runs_of_node(
     name_all(store, query.all(store.orm()).await?).await
 }
 
-/// A run.
 pub async fn run(store: &Store, id: RunId) -> Result<Option<RunRow>, StoreError> {
     let found = run::Entity::find_by_id(id.0).all(store.orm()).await?;
     Ok(name_all(store, found).await?.pop())
 }
 
-/// What a run was told and handed back; its step's wall, if this is the run that left it; the submission that it rests on; and the size of
-/// what it handed back, also where that is not kept any more.
+/// Returns the input, result, output, review and result size of a run. The output is present only
+/// if this run produced its step's present output. The size is known even after the result was
+/// deleted.
 pub async fn run_documents(
     on: &mut PgConnection,
     id: RunId,
@@ -186,7 +179,7 @@ pub async fn run_documents(
     .await?)
 }
 
-/// Adds names, by one statement for each kind of name.
+/// Adds names, with one statement for each kind of name.
 async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, StoreError> {
     let steps: Vec<Uuid> = runs.iter().map(|r| r.step_id).collect();
     let steps = step::Entity::find()
@@ -228,7 +221,7 @@ async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, S
     Ok(runs.into_iter().filter_map(named).collect())
 }
 
-/// The deployment that a noderole is bound in, or was until it was removed.
+/// The deployment in which a noderole is bound, or was until its removal.
 pub async fn place_of_noderole(
     on: &mut PgConnection,
     id: NoderoleId,
@@ -241,7 +234,7 @@ pub async fn place_of_noderole(
     Ok(place.map(DeploymentId))
 }
 
-/// The deployment that a run's noderole is bound in.
+/// The deployment in which a run's noderole is bound.
 pub async fn place_of_run(
     on: &mut PgConnection,
     id: RunId,
