@@ -1,8 +1,8 @@
 //! The commands that the console shows next to its buttons: one `gantry` command and one `curl`
 //! request against `/api/v1`.
 //!
-//! Both come from one [`Call`]. It has the ids and versions of the page, so a command has the same
-//! effect as the button and fails in the same cases. Nothing in this module executes a command.
+//! Both come from one [`Call`]. It has the ids and versions of the page. So a command has the same
+//! effect as the button, and fails in the same cases. Nothing in this module executes a command.
 //!
 //! Invariants:
 //! * Both commands are lines for a POSIX shell. [`shell`] quotes every value that is not a literal
@@ -141,8 +141,8 @@ impl Call {
         self
     }
 
-    /// Adds an option. A value that starts with `-` is joined to the name with `=`; otherwise clap
-    /// would read it as another option.
+    /// Adds an option. A value that starts with `-` is joined to the name with `=`. Otherwise clap
+    /// would parse it as another option.
     fn option(self, name: &str, value: &str) -> Self {
         match value.starts_with('-') {
             true => self.word(format!("--{name}={value}")),

@@ -711,8 +711,8 @@ pub struct EditView {
 pub struct PlannerView {
     /// Version of the ground. It changes whenever the ground does.
     pub stamp: String,
-    /// The data to plan with. Null if the client has the ground of this stamp, or if the ground is
-    /// too large to send; then only the server can plan.
+    /// The data to plan with. Null if the client has the ground of this stamp. Also null if the
+    /// ground is too large to send; then only the server can plan.
     pub ground: Option<Ground>,
     /// Number of the proposal.
     pub proposal: ProposalId,
@@ -923,7 +923,7 @@ pub struct RunView {
     pub provenance: Vec<Provenance>,
     /// Number of input values.
     pub values: usize,
-    /// Result of the run, whatever its outcome. Null if it returned none or it is no longer stored.
+    /// Result of the run, also of a failed one. Null if it returned none or it is no longer stored.
     pub result: Option<Value>,
     /// Whether it returned a result that is no longer stored.
     pub result_gone: bool,
@@ -964,7 +964,7 @@ pub struct LogPiece {
     /// Offset of its first byte in the log.
     pub offset: i64,
     /// Length in bytes of the log. It differs from the length of `text` if the piece is invalid
-    /// UTF-8; then `text` is only a note about it.
+    /// UTF-8. Then `text` is only a note about it.
     pub bytes: i64,
     /// Time when it was received.
     pub at: At,
@@ -1077,8 +1077,8 @@ pub struct Comparison {
     /// The deployment that the comparison is limited to, or null for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentName>,
-    /// Set if only one side has the deployment, or if it is a different one of the same name on
-    /// each side.
+    /// Set if only one side has the deployment, or if the sides have different deployments of this
+    /// name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Differences between the two sides.
@@ -1431,10 +1431,11 @@ pub struct ReviewView {
     pub clashes: Vec<ClashView>,
     /// Execution order in waves.
     pub waves: Vec<WaveView>,
-    /// Impact of the change: on the current states of steps if `fresh` is true, else at submission.
+    /// Impact of the change: on the current states of steps if `fresh` is true, otherwise at
+    /// submission.
     #[serde(default)]
     pub consequences: Consequences,
-    /// Lint findings: current ones if `fresh` is true, else at submission.
+    /// Lint findings: current ones if `fresh` is true, otherwise those at submission.
     #[serde(default)]
     pub checks: Vec<Finding>,
     /// Whether the view is based on the current state. Closed, replaced and stale reviews are shown
@@ -1531,8 +1532,8 @@ pub struct Replanned {
     /// Number of documents left out of `shift`.
     #[serde(default)]
     pub more: usize,
-    /// Reasons why the proposal is back with its authors: edits that no longer take effect, or
-    /// documents that would change in another way than submitted.
+    /// Reasons why the proposal is back with its authors. Edits no longer take effect, or documents
+    /// would change in another way than submitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<problem::Finding>,
 }
@@ -1780,7 +1781,7 @@ pub enum FileText {
 pub struct FileLine {
     /// Kind of the line.
     pub mark: LineMark,
-    /// Line number: in the old file for a removed line, else in the new file.
+    /// Line number in the old file for a removed line, otherwise in the new file.
     pub number: Option<u32>,
     /// Text of the line, with invisible characters escaped.
     pub text: String,
@@ -1813,8 +1814,8 @@ pub struct PinChange {
     pub old: Option<PinnedVersion>,
     /// The version that applies after, or null for none.
     pub new: Option<PinnedVersion>,
-    /// Roles that differ between the versions and that the deployment does not use, so that its own
-    /// changes do not name them.
+    /// Roles that differ between the versions and that the deployment does not use. Its own changes
+    /// do not name them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<PinnedRole>,
 }
@@ -1918,7 +1919,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Merges another response. Viewed documents stay viewed, whichever response arrives first.
+    /// Merges another response. Viewed documents stay viewed, in any order of responses.
     pub fn more(&mut self, other: Self) {
         self.all = other.all;
         self.opened.extend(other.opened);
@@ -2098,7 +2099,7 @@ pub struct GraphView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphTrail {
-    /// Description and size of the path, or the reason why there is none.
+    /// Description and size of the path, or the reason for its absence.
     pub said: String,
     /// Number of noderoles on the path.
     pub noderoles: usize,
@@ -2133,7 +2134,7 @@ pub struct GraphVertex {
     pub deployment: DeploymentName,
     /// Set for a single noderole.
     pub one: Option<GraphNoderole>,
-    /// Number of noderoles that the vertex stands for.
+    /// Number of noderoles that the vertex represents.
     pub members: usize,
     /// Number of noderoles by appearance, without zeros.
     pub looks: Vec<(Look, usize)>,
@@ -2165,7 +2166,7 @@ pub struct GraphEdge {
     pub from: usize,
     /// Index of the dependent.
     pub to: usize,
-    /// Number of edges between noderoles that it stands for. In the graph of a change: after the
+    /// Number of edges between noderoles that it represents. In the graph of a change: after the
     /// change.
     pub count: usize,
     /// The strongest kind of these edges.

@@ -3,7 +3,7 @@
 //! An absent or empty filter matches everything. Every list has a closed set of sort columns
 //! ([`Sort`]) and a default order. A [`Cursor`] contains the order and the keys of the last row of
 //! a page. So rows that appear or disappear between two requests never duplicate or hide other
-//! rows, and a cursor is valid for its own order only.
+//! rows. A cursor is valid for its own order only.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,9 +1,9 @@
 //! The live stream of events from the journal. All tabs of a browser share one stream.
 //!
-//! An event is a hint: it has enough data to move a chip, and a page fetches the rest again if in
-//! doubt. Events have durable ids, so an interrupted stream resumes after the last event. If the
+//! An event is a hint with enough data to update a noderole. A page in doubt fetches its data
+//! again. Events have durable ids, so an interrupted stream resumes after the last event. If the
 //! cursor is too old, the server sends `reset` and the client fetches everything again. Log content
-//! is never in the stream: an event has the length of a log, and the page fetches from its own
+//! is never in the stream. An event has the length of a log, and the page fetches from its own
 //! offset.
 
 use std::fmt;

@@ -96,7 +96,7 @@ pub struct ReviewPage {
     /// The reviews, newest first by default.
     pub reviews: Vec<ReviewSummary>,
     /// Cursor of the next page (`before`), or null on the last page. A request searches a limited
-    /// number of reviews, so a page can be short or empty although there is a next page.
+    /// number of reviews. So a page can be short or empty although a next page exists.
     pub next: Option<Cursor>,
 }
 

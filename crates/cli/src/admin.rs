@@ -1,6 +1,6 @@
 //! `gantry admin`: adds the first admin, creates a sign-in link for one, resets a second factor, or
-//! confirms a passkey. These need the owner role of the database: the server's role can neither add
-//! people nor confirm passkeys on its own.
+//! confirms a passkey. The command needs the owner role of the database. The server's role can
+//! neither add people nor confirm passkeys alone.
 
 use std::time::Duration;
 

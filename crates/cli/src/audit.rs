@@ -1,5 +1,5 @@
-//! `gantry audit verify` and `gantry audit keygen`, which work without a server: a proof must not
-//! rely on the server that it checks. The other `gantry audit` commands belong to the client.
+//! `gantry audit verify` and `gantry audit keygen`, which work without a server. A proof must not
+//! rely on the server in question. The other `gantry audit` commands belong to the client.
 //!
 //! `verify` exits with 1 if the export, a link or a signature is invalid. It exits with 2 if it
 //! can't check: a file is unreadable, or the export starts after an expected link.

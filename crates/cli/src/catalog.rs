@@ -19,8 +19,7 @@ const MAX_FILES: usize = 10_000;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Check the barclamps of a folder; exits with 1 if one can't be imported, with 2 if they can't
-    /// be read
+    /// Check the barclamps of a folder; exits 1 if one can't be imported, 2 if one can't be read
     Check {
         /// The folder with the barclamps
         folder: PathBuf,

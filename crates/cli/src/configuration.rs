@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! * An unknown key is an error, with a suggestion: a setting must never be ignored silently.
-//! * An invalid value is an error that names the file or variable, whichever command it is for.
-//! * Secrets (database URLs, the metrics token) are never printed, whatever their source.
+//! * An invalid value is an error that names the file or variable, for all commands.
+//! * Secrets (database URLs, the metrics token) are never printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
@@ -46,8 +46,8 @@ pub struct File {
 }
 
 impl File {
-    /// Reads the file that the command line or the environment names, or the one at the default
-    /// path if it exists.
+    /// Reads the file that the command line or the environment names. By default, reads the file at
+    /// the default path if it exists.
     ///
     /// # Errors
     /// If a named file does not exist, or a file has an unknown key or an invalid value.

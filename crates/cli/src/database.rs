@@ -1,9 +1,8 @@
 //! Checks of the database before a command uses it.
 //!
-//! A wrong URL, a rejected password, tables of another version or a wrong role would otherwise show
-//! up late, as a failed statement of the first run. The owner's role would not show up at all,
-//! although it can disable all triggers. So commands check the database at the start, and errors
-//! say how to solve the problem.
+//! A wrong URL or password, or tables of another version, would otherwise cause a failed statement
+//! in the first run. The owner's role would not show up at all, although it can disable all
+//! triggers. So commands check the database at the start, and errors say how to solve the problem.
 //!
 //! No error contains a database URL, because it contains the password. [`open_patiently`] waits for
 //! an unavailable database; all other commands fail at once.

@@ -36,7 +36,7 @@ pub struct Arguments {
     /// Public URL, if an HTTPS proxy forwards requests: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]
     public_address: Option<PublicAddress>,
-    /// Folder with the console's scripts, styles and fonts [default: built into the binary, else
+    /// Folder with the console's scripts, styles and fonts [default: the files in the binary, or
     /// target/site]
     #[arg(long, env = "GANTRY_SITE")]
     site: Option<PathBuf>,

@@ -2,13 +2,13 @@
 //!
 //! This process is the server and the supervisor. Its child processes are the private PostgreSQL
 //! (unless `DATABASE_URL` names another one) and one worker. If either dies, it is restarted while
-//! the rest continues. The worker has the other end of a pipe to this process, so it stops even if
+//! the rest continues. The worker has the other end of a pipe to this process. So it stops even if
 //! this process is killed. PostgreSQL and the demo's services then run until the next start adopts
 //! them.
 //!
-//! The stop order is: new requests are rejected; the worker gives its runs time to end; the
-//! services on the demo's nodes end, as if the machines were turned off; database connections
-//! close; PostgreSQL stops. The next start boots the nodes.
+//! A stop has this order: the server rejects new requests, the worker lets its runs end, the demo
+//! nodes' services end, database connections close, PostgreSQL stops. The demo's nodes then appear
+//! turned off, and the next start boots them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub struct Arguments {
     /// Public URL, if an HTTPS proxy forwards requests: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]
     public_address: Option<server::PublicAddress>,
-    /// Folder with the console's scripts, styles and fonts [default: built into the binary, else
+    /// Folder with the console's scripts, styles and fonts [default: the files in the binary, or
     /// target/site]
     #[arg(long, env = "GANTRY_SITE")]
     site: Option<PathBuf>,

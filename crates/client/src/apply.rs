@@ -1,7 +1,7 @@
 //! `apply`, `diff`, `bind` and `unbind`: turn declared changes into a proposal and its review.
 //!
 //! Invariants:
-//! * All files are read and all edits computed before a proposal is opened, so an error in the last
+//! * All files are read and all edits computed before a proposal is opened. So an error in the last
 //!   line of a file opens nothing. If the server rejects edits later, finished proposals stay and
 //!   are reported; a proposal without edits is discarded.
 //! * Other people's proposal is joined only with `--join`. Their edits would be submitted too, and
@@ -515,8 +515,8 @@ fn present(
     Ok(Ok(Present { roles, choices, nodes, own }))
 }
 
-/// Expected data of a role that the deployment does not have yet. The server decides which version
-/// the deployment gets, so this is known only if the role is the same in all versions.
+/// Expected data of a role that the deployment does not have yet. The server selects the version,
+/// so this is known only if the role is the same in all versions.
 fn expected(server: &Server, choice: &RoleChoice) -> Outcome<Expects> {
     let query = Query::default().with("barclamp", choice.barclamp.as_str());
     let view: RoleView =

@@ -102,8 +102,8 @@ impl Way {
     }
 }
 
-/// Extracts the secret of a one-time link to this server. Accepts a whole URL, its path with the
-/// secret, or the secret alone.
+/// Checks that a one-time link is for this server. Accepts a whole URL, its path, or the secret
+/// alone.
 fn link_for<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
     let text = link.reveal();
     let names_server = text.contains('/') && (!text.starts_with('/') || text.starts_with("//"));

@@ -311,7 +311,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(same.context.as_deref(), Some("far"));
-        // An explicit server, whatever server the environment has.
+        // The explicit server replaces the server of the environment.
         let named = Said {
             context: Some("far".into()),
             env_server: Some("https://other.example".into()),

@@ -8,8 +8,8 @@
 //! Invariants:
 //! * The edits of a document are idempotent: applying it again produces no edits.
 //! * Every error has the file, the position and the most similar valid name.
-//! * New data is checked against its role before a proposal is opened, with the same function as on
-//!   the server ([`engine::data::fit`]). Existing data is not checked, because it does not change.
+//! * New data is checked against its role before a proposal is opened. The server uses the same
+//!   function ([`engine::data::fit`]). Existing data is not checked, because it does not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -74,8 +74,8 @@ impl Failure {
         }
     }
 
-    /// Turns a 400 response to a query into an error of the command line, which is the only source
-    /// of query parameters.
+    /// Turns a 400 response to a query into a usage error. All query parameters come from the
+    /// command line.
     pub(crate) fn of_words(self) -> Self {
         match self {
             Self::Refused(mut problem) if problem.status == 400 => {

@@ -208,8 +208,8 @@ impl Watch {
     /// Sends a request. Returns `None` while the server is temporarily unreachable, and at the time
     /// limit.
     ///
-    /// If the time limit cuts a request short and the server answered before, the request is
-    /// ignored and the known state stays.
+    /// A request that the time limit cuts short is ignored if the server answered before. The known
+    /// state stays.
     fn ask<T>(&mut self, ask: impl FnOnce(&Server) -> Outcome<T>) -> Outcome<Option<T>> {
         let asked = Instant::now();
         let answered = ask(&self.server);

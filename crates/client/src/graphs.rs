@@ -1,7 +1,6 @@
 //! Graphs of noderoles: of a deployment, and of the changes of a review.
 //!
-//! The server decides what a graph contains, what is folded and which path is marked. The query
-//! parameters are those of the page. This module prints a graph as a table in topological order:
+//! The server selects, folds and marks the vertices, with the same query parameters as on the page. This module prints a graph as a table in topological order:
 //! each vertex is below its dependencies. `--focus`, `--from` and `--to` take the key of a line.
 
 use clap::Args;

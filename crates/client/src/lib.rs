@@ -1,7 +1,7 @@
 //! The client part of the CLI: everything in the console, via `/api/v1`.
 //!
-//! A command selects a server and its credentials ([`contexts`]), sends requests ([`server`]),
-//! prints the answers ([`paper`]) and returns an exit code ([`exit`]). The server has all rules.
+//! A command selects a server and its credentials ([`contexts`]) and sends requests ([`server`]).
+//! It prints the answers ([`paper`]) and returns an exit code ([`exit`]). The server has all rules.
 //! The client only computes the edits of a file ([`declare`], pure) and resolves names ([`names`]).
 //! It does not access the database and needs neither a runtime nor a log. A command runs in one
 //! thread, with a second one for the live stream.
@@ -169,8 +169,8 @@ impl Options {
     }
 
     fn said(&self) -> Said {
-        // Read here and not by clap, because the choice of a server is personal and not a setting
-        // of the configuration file.
+        // Not read by clap: the choice of a server is personal, not a setting of the configuration
+        // file.
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Said {
             context: self.context.clone(),

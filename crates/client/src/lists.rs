@@ -107,8 +107,8 @@ impl List {
         }
     }
 
-    /// The answer of the API with all pages combined. Items cut from the last page are counted:
-    /// `next` points after that page, and there are no cursors within a page.
+    /// The answer of the API with all pages combined. Items cut from the last page are counted.
+    /// `next` points after that page, because a cursor can't point into a page.
     fn document(&self, read: Read) -> Value {
         let mut document =
             if let Value::Object(around) = read.around { around } else { Map::new() };

@@ -251,8 +251,8 @@ pub(crate) struct Edit {
     /// Host key without the name, as ssh-keyscan prints it
     #[arg(long)]
     host_key: Option<String>,
-    /// Propose a new connection or hints for a node in a blueprint: uses the open proposal on the
-    /// node, or opens one
+    /// Propose the new connection or hints of a node in a blueprint; opens a proposal on it if none
+    /// is open
     #[arg(long, conflicts_with_all = ["description", "macs", "serial", "version"])]
     propose: bool,
     #[command(flatten)]
@@ -294,7 +294,7 @@ impl Edit {
     }
 }
 
-/// The fields without empty values.
+/// The fields without null values.
 fn told<const N: usize>(words: [(&str, Value); N]) -> Map<String, Value> {
     words
         .into_iter()

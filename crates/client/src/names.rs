@@ -284,7 +284,7 @@ pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
     found.ok_or_else(none)
 }
 
-/// The id of a name, or a suggestion if there is none.
+/// The id of a name, or a suggestion for an unknown name.
 struct Looked {
     found: Option<String>,
     near: String,

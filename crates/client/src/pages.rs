@@ -1,8 +1,8 @@
 //! Text output for large resources: the overview, a node, a noderole, a role, a run, a worker. Each
 //! is a few lines, with commands for the details.
 //!
-//! An answer with an unknown form, for example from a newer server, is printed as an outline, so
-//! that nothing is missing.
+//! An answer of unknown form, for example from a newer server, is printed as an outline. So nothing
+//! is missing.
 
 use std::borrow::Borrow;
 

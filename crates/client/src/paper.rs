@@ -85,7 +85,7 @@ impl Paper {
 /// detected, for example for a file.
 pub(crate) fn is_left_unread() -> bool {
     let out = std::io::stdout();
-    // No events are requested: POLLERR is always reported.
+    // No events are requested: POLLERR and POLLHUP are always reported.
     let mut asked = [PollFd::new(out.as_fd(), PollFlags::empty())];
     loop {
         match poll(&mut asked, PollTimeout::NONE) {

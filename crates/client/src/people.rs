@@ -293,8 +293,7 @@ pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
-    /// List your tokens or those of a service account: all valid ones, then the newest of the
-    /// others, at most 100
+    /// List your tokens or those of a service account, valid ones first, at most 100
     List {
         /// Name of the service account [default: yourself]
         #[arg(long = "for", value_name = "NAME")]
@@ -396,8 +395,8 @@ pub(crate) enum Session {
     DismissNotices,
     /// Remove your authenticator app
     RemoveTotp,
-    /// Set or change your password; reads two lines from standard input: the current password, if
-    /// there is one, and the new one
+    /// Set or change your password; reads the current one, if any, and the new one from standard
+    /// input, one per line
     Password,
 }
 

@@ -4,9 +4,8 @@
 //! once. PUT, PATCH and DELETE have no key and are sent once; most of them name a version.
 //!
 //! Invariants:
-//! * After a response, the client repeats a request only if the server asks for it: 429, 503 or a
-//!   request that is still under way. `Retry-After` has the delay. If the outcome is unknown, a
-//!   person must check.
+//! * After a response, the client retries only if the server asks for it: 429, 503, or `under_way`.
+//!   `Retry-After` has the delay. If the outcome is unknown, a person must check.
 //! * With a time limit ([`Server::until`]), no request, wait or retry exceeds it.
 
 use std::io::{BufRead as _, BufReader, Read};
