@@ -90,8 +90,8 @@ pub struct ValuesView {
     pub run: Option<RunId>,
     /// The values.
     pub page: ValuePage,
-    /// Further input of the run, for example facts of other nodes. Null for a noderole, or without
-    /// any.
+    /// Further input of the run: facts and results of its node, and data of other nodes. Null for a
+    /// noderole, or without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surroundings: Option<Value>,
 }
