@@ -29,8 +29,8 @@ pub struct Arguments {
     /// Maximum number of simultaneous runs across all workers. Use the same value for all workers
     #[arg(long, env = "GANTRY_MAX_RUNNING", value_parser = clap::value_parser!(u32).range(1..))]
     max_running: Option<u32>,
-    /// Lease duration in seconds: without a heartbeat, the worker's runs are then lost. It sends
-    /// three heartbeats per lease. Use the same value for all workers
+    /// Seconds without a heartbeat after which the worker's runs are lost; it sends three per
+    /// lease. Use the same value for all workers
     #[arg(long, env = "GANTRY_WORKER_LEASE", default_value = "60", value_parser = lease)]
     lease: Duration,
     /// Interval in seconds between searches for work without a notification
