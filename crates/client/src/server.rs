@@ -35,8 +35,8 @@ const ROOT: &str = api::names::ROOT;
 const SILENCE: Duration = Duration::from_secs(45);
 /// Delays before retries after a lost connection.
 const AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(600)];
-/// Maximum total delay that the server can ask for, without a time limit. Rate limits refill within
-/// a minute.
+/// Maximum total delay that the server can ask for, in addition to any time limit. Rate limits
+/// refill within a minute.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Delay before a retry while the first request is still under way, if the server gives none.
 const UNDER_WAY: Duration = Duration::from_secs(1);
