@@ -1,5 +1,6 @@
-//! `gantry admin`: the first admin of a database, a new link for one, the reset of a second factor, or the confirmation of a passkey.
-//! It takes the database's owner: the server's role makes no people and confirms no passkey by itself.
+//! `gantry admin`: adds the first admin, creates a sign-in link for one, resets a second factor, or
+//! confirms a passkey. The command needs the owner role of the database. The server's role can
+//! neither add people nor confirm passkeys alone.
 
 use std::time::Duration;
 
@@ -12,21 +13,23 @@ use crate::database;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The admin's name; somebody new is added
+    /// The admin's name; a new name adds an admin
     name: String,
-    /// The database as its owner role, `postgres://...`
+    /// Database URL with the owner role, `postgres://...`
     #[arg(long, env = "GANTRY_OWNER_URL", hide_env_values = true)]
     owner_url: Option<String>,
-    /// For how many minutes the link holds
+    /// Lifetime of the link, in minutes
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1440))]
     minutes: u64,
-    /// Remove the authenticator app and passkeys of a person who lost them, and end their sessions; makes no link
+    /// Remove a person's lost authenticator app and passkeys, and end their sessions; creates no
+    /// link
     #[arg(long, conflicts_with = "minutes")]
     reset_second_factor: bool,
-    /// List the passkeys of a person; makes no link
+    /// List the passkeys of a person; creates no link
     #[arg(long, conflicts_with_all = ["minutes", "reset_second_factor"])]
     passkeys: bool,
-    /// Confirm the passkey of a person with this fingerprint, so that it counts for signed verdicts; makes no link
+    /// Confirm the passkey of a person with this fingerprint, so that it counts for signed
+    /// verdicts; creates no link
     #[arg(long, value_name = "FINGERPRINT", conflicts_with_all = ["minutes", "reset_second_factor", "passkeys"])]
     confirm_passkey: Option<String>,
     /// Print JSON

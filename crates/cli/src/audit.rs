@@ -1,8 +1,8 @@
-//! `gantry audit verify` and `keygen`: proofs without a server, whose answer is what is in doubt. The other commands of `gantry audit`
-//! ask a server and are the client's.
+//! `gantry audit verify` and `gantry audit keygen`, which work without a server. A proof must not
+//! rely on the server in question. The other `gantry audit` commands belong to the client.
 //!
-//! `verify` ends with 1 if the export, a link or a signature does not hold, and with 2 if it could not check: a file that cannot be read,
-//! or an export that begins after a link that was asked for.
+//! `verify` exits with 1 if the export, a link or a signature is invalid. It exits with 2 if it
+//! can't check: a file is unreadable, or the export starts after an expected link.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write as _};
@@ -22,9 +22,9 @@ use crate::unread::{ended, is_unread};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Prove an export without a server: its chain, its approvals and its runs
+    /// Verify an export without a server: its hash chain, approvals and runs
     Verify(Verify),
-    /// Make a key pair for signed checkpoints (GANTRY_AUDIT_KEY)
+    /// Create a key pair for signed checkpoints (GANTRY_AUDIT_KEY)
     Keygen(Keygen),
     #[command(flatten)]
     Server(client::Audit),
@@ -32,15 +32,15 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Verify {
-    /// The export; - reads it from the standard input
+    /// The export file, or - for standard input
     file: PathBuf,
-    /// A link that the chain must have, as `gantry audit chain` printed it
+    /// A link that the chain must contain, as `gantry audit chain` printed it
     #[arg(long, value_name = "SEQ:HASH")]
     expect: Vec<Expected>,
-    /// A file of signed checkpoints: the chain must have each of their links
+    /// File of signed checkpoints; the chain must contain each of their links
     #[arg(long, value_name = "FILE", requires = "key")]
     checkpoints: Option<PathBuf>,
-    /// The public key of the checkpoints
+    /// Public key of the checkpoints
     #[arg(long, value_name = "FILE", requires = "checkpoints")]
     key: Option<PathBuf>,
     /// Print JSON
@@ -50,11 +50,11 @@ pub struct Verify {
 
 #[derive(Debug, clap::Args)]
 pub struct Keygen {
-    /// The new file for the private key; the public key goes to FILE.pub
+    /// New file for the private key; the public key is written to FILE.pub
     file: PathBuf,
 }
 
-/// A link that was noted elsewhere.
+/// A link that was recorded elsewhere.
 #[derive(Debug, Clone, Copy)]
 struct Expected {
     seq: u64,
@@ -84,7 +84,7 @@ impl FromStr for Expected {
     }
 }
 
-/// Makes a key pair. Neither file may exist.
+/// Creates a key pair. Fails if either file exists.
 pub fn keygen(keygen: &Keygen) -> ExitCode {
     ended(made(&keygen.file))
 }
@@ -138,7 +138,7 @@ fn verified(verify: &Verify) -> Result<()> {
     Ok(())
 }
 
-/// All links that the chain must have.
+/// All links that the chain must contain: from `--expect` and from the checkpoints.
 fn expected(verify: &Verify) -> Result<Vec<(u64, Hash)>> {
     let mut links: Vec<(u64, Hash)> =
         verify.expect.iter().map(|link| (link.seq, link.hash)).collect();
@@ -175,7 +175,8 @@ fn expected(verify: &Verify) -> Result<Vec<(u64, Hash)>> {
     distinct(links)
 }
 
-/// No two of them may name another link for the same entry.
+/// Sorts the links and removes duplicates. Fails if two of them have different hashes for one
+/// entry.
 fn distinct(mut links: Vec<(u64, Hash)>) -> Result<Vec<(u64, Hash)>> {
     links.sort_unstable();
     links.dedup();

@@ -1,6 +1,6 @@
-//! `gantry catalog`: barclamp files, without a server.
+//! `gantry catalog`: checks barclamp files without a server.
 //!
-//! It ends with 1 where they can't be imported, and with 2 where they can't be read.
+//! It exits with 1 if the files can't be imported, and with 2 if they can't be read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,20 +14,20 @@ use engine::counting::many;
 
 use crate::unread::ended;
 
-/// Most files of one folder.
+/// Maximum number of files in a folder.
 const MAX_FILES: usize = 10_000;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Read the barclamps of a folder and say what is wrong with them; exit code 1 when one can't be imported, 2 when they can't be read
+    /// Check the barclamps of a folder; exits 1 if one can't be imported, 2 if one can't be read
     Check {
-        /// The folder
+        /// The folder with the barclamps
         folder: PathBuf,
-        /// A folder with the versions before: what they have and these lack is told, and a version with other content than there is an
-        /// error
+        /// Folder with the previous versions: reports missing parts, and fails if the content of an
+        /// existing version has changed
         #[arg(long, value_name = "FOLDER")]
         since: Option<PathBuf>,
-        /// Print JSON, also when the folder can't be read: then that is its one finding
+        /// Print JSON, even if the folder can't be read; the error is then the only finding
         #[arg(long)]
         json: bool,
     },
@@ -42,7 +42,7 @@ pub fn run(command: &Command) -> ExitCode {
 fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
     let (read, disappeared) = match examine(folder, since) {
         Ok(examined) => examined,
-        // Whoever asked for JSON reads standard output, whatever went wrong.
+        // A client that asked for JSON reads only standard output.
         Err(Unread { place, error }) => {
             if json {
                 tell(&Err(Findings(vec![as_finding(place, &error)])), &[])?;
@@ -64,13 +64,13 @@ fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
 
 type Read = Result<Import, Findings>;
 
-/// A folder of which nothing can be said.
+/// A folder or file that could not be read.
 struct Unread<'f> {
     place: &'f Path,
     error: anyhow::Error,
 }
 
-/// What a folder has, and what it lacks that the one before had.
+/// Reads a folder, and lists the things that the previous versions had and it lacks.
 fn examine<'f>(
     folder: &'f Path,
     since: Option<&'f Path>,
@@ -85,7 +85,7 @@ fn examine<'f>(
     compared.map_err(|problem| anyhow::anyhow!(problem.detail)).map_err(unread(folder))
 }
 
-/// The import refuses another content under a version that is known.
+/// An import rejects changed content under a known version.
 fn refuse_other_contents(before: &Catalog, import: Import) -> Result<Read, api::Problem> {
     let clashes = control::other_contents(before, &import)?;
     if clashes.is_empty() {
@@ -136,7 +136,7 @@ fn read(folder: &Path, base: &Catalog) -> Result<Read> {
     Ok(read)
 }
 
-/// The barclamps of a folder, which must be in order.
+/// Reads the barclamps of a folder. They must be valid.
 fn known(folder: &Path) -> Result<Catalog> {
     let read = read(folder, &Catalog::default())?;
     let Ok(import) = read else {
@@ -149,7 +149,7 @@ fn known(folder: &Path) -> Result<Catalog> {
     Ok(catalog)
 }
 
-/// The same shape whatever was found: with errors nothing is imported, so nothing counts.
+/// The report always has the same fields. With errors nothing is imported, so the counts are zero.
 fn report(read: &Read, disappeared: &[String]) -> serde_json::Value {
     let imported: &[ImportedBarclamp] = read.as_ref().map_or(&[], |import| &import.barclamps);
     let count = |of: fn(&ImportedBarclamp) -> usize| imported.iter().map(of).sum::<usize>();
@@ -184,7 +184,7 @@ fn print(read: &Read) {
     }
 }
 
-/// Files by their path inside the folder, their bytes in all, and links.
+/// Files by path relative to the folder, their total size, and links.
 #[derive(Default)]
 struct Found {
     files: BTreeMap<String, Vec<u8>>,
@@ -192,7 +192,8 @@ struct Found {
     links: Vec<PathBuf>,
 }
 
-/// Files below a folder; links are not followed. What is too large is not read.
+/// Collects the files of a folder recursively. Links are not followed. Files are read only up to
+/// the size limit.
 fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("{} can't be read", folder.display()))?;

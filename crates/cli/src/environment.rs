@@ -1,8 +1,9 @@
-//! Variables that look like Gantry's and are nobody's.
+//! Warnings about environment variables that start with `GANTRY_` but are no settings.
 //!
-//! A misspelt setting is as good as none, and whoever set it does not hear of that by themselves. In a file it is refused
-//! ([`crate::configuration`]); an environment is not Gantry's alone (a container's platform puts in what it likes, `GANTRY_PORT` for a service
-//! that is called so), so there it is a warning. Names are told, and never values: nobody knows what is in them.
+//! A misspelled setting has no effect, and the user would not notice. In a file it is an error
+//! ([`crate::configuration`]). The environment can contain foreign variables: a container platform
+//! sets `GANTRY_PORT` for a service with the name `gantry`. So here it is only a warning. It names
+//! the variable but not its value, which may be a secret.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,9 +12,9 @@ use clap::Command;
 
 use crate::configuration;
 
-/// How the names of all variables of Gantry begin; one setting has another name, as it has in other programs.
+/// Prefix of Gantry's variables. `DATABASE_URL` is the only setting without it.
 const PREFIX: &str = "GANTRY_";
-/// What is read by who asks a server, by scripts on nodes, by builds and by tests, and is no setting.
+/// Variables of the client, of scripts on nodes, of builds and of tests. They are no settings.
 const OTHERS: [&str; 19] = [
     api::calls::SERVER,
     api::calls::TOKEN,
@@ -35,12 +36,12 @@ const OTHERS: [&str; 19] = [
     "GANTRY_WRITE",
     configuration::VARIABLE,
 ];
-/// How the names begin of those that are as many as somebody needs: a script's data, tests and benchmarks.
+/// Prefixes of open sets of variables: a script's data, tests and benchmarks.
 const FAMILIES: [&str; 3] = ["GANTRY_DATA_", "GANTRY_TEST_", "GANTRY_BENCH_"];
-/// Most of them that are told one by one.
+/// Maximum number of variables that get a warning of their own.
 const TOLD: usize = 20;
 
-/// What is to be said of the variables here.
+/// The warnings for the current environment.
 pub fn warnings(command: &Command) -> Vec<String> {
     said(std::env::vars_os().map(|(name, _)| name), command)
 }

@@ -1,4 +1,4 @@
-//! The barclamps that come with the program, inside it: a binary alone is enough.
+//! The barclamps that Gantry ships. They are built into the binary, so it needs no other files.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use include_dir::{Dir, include_dir};
 
 static BARCLAMPS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../barclamps");
 
-/// Every shipped file by its path.
+/// All shipped files by path.
 pub fn files() -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     collect(&BARCLAMPS, &mut files);

@@ -1,7 +1,7 @@
-//! Where a server is, and how a place on it is written.
+//! Addresses of servers, and the encoding of paths and queries.
 //!
-//! Invariant: an address is `https`, or `http` to this machine itself, or somebody said in as many words that plain HTTP will do: whatever
-//! lets somebody in would be read on the way.
+//! Invariant: an address uses HTTPS, or plain HTTP to this machine, or the user allowed plain HTTP
+//! explicitly. Otherwise credentials could be read in transit.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use ureq::http::Uri;
 
 use crate::exit::Failure;
 
-/// The address of a server, without a path: `https://gantry.example.com`.
+/// The address of a server without a path, for example `https://gantry.example.com`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address(String);
 
@@ -45,15 +45,15 @@ impl Address {
         Ok(Self(format!("{}://{authority}", uri.scheme_str().unwrap_or_default())))
     }
 
-    /// Whether an address, written in whichever way, is that of this server: letters of either case, and a port that its scheme has by itself
-    /// or that is written out.
+    /// Whether a URL has the same origin as this server, regardless of case and of an explicit
+    /// default port.
     pub(crate) fn is_of(&self, other: &Uri) -> bool {
         self.0
             .parse::<Uri>()
             .is_ok_and(|own| origin(&own).is_some() && origin(&own) == origin(other))
     }
 
-    /// Whether it is this machine itself, which no proxy is asked about.
+    /// Whether the server is on this machine. Such requests bypass proxies.
     pub(crate) fn is_near(&self) -> bool {
         self.0.parse::<Uri>().ok().and_then(|uri| uri.host().map(is_near)).unwrap_or_default()
     }
@@ -65,7 +65,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Scheme, host and port; None of what has none of them.
+/// Scheme, host and port, or `None` if one of them is missing.
 fn origin(uri: &Uri) -> Option<(String, String, u16)> {
     let scheme = uri.scheme_str()?.to_ascii_lowercase();
     let usual = match scheme.as_str() {
@@ -82,7 +82,7 @@ fn is_near(host: &str) -> bool {
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A text as one part of a path, or as a value of a query.
+/// Percent-encodes a text as one path segment or one query value.
 pub(crate) fn part(text: &str) -> String {
     let plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
@@ -91,12 +91,12 @@ pub(crate) fn part(text: &str) -> String {
     text.bytes().map(write).collect()
 }
 
-/// The words that a list is asked by.
+/// Query parameters of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Query(Vec<(&'static str, String)>);
 
 impl Query {
-    /// With a word, if it says something.
+    /// Adds a parameter if its value is not empty.
     pub(crate) fn with(mut self, word: &'static str, value: impl AsWord) -> Self {
         if let Some(value) = value.as_word().filter(|value| !value.is_empty()) {
             self.0.retain(|(other, _)| *other != word);
@@ -105,7 +105,7 @@ impl Query {
         self
     }
 
-    /// The path with these words behind it.
+    /// The path with the query appended.
     pub(crate) fn behind(&self, path: &str) -> String {
         let words: Vec<String> =
             self.0.iter().map(|(word, value)| format!("{word}={}", part(value))).collect();
@@ -113,7 +113,7 @@ impl Query {
     }
 }
 
-/// What can stand behind a word of a query.
+/// Types of query parameter values.
 pub(crate) trait AsWord {
     fn as_word(&self) -> Option<String>;
 }
@@ -143,7 +143,7 @@ impl AsWord for Option<i64> {
 }
 
 impl AsWord for bool {
-    /// What is not so is not asked for.
+    /// `false` is the default of all flags, so it is left out.
     fn as_word(&self) -> Option<String> {
         self.then(|| "true".to_owned())
     }

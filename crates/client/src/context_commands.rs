@@ -1,7 +1,7 @@
-//! `gantry context`: which servers there are, and coming in at one of them.
+//! `gantry context`: named servers and signing in to them.
 //!
-//! Invariant: what lets somebody in goes to the server that it is for. A link says which that is; one of another server is refused and not
-//! sent, for whoever gets it could come in with it.
+//! Invariant: credentials are sent only to their own server. A one-time link names its server. A
+//! link to another server is rejected and not sent, because its recipient could sign in with it.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -18,69 +18,68 @@ use crate::server::Server;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Add a server by a short name, and come in there
+    /// Add a server with a short name and sign in to it
     Add {
-        /// The context's name
+        /// Name of the context
         name: String,
-        /// Its address: https://gantry.example.com
+        /// URL of the server, for example https://gantry.example.com
         #[arg(long, value_name = "URL")]
         server: String,
         #[command(flatten)]
         way: Way,
-        /// The code of your authenticator app, if you have a second factor
+        /// Code of your authenticator app, if you have a second factor
         #[arg(long, value_name = "CODE")]
         code: Option<String>,
-        /// In the place of one of that name
+        /// Replace an existing context of that name
         #[arg(long)]
         replace: bool,
     },
-    /// Come in again, where a session is over or a token holds no more
+    /// Sign in again after a session has ended or a token is no longer valid
     SignIn {
-        /// Which; without it the one in use
+        /// Name of the context [default: the current one]
         name: Option<String>,
         #[command(flatten)]
         way: Way,
-        /// The code of your authenticator app, if you have a second factor
+        /// Code of your authenticator app, if you have a second factor
         #[arg(long, value_name = "CODE")]
         code: Option<String>,
     },
-    /// All of them
+    /// List all contexts
     List,
-    /// Use one from now on
+    /// Make a context the current one
     Use {
-        /// The context's name
+        /// Name of the context
         name: String,
     },
-    /// What is asked, and as whom
+    /// Show the server and account of a context
     Show {
-        /// Which; without it the one in use
+        /// Name of the context [default: the current one]
         name: Option<String>,
     },
-    /// Forget one, and what lets you in there; its session goes on until it is ended
+    /// Remove a context with its credentials; its session continues until it is ended
     Remove {
-        /// The context's name
+        /// Name of the context
         name: String,
     },
 }
 
-/// How to come in. Without any of these the standard input has a token, or a one-time link.
+/// Sign-in options. By default, a token or a one-time link is read from standard input.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct Way {
-    /// A file with a token (gantry_...); - is the standard input
+    /// File with a token (gantry_...), or - for standard input
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// A file with a one-time link, which is spent; - is the standard input
+    /// File with a one-time link, which is used up, or - for standard input
     #[arg(long, value_name = "FILE")]
     link_file: Option<PathBuf>,
-    /// By name and password, which is read from the standard input
+    /// Sign in with this name and a password from standard input
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 }
 
-/// What tokens begin with.
 const TOKEN: &str = api::names::TOKEN_PREFIX;
-/// Largest secret that is read, in bytes.
+/// Maximum size of a secret, in bytes.
 const LARGEST: u64 = 16 << 10;
 
 impl Way {
@@ -103,7 +102,8 @@ impl Way {
     }
 }
 
-/// A one-time link for this server: whole, from its path on, or its secret alone.
+/// Checks that a one-time link is for this server. Accepts a whole URL, its path, or the secret
+/// alone.
 fn link_for<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
     let text = link.reveal();
     let names_server = text.contains('/') && (!text.starts_with('/') || text.starts_with("//"));
@@ -123,7 +123,7 @@ fn link_for<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
     )))
 }
 
-/// One line of a file, or of the standard input.
+/// Reads one line from a file or standard input.
 fn secret(file: Option<&Path>, what: &str) -> Outcome<Secret> {
     let mut text = String::new();
     let read = match file.filter(|path| *path != Path::new("-")) {
@@ -250,7 +250,7 @@ fn named(contexts: &Contexts, name: Option<&str>) -> Outcome<String> {
     })
 }
 
-/// Whom the server takes one for: what lets nobody in is not kept.
+/// The account that the server returns for a key. An invalid key is an error, so it is not stored.
 fn who(address: &Address, key: &Key, code: Option<&str>) -> Outcome<String> {
     let server = Server::new(address.clone(), Some(key.clone()));
     if let Some(code) = code {

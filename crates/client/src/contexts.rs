@@ -1,14 +1,13 @@
-//! Contexts: servers by a short name, each with what lets one in there.
+//! Contexts: named servers with their credentials.
 //!
-//! # Theory
-//!
-//! A context is kept in one file that its owner alone can read, `contexts.toml` in `$XDG_CONFIG_HOME/gantry`. It is written anew beside and
-//! put in place whole, so a command that is interrupted leaves the file before or the file after.
+//! Contexts are in `contexts.toml` in `$XDG_CONFIG_HOME/gantry`, readable only by its owner. The
+//! file is replaced atomically, so an interrupted command leaves either the old or the new content.
 //!
 //! Invariants:
-//! * what lets somebody in is never printed, and is no part of any debug text;
-//! * what a context has goes to that context's server and to no other: a server that is named by itself gets a token of the environment, or
-//!   what a context of the very same address has; a context that is named by itself gets its own, and no token of the environment.
+//! * Credentials are never printed and not in any `Debug` output.
+//! * A context's credentials are sent only to its server. With an explicit server, the client uses
+//!   the token of the environment, or a context with the same address. With an explicit context, it
+//!   uses that context's credentials and never the token of the environment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::address::Address;
 use crate::exit::{Failure, Outcome};
 
-/// What lets somebody in. It never shows.
+/// A credential. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Secret(String);
@@ -42,13 +41,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How one is let in.
+/// Credentials of a context.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Key {
-    /// A program's, or one's own for programs.
+    /// An API token.
     Token(Secret),
-    /// A session's cookie, name and value.
+    /// Name and value of a session cookie.
     Session(Secret),
 }
 
@@ -61,7 +60,7 @@ impl Key {
     }
 }
 
-/// A server, and how one is let in there.
+/// A server with its credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Context {
@@ -71,7 +70,6 @@ pub(crate) struct Context {
     pub(crate) key: Key,
 }
 
-/// All of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Contexts {
@@ -80,7 +78,7 @@ pub(crate) struct Contexts {
     pub(crate) contexts: BTreeMap<String, Context>,
 }
 
-/// Where contexts are kept.
+/// Path of the file with the contexts.
 pub(crate) fn usual_place() -> Outcome<PathBuf> {
     let folder =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -111,7 +109,7 @@ impl Contexts {
         }
         let text = std::fs::read_to_string(path)
             .map_err(|error| wrong(format!("can't be read: {error}")))?;
-        // Where, and never the line itself: it may hold a token.
+        // Report the position, but not the line: it may contain a token.
         toml::from_str(&text).map_err(|error| {
             let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
             wrong(format!(
@@ -128,7 +126,7 @@ impl Contexts {
         replace(path, &text).map_err(|error| wrong(error.to_string()))
     }
 
-    /// One by its name; else those that there are.
+    /// The context of a name. The error lists the existing names.
     pub(crate) fn named(&self, name: &str) -> Outcome<&Context> {
         self.contexts.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
@@ -141,7 +139,7 @@ impl Contexts {
         })
     }
 
-    /// The name of a context for this server, the current one first.
+    /// The name of a context for this server, preferably the current one.
     pub(crate) fn at(&self, address: &Address) -> Option<&str> {
         let here = |name: &&String| {
             self.contexts.get(*name).is_some_and(|context| context.server == address.to_string())
@@ -154,7 +152,7 @@ impl Contexts {
     }
 }
 
-/// In the place of the file that is there, whole, and for nobody else's eyes.
+/// Replaces a file atomically, with permissions for its owner only.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -174,29 +172,30 @@ fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// What was said about which server to ask.
+/// The user's settings that select the server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Said {
-    /// By options.
+    /// From the options.
     pub(crate) context: Option<String>,
     pub(crate) server: Option<String>,
     pub(crate) insecure_http: bool,
-    /// By the environment.
+    /// From the environment.
     pub(crate) env_context: Option<String>,
     pub(crate) env_server: Option<String>,
     pub(crate) env_token: Option<Secret>,
 }
 
-/// Which server is asked, and how one is let in there.
+/// The selected server with its credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub(crate) address: Address,
     pub(crate) key: Option<Key>,
-    /// The context that the key is of.
+    /// The context that the credentials come from.
     pub(crate) context: Option<String>,
 }
 
-/// An option goes before the environment, and that before the context in use; a server before a context.
+/// Selects the server. Options take precedence over the environment, and the environment over the
+/// current context. A server takes precedence over a context.
 pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
     let token = || said.env_token.clone().map(Key::Token);
     let by_options = said.server.as_ref().or(if said.context.is_none() {
@@ -220,7 +219,8 @@ pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
     })?;
     let context = contexts.named(name)?;
     let address = Address::parse(&context.server, context.insecure_http || said.insecure_http)?;
-    // The environment's token is for the environment's server: who names a context means its own key.
+    // The token of the environment belongs to the server of the environment, not to an explicit
+    // context.
     let token = if said.context.is_none() { token() } else { None };
     let own = token.is_none().then(|| name.clone());
     Ok(Chosen { address, key: token.or_else(|| Some(context.key.clone())), context: own })
@@ -311,7 +311,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(same.context.as_deref(), Some("far"));
-        // Whatever the environment has for another server.
+        // The explicit server replaces the server of the environment.
         let named = Said {
             context: Some("far".into()),
             env_server: Some("https://other.example".into()),

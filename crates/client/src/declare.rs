@@ -1,16 +1,15 @@
-//! What a file declares for deployments, and the edits that lead there from what is now. Pure: who reads the board is [`crate::apply`].
+//! Declaration files, and the edits that lead from the current state to the declared one.
 //!
-//! # Theory
-//!
-//! A document names a deployment and says which nodes carry which roles, and what data roles and noderoles have. What it does not speak of
-//! stays as it is. With `prune: true` the lists of nodes are the whole truth: a role that the document names goes from every node that it
-//! does not name. A role that it does not name stays: what a binding brings along is named nowhere, and has to stay.
+//! This module is pure; [`crate::apply`] fetches the current state. A document names a deployment,
+//! the nodes of its roles, and the data of roles and noderoles. Everything else stays unchanged.
+//! With `prune: true` the node lists are complete: each named role is unbound from all other nodes.
+//! Roles that the document does not name stay, because bindings also add required roles.
 //!
 //! Invariants:
-//! * the edits of a document, made once, leave nothing to be edited for it: applying it twice is applying it once;
-//! * every finding has the file, the place and the nearest right name;
-//! * data that is about to be set is held against its role before anything is opened, by the rule that the server holds it against
-//!   ([`engine::data::fit`]). Data that is there already is not judged: nothing is done with it.
+//! * The edits of a document are idempotent: applying it again produces no edits.
+//! * Every error has the file, the position and the most similar valid name.
+//! * New data is checked against its role before a proposal is opened. The server uses the same
+//!   function ([`engine::data::fit`]). Existing data is not checked, because it does not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,7 +26,7 @@ use api::console::AttribView;
 
 use crate::names::near;
 
-/// What is wrong with a file, and where.
+/// An error in a file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) file: String,
@@ -41,29 +40,29 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Something written, and where.
+/// A value with its position.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Written<T> {
     pub(crate) is: T,
     pub(crate) at: At,
 }
 
-/// One document: what is to be so in a deployment.
+/// A document: the declared state of a deployment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Declared {
     pub(crate) file: String,
     pub(crate) deployment: Written<DeploymentName>,
-    /// Nodes by role, as they are written.
+    /// Node names by role, as written.
     pub(crate) bindings: BTreeMap<RoleName, Written<Vec<Written<String>>>>,
-    /// The deployment's data by role.
+    /// Data of the deployment's roles.
     pub(crate) data: BTreeMap<RoleName, Placed>,
-    /// The noderoles' own data, by node as it is written.
+    /// User data of noderoles, by node name as written.
     pub(crate) node_data: BTreeMap<String, Written<BTreeMap<NoderoleKey, Placed>>>,
     pub(crate) prune: bool,
 }
 
 impl Declared {
-    /// Every node that it names, each once, with the place where it is named first.
+    /// All named nodes, each with the position of its first mention.
     pub(crate) fn nodes(&self) -> BTreeMap<&str, At> {
         let mut all = BTreeMap::new();
         let bound = self
@@ -78,7 +77,7 @@ impl Declared {
         all
     }
 
-    /// Every role that it has data for, a noderole's own included.
+    /// All roles with data, including data of single noderoles.
     pub(crate) fn told(&self) -> BTreeSet<&RoleName> {
         let of_nodes = self
             .node_data
@@ -95,7 +94,7 @@ impl Declared {
 
 const KEYS: [&str; 5] = ["deployment", "bindings", "data", "node_data", "prune"];
 
-/// The documents of a file.
+/// Parses the documents of a file.
 pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declared>, Vec<Wrong>> {
     let documents =
         placed(bytes).map_err(|(at, what)| vec![Wrong { file: file.to_owned(), at, what }])?;
@@ -107,7 +106,7 @@ pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declared>, Vec<Wrong>
     if wrong.is_empty() { Ok(all) } else { Err(wrong) }
 }
 
-/// Reads a document, and gathers what is wrong with it.
+/// Reads a document and collects its errors.
 struct Reader<'d> {
     file: &'d str,
     document: &'d Placed,
@@ -159,7 +158,7 @@ impl<'d> Reader<'d> {
         Some(Declared { file: self.file.to_owned(), deployment, bindings, data, node_data, prune })
     }
 
-    /// The entries of a map; none where it is not there.
+    /// The entries of a map, or none if it is absent.
     fn entries(&mut self, pointer: &str, what: &str) -> Vec<(&'d String, &'d Value, String)> {
         match self.document.value.pointer(pointer) {
             None | Some(Value::Null) => Vec::new(),
@@ -256,51 +255,51 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// A key as a part of a JSON pointer.
+/// Escapes a key for a JSON pointer.
 pub(crate) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// What is there now, the open proposal's edits included.
+/// The current state, with the open proposal's edits.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Present {
-    /// What the deployment has.
+    /// Roles of the deployment.
     pub(crate) roles: BTreeMap<RoleName, RolePresent>,
-    /// What it could have.
+    /// Roles that can be added.
     pub(crate) choices: BTreeMap<RoleName, Expects>,
-    /// Nodes by the names that the document writes.
+    /// Nodes by name, as the document writes it.
     pub(crate) nodes: BTreeMap<String, (NodeId, String)>,
-    /// The own data of the noderoles that the document speaks of; those that are not there yet have none.
+    /// User data of the noderoles in the document. A noderole that does not exist has none.
     pub(crate) own: BTreeMap<(NodeId, NoderoleKey), Map<String, Value>>,
 }
 
-/// A role of a deployment.
+/// A role of the deployment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RolePresent {
     pub(crate) bindable: bool,
     pub(crate) data: Value,
     pub(crate) expects: Expects,
-    /// Nodes that carry it, with their names.
+    /// Nodes that have the role, with their names.
     pub(crate) carriers: BTreeMap<NodeId, String>,
 }
 
-/// What a role expects of its data. Nothing where that can't be told yet: then the server alone judges.
+/// Expected data of a role. Empty if it is unknown; then only the server checks the data.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Expects {
     pub(crate) attribs: Vec<AttribView>,
-    /// What holds where nobody says anything: the role's template.
+    /// Default values from the role's template.
     pub(crate) below: Value,
 }
 
-/// An edit, and how a person reads it.
+/// An edit with its description.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
     pub(crate) edit: Edit,
     pub(crate) says: String,
 }
 
-/// The edits that lead from what is there to what is declared: roles come before their data and their bindings, and nothing is unbound
-/// before what takes its place is bound.
+/// The edits that lead from the current to the declared state. Roles are added before their data
+/// and bindings, and replacements are bound before anything is unbound.
 pub(crate) fn edits(
     id: DeploymentId,
     declared: &Declared,
@@ -364,7 +363,7 @@ impl Planner<'_> {
         wrong
     }
 
-    /// Data that is about to be set and does not fit its role.
+    /// Errors of new data that does not fit its role.
     fn unfit(&self) -> Vec<Wrong> {
         let mut wrong = Vec::new();
         for (role, data) in self.new_data() {
@@ -384,7 +383,8 @@ impl Planner<'_> {
         wrong
     }
 
-    /// What holds where a noderole's own data says nothing: the role's data as it will be, over the template.
+    /// Defaults of a noderole's user data: the role's declared or current data, merged over the
+    /// template.
     fn below_own(&self, noderole: &NoderoleKey, expects: &Expects) -> Value {
         let declared =
             self.declared.data.get(&noderole.role).and_then(|data| data.value.as_object());
@@ -418,7 +418,7 @@ impl Planner<'_> {
                 schema: attrib.schema.as_ref()?,
             })
         });
-        // What is too deep to be judged here the server refuses.
+        // Data that is too deeply nested to check here is rejected by the server.
         let found = unfit(&data.value, below, expected, is_last).unwrap_or_default();
         let wrong = |path: &str, what: &str| {
             let place = data.place(written(&data.value, path));
@@ -427,7 +427,7 @@ impl Planner<'_> {
         found.iter().map(|misfit| wrong(&misfit.path, &misfit.what)).collect()
     }
 
-    /// Data of roles that is not what is there.
+    /// Data of roles that differs from the current data.
     fn new_data(&self) -> Vec<(&RoleName, &Placed)> {
         let is_new =
             |(role, data): &(&RoleName, &Placed)| !is_there(self.data_now(role), &data.value);
@@ -438,7 +438,7 @@ impl Planner<'_> {
         self.present.roles.get(role).and_then(|there| there.data.as_object())
     }
 
-    /// Own data of noderoles that is not what is there, each with its node's id and name.
+    /// User data of noderoles that differs from the current data, with node id and name.
     fn new_own(&self) -> Vec<(NodeId, &str, &NoderoleKey, &Placed)> {
         let mut all = Vec::new();
         for (node, roles) in &self.declared.node_data {
@@ -457,7 +457,7 @@ impl Planner<'_> {
         self.present.own.get(&(node, noderole.clone()))
     }
 
-    /// A node twice in one list, under whichever name.
+    /// Errors of nodes that are twice in one list, even under different names.
     fn doubled(&self) -> Vec<Wrong> {
         let mut wrong = Vec::new();
         for (role, nodes) in &self.declared.bindings {
@@ -550,7 +550,7 @@ impl Planner<'_> {
     }
 }
 
-/// Whether data is what is there already; nothing there is the same as an empty map.
+/// Whether data equals the current data. Absent data equals an empty map.
 fn is_there(now: Option<&Map<String, Value>>, data: &Value) -> bool {
     match now {
         Some(now) => data.as_object() == Some(now),
@@ -562,7 +562,7 @@ fn shown(now: Option<&Map<String, Value>>) -> Value {
     Value::Object(now.cloned().unwrap_or_default())
 }
 
-/// The place that a path means, or the nearest around it that is written: what is missing stands nowhere.
+/// The path, or its nearest ancestor that exists in the data. A missing value has no position.
 fn written<'p>(data: &Value, mut path: &'p str) -> &'p str {
     while data.pointer(path).is_none() {
         path = path.rsplit_once('/').map_or("", |(around, _)| around);
@@ -583,7 +583,7 @@ pub(crate) fn bound(
     })
 }
 
-/// The edits that take a noderole off nodes.
+/// The edits that unbind a noderole from nodes.
 pub(crate) fn unbound(noderole: &NoderoleKey, nodes: &BTreeMap<NodeId, &str>) -> Vec<Step> {
     listed(nodes, &format!("- {noderole} from"), |nodes| Edit::UnbindNodes {
         noderole: noderole.clone(),
@@ -591,7 +591,7 @@ pub(crate) fn unbound(noderole: &NoderoleKey, nodes: &BTreeMap<NodeId, &str>) ->
     })
 }
 
-/// As many edits as it takes to list these nodes, since one lists a thousand; none of no node.
+/// Splits the nodes into edits of at most 1,000 nodes. No edits for no nodes.
 fn listed(
     nodes: &BTreeMap<NodeId, &str>,
     says: &str,
@@ -625,7 +625,7 @@ mod tests {
         RoleName::parse(name).unwrap()
     }
 
-    /// app on n1 and n2, proxy nowhere, runtime brought along on n1; `cache` could be added.
+    /// `app` on n1 and n2, `proxy` on no node, `runtime` required on n1; `cache` can be added.
     fn present() -> Present {
         let there = |bindable, data: Value, on: &[u128]| RolePresent {
             bindable,
@@ -730,7 +730,7 @@ mod tests {
         );
     }
 
-    /// A port that is a whole number, and has to be there.
+    /// A required integer port.
     fn expects_port() -> Expects {
         let schema = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}}});
         Expects {
@@ -767,7 +767,7 @@ mod tests {
             wrong("deployment: web\nnode_data:\n  n2:\n    app: {listen: {port: x}}\n"),
             [format!("web.yaml:4:20: data of app does not fit: {misfit}")]
         );
-        // Missing is what nothing below has, and that stands where it ought to be.
+        // A value is missing only if no lower layer has it. The error is at its parent.
         let missing =
             ["web.yaml:2:24: data of app does not fit: /listen/port is required, and missing"];
         assert_eq!(wrong("deployment: web\nnode_data: {n2: {app: {listen: {}}}}\n"), missing);
@@ -800,7 +800,7 @@ mod tests {
         assert_eq!(edits(WEB, &declared, &present), Ok(Vec::new()));
     }
 
-    /// As the server would, of what a declaration makes.
+    /// Applies an edit as the server does, for the edits that declarations produce.
     fn make(present: &mut Present, edit: Edit) {
         match edit {
             Edit::AddRole { role, .. } => {

@@ -1,9 +1,10 @@
-//! How a command ends: one number for each kind of end, so that a script can tell them apart without reading.
+//! Exit codes: one for each kind of result, so that scripts need not parse texts.
 //!
-//! Invariant: 0 means that what was asked for is so. Nothing to do because it is so already is 0; nothing to do because nothing was
-//! there to do it to is 4, never 0. A list asks what there is, and nothing is an answer to that.
+//! Invariant: 0 means that the requested state holds, even if there was nothing to change. If the
+//! command matches nothing to act on, it exits with 4, never 0. An empty list is a valid result.
 //!
-//! The numbers are here alone. What asks no server ends by some of them, too: [`NOT_SO`] and [`CALLED_WRONGLY`].
+//! Only this module defines the codes. Commands without a server also use [`NOT_SO`] and
+//! [`CALLED_WRONGLY`].
 
 use std::fmt;
 
@@ -11,12 +12,11 @@ use api::Problem;
 use api::names::QUERY_UNREAD;
 use engine::ids::SubmissionId;
 
-/// It is not so, or could not be done.
+/// The result is negative, or the command failed.
 pub const NOT_SO: u8 = 1;
-/// The command line is wrong, or a file that it names: also one that can't be read, which says nothing of what is in it.
+/// The command line or an input file is invalid, or a file is unreadable.
 pub const CALLED_WRONGLY: u8 = 2;
 
-/// The text of `gantry exit-codes`.
 pub(crate) const CODES: &str = "\
 Commands that ask a server end with one of these:
 
@@ -34,38 +34,38 @@ Commands that ask a server end with one of these:
 `gantry diff` is like diff(1): 0 no difference, 1 differences, 2 and more it could not be told.
 A command whose output nobody reads any more ends with 0.";
 
-/// Why a command did not do what it should.
+/// Reasons why a command fails.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It is not so.
+    /// The result is negative.
     NotSo(String),
-    /// It was called wrongly.
+    /// Invalid command line or file.
     Usage(String),
-    /// Nobody answered, or nothing that could be understood.
+    /// The server does not answer, or its answer is invalid.
     Unreachable(String),
-    /// There is nothing that was meant.
+    /// Nothing matches.
     Nothing(String),
-    /// The server refused.
+    /// The server rejected the request.
     Refused(Box<Problem>),
-    /// The server can't take the words of a question, which the command line has said.
+    /// The server rejected query parameters, which come from the command line.
     Words(Box<Problem>),
-    /// There is no way in.
+    /// The credentials are missing or invalid.
     SignedOut(String),
-    /// It took too long.
+    /// The time limit is exceeded.
     TimedOut(String),
-    /// Whoever reads has read enough.
+    /// The reader of standard output closed the pipe.
     Unread,
 }
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// The server's answer is of another shape than this program knows: `what` it is, such as *no target*.
+    /// The server's answer has an unexpected form. `what` describes it, for example "no target".
     pub(crate) fn unlike(what: &str) -> Self {
         Self::Unreachable(format!("the server's answer is {what}: are both of one version?"))
     }
 
-    /// Whether it may be otherwise in a while without anybody doing anything: nobody answers, or whoever does has too much to do.
+    /// Whether a retry can succeed without human action: the server is unreachable or overloaded.
     pub(crate) fn passes(&self) -> bool {
         match self {
             Self::Unreachable(_) => true,
@@ -74,7 +74,8 @@ impl Failure {
         }
     }
 
-    /// The same of a question whose words the server can't take (400): only the command line has said those, and by options.
+    /// Turns a 400 response to a query into a usage error. All query parameters come from the
+    /// command line.
     pub(crate) fn of_words(self) -> Self {
         match self {
             Self::Refused(mut problem) if problem.status == 400 => {
@@ -87,7 +88,8 @@ impl Failure {
         }
     }
 
-    /// With the command that types the name that a commit asks for. For people: programs get the server's words, and the name in them.
+    /// Adds the command that confirms a commit with a name. JSON output contains the server's own
+    /// text.
     pub(crate) fn with_name_typed(self, review: SubmissionId) -> Self {
         match self {
             Self::Refused(mut problem) if problem.code == "name_not_typed" => {
@@ -114,7 +116,7 @@ impl Failure {
         }
     }
 
-    /// For programs: the server's own words where it refused.
+    /// The error as JSON. A rejection has the server's problem details.
     pub(crate) fn as_json(&self) -> serde_json::Value {
         match self {
             Self::Refused(problem) | Self::Words(problem) => {
@@ -125,7 +127,8 @@ impl Failure {
     }
 }
 
-/// A permission that is missing is told from a rule that stands against it: the first is for an admin, the second for whoever asked.
+/// Distinguishes a missing permission, which an admin can grant, from a rule that forbids the
+/// request.
 fn refused(problem: &Problem) -> u8 {
     match (problem.status, problem.code.as_str()) {
         (401, _) | (403, "forbidden" | "not_a_reviewer") => 6,
@@ -147,7 +150,7 @@ impl fmt::Display for Failure {
             | Self::TimedOut(text) => f.write_str(text),
             Self::Refused(problem) | Self::Words(problem) => {
                 write!(f, "{}: {}", problem.title, problem.detail)?;
-                // One that says nothing more is not said twice.
+                // Skip findings that only repeat the detail.
                 let mut more = problem.errors.iter().filter(|found| found.detail != problem.detail);
                 more.try_for_each(|found| match found.at.as_str() {
                     "" => write!(f, "\n  {}", found.detail),
@@ -174,7 +177,8 @@ fn hint(problem: &Problem) -> &'static str {
 }
 
 impl From<std::io::Error> for Failure {
-    /// What is written to is standard output; files say themselves which they are.
+    /// Only writing to standard output converts errors this way; errors of files have their own
+    /// text.
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::BrokenPipe => Self::Unread,

@@ -1,8 +1,7 @@
-//! Graphs of noderoles: of a deployment, and of what a review changes.
+//! Graphs of noderoles: of a deployment, and of the changes of a review.
 //!
-//! What is in one, what is folded into its role and what is marked is the server's to say, by the words of the page's address. Here a graph
-//! becomes a table that can be read from top to bottom: what waits stands below what it waits for. The key of a line is what the words
-//! `--focus`, `--from` and `--to` take.
+//! The server selects, folds and marks the vertices, with the same query parameters as on the page. This module prints a graph as a table in topological order:
+//! each vertex is below its dependencies. `--focus`, `--from` and `--to` take the key of a line.
 
 use clap::Args;
 use engine::counting::many;
@@ -17,37 +16,37 @@ use crate::lists::{Again, Client};
 use crate::names;
 use crate::paper::{Paper, Table, outline, plain};
 
-/// Which part of a graph, and what is marked in it.
+/// The part of a graph to show, and the path to mark.
 #[derive(Debug, Args)]
 pub(crate) struct GraphWanted {
-    /// The noderoles of these roles one by one; several by comma
+    /// Roles whose noderoles are shown individually, separated by commas
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
-    /// The noderoles of these nodes one by one, by whole or short names; several by comma
+    /// Nodes whose noderoles are shown individually, by full or short name, separated by commas
     #[arg(long, value_name = "NODES")]
     nodes: Option<String>,
-    /// Only this, what it waits for and what waits for it: by its key, which the graph has
+    /// Show only this vertex, its dependencies and its dependents
     #[arg(long, value_name = "KEY")]
     focus: Option<String>,
-    /// Which of the two: up, what it waits for, or down, what waits for it
+    /// Direction from the vertex: up for its dependencies, down for its dependents
     #[arg(long, value_parser = ["up", "down", "both"], requires = "focus")]
     way: Option<String>,
-    /// Only what is at most so many edges away from it
+    /// Maximum distance from the vertex, in edges
     #[arg(long, value_name = "N", requires = "focus", value_parser = names::from_one::<i64>)]
     steps: Option<i64>,
-    /// Mark every way from this on, by its key
+    /// Mark all paths from this vertex
     #[arg(long, value_name = "KEY")]
     from: Option<String>,
-    /// The end of these ways, by its key
+    /// Last vertex of the marked paths
     #[arg(long, value_name = "KEY", requires = "from")]
     to: Option<String>,
-    /// Mark the longest way, by how many noderoles are on it or by how long their last runs took
+    /// Mark the longest path, by number of noderoles or by duration of their last runs
     #[arg(long, value_parser = ["count", "time"], conflicts_with = "from")]
     longest: Option<String>,
-    /// What is marked alone, one by one
+    /// Show only the marked path, with noderoles individually
     #[arg(long, value_parser = ["trail"])]
     only: Option<String>,
-    /// Of a deployment: as it was meant at this target
+    /// Show a deployment's graph as of this blueprint
     #[arg(long, value_name = "N", value_parser = names::target)]
     target: Option<i64>,
     #[command(flatten)]
@@ -70,7 +69,7 @@ impl GraphWanted {
     }
 }
 
-/// The graph that is at a place of the server's.
+/// Prints the graph at a path of the API.
 pub(crate) fn graph(client: &Client, place: &str, wanted: &GraphWanted) -> Outcome {
     let place = wanted.words().behind(place);
     client.show(wanted.again, || client.server.get(&place), text)
@@ -100,7 +99,7 @@ fn text(answer: &Value, paper: Paper) -> String {
     text + &table(&told).text(paper)
 }
 
-/// What is marked, and of the longest way each step of it.
+/// Describes the marked path. Lists each noderole of a longest path.
 fn trail(trail: &GraphTrail) -> String {
     let took = |took: Option<u64>| took.map(|ms| format!(", {ms} ms")).unwrap_or_default();
     let steps =
@@ -108,7 +107,7 @@ fn trail(trail: &GraphTrail) -> String {
     format!("{}\n{}", plain(&trail.said), steps.collect::<String>())
 }
 
-/// A line for each vertex, those of the first wave first.
+/// One line per vertex, by wave.
 fn table(graph: &GraphView) -> Table {
     let mut waits: Vec<Vec<String>> = vec![Vec::new(); graph.vertices.len()];
     for edge in &graph.edges {
@@ -135,7 +134,7 @@ fn table(graph: &GraphView) -> Table {
     table
 }
 
-/// `app on n1`; of a role that is folded with how many there are of it: `app (3)`.
+/// Name of a vertex: `app on n1`, or `app (3)` for a folded role with three noderoles.
 fn name(vertex: &GraphVertex) -> String {
     match &vertex.one {
         Some(one) => format!("{} on {}", vertex.role, one.short),
@@ -159,7 +158,7 @@ fn marked(vertex: &GraphVertex) -> String {
     }
 }
 
-/// `ACTIVE`; of a folded role each with how many: `2 ACTIVE, 1 ERROR`.
+/// State of a vertex: `ACTIVE`, or `2 ACTIVE, 1 ERROR` for a folded role.
 fn looks(vertex: &GraphVertex) -> String {
     let look = |(look, count): &(Look, usize)| match vertex.one {
         Some(_) => word(*look).to_owned(),
@@ -179,7 +178,7 @@ fn word(look: Look) -> &'static str {
     }
 }
 
-/// What is waited for; of a change with what becomes of that.
+/// A dependency. In the graph of a change, with the effect of the change on the edge.
 fn tie(edge: &GraphEdge, before: &GraphVertex) -> String {
     let name = name(before);
     let becomes = match (edge.added, edge.gone, edge.count) {

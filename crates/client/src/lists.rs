@@ -1,7 +1,7 @@
-//! Lists page by page, and looking again whenever something happens.
+//! Lists page by page, and `--watch`.
 //!
-//! A list is a value here: where it is asked for, under which word its items stand and where it goes on, and what a person reads of each.
-//! A program gets what the server says, word for word, as one page.
+//! A [`List`] describes a list: the fields with its items and its cursor, and the columns of its
+//! table. JSON output has the server's answers, combined into one page.
 
 use std::time::Duration;
 
@@ -14,66 +14,67 @@ use crate::names::from_one;
 use crate::paper::{Paper, Table, moment, note, said, steps};
 use crate::server::{News, Server, taken};
 
-/// At the latest so often is looked again while nobody tells of anything: what no stream tells moves, too.
+/// Maximum time between requests without an event: the stream does not cover all data.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// How many items of the last page were beyond `--limit`, in a list's document.
+/// Field of a list's JSON document: number of items of the last page beyond `--limit`.
 const LEFT_OUT: &str = "left_out";
 
-/// A server, and where the answers go.
+/// A server, and the output.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) server: Server,
     pub(crate) paper: Paper,
 }
 
-/// How much of a list.
+/// Limit and order of a list.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Much {
-    /// At most so many
+    /// Maximum number of items
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one::<u64>)]
     limit: u64,
-    /// Every one, page by page
+    /// All items, page by page
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// In this order; -COLUMN from its end. A word that the list has no order by is refused with those that it has
+    /// Sort column; -COLUMN for descending order. The error for an unknown column lists the valid
+    /// ones
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     sort: Option<String>,
     #[command(flatten)]
     pub(crate) again: Again,
 }
 
-/// Whether to look again.
+/// Whether to repeat the request.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Again {
-    /// Show it anew whenever it changes; with --json a document a line
+    /// Show the result again whenever it changes; with --json one document per line
     #[arg(long)]
     watch: bool,
 }
 
-/// A column: its title, and what it shows of an item.
+/// A column: its title and its text for an item.
 pub(crate) type Column = (&'static str, fn(&Value) -> String);
 
-/// A list of the server's.
+/// A list of the API.
 pub(crate) struct List {
     pub(crate) path: String,
-    /// The word under which its items are.
+    /// Field with the items.
     pub(crate) items: &'static str,
-    /// The word by which it goes on; empty: it is all in one answer.
+    /// Query parameter of the cursor. Empty if the list has a single page.
     pub(crate) cursor: &'static str,
     pub(crate) columns: &'static [Column],
-    /// What is said of none.
+    /// Text for an empty list.
     pub(crate) none: &'static str,
 }
 
-/// What was read of a list.
+/// The items that were read from a list.
 struct Read {
-    /// What the first answer says beside the items.
+    /// Other fields of the first answer.
     around: Value,
     items: Vec<Value>,
-    /// The server's own place behind the last page that was read.
+    /// The server's cursor after the last page.
     next: Value,
-    /// How many items of that page are beyond what was wanted.
+    /// Number of items of the last page beyond the limit.
     left_out: usize,
 }
 
@@ -106,8 +107,8 @@ impl List {
         }
     }
 
-    /// What REST answers, its pages put together. What was cut off the last page is counted: `next` is behind that page, and no place is
-    /// within one.
+    /// The answer of the API with all pages combined. Items cut from the last page are counted.
+    /// `next` points after that page, because a cursor can't point into a page.
     fn document(&self, read: Read) -> Value {
         let mut document =
             if let Value::Object(around) = read.around { around } else { Map::new() };
@@ -119,7 +120,6 @@ impl List {
         Value::Object(document)
     }
 
-    /// For people.
     pub(crate) fn text(&self, document: &Value, paper: Paper) -> String {
         let items = document[self.items].as_array().map(Vec::as_slice).unwrap_or_default();
         if items.is_empty() {
@@ -134,7 +134,7 @@ impl List {
 }
 
 impl Client {
-    /// A list as far as it is wanted.
+    /// Reads and prints a list up to the limit.
     pub(crate) fn list(&self, list: &List, query: &Query, much: &Much) -> Outcome {
         let most =
             if much.all { usize::MAX } else { usize::try_from(much.limit).unwrap_or(usize::MAX) };
@@ -143,7 +143,7 @@ impl Client {
         self.show(much.again, ask, |document, paper| list.text(document, paper))
     }
 
-    /// Something as it is now; and again whenever it changes, if that is wanted.
+    /// Prints a resource. With `--watch`, prints it again whenever it changes.
     pub(crate) fn show(
         &self,
         again: Again,
@@ -191,7 +191,7 @@ impl Client {
     }
 }
 
-/// Whether more has changed than the journal's position.
+/// Whether more than the journal position has changed.
 fn differs(before: &Value, after: &Value) -> bool {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
@@ -207,7 +207,7 @@ fn differs(before: &Value, after: &Value) -> bool {
     }
 }
 
-/// What an item says under a word.
+/// The text of a field.
 pub(crate) fn word(item: &Value, word: &str) -> String {
     said(&item[word])
 }
@@ -452,7 +452,7 @@ pub(crate) fn imports() -> List {
     }
 }
 
-/// What was found by a name.
+/// Results of a search.
 pub(crate) fn hits() -> List {
     List {
         path: "/search".into(),
@@ -530,7 +530,7 @@ pub(crate) fn people() -> List {
     }
 }
 
-/// `viewer, operator in web`.
+/// Permissions as text, for example `viewer, operator in web`.
 fn grants(value: &Value) -> String {
     let one = |grant: &Value| match grant["deployment"].as_str() {
         Some(deployment) => format!("{} in {deployment}", word(grant, "permission")),

@@ -1,4 +1,4 @@
-//! Completions for shells and pages of the manual, both made from the options themselves.
+//! Shell completions and manual pages, generated from the options.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,13 @@ use crate::paper::Paper;
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// For which shell
+    /// Name of the shell
     shell: Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// The folder that the pages are written to
+    /// Folder to write the pages to
     folder: PathBuf,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn completions(
     paper.raw(&String::from_utf8_lossy(&text))
 }
 
-/// A page for each command, `gantry-node-list.1`.
+/// Writes a page for each command, for example `gantry-node-list.1`.
 pub(crate) fn man(paper: Paper, wanted: &Man, command: clap::Command) -> Outcome {
     let wrong = |path: &Path, error: std::io::Error| {
         Failure::Usage(format!("{} can't be written: {error}", path.display()))

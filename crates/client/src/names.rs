@@ -1,4 +1,4 @@
-//! Things by their names: what people write, and what the server knows them by.
+//! Resolves the names that people type to ids and full names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -15,32 +15,32 @@ use crate::exit::{Failure, Outcome};
 use crate::paper::said;
 use crate::server::Server;
 
-/// As many names are asked one by one; for more the list is read, which has many on a page.
+/// Up to this many names are resolved with one request each. For more, a list with many items per
+/// page is cheaper.
 const ONE_BY_ONE: usize = 8;
 
-/// `; is web meant?` of the one that is nearest; nothing where none is near.
+/// A suggestion such as `; is web meant?` for the most similar name, or an empty text.
 pub(crate) fn near<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     nearest(wrong, known.into_iter()).map(|name| format!("; is {name} meant?")).unwrap_or_default()
 }
 
-/// A target's number.
+/// Parses a blueprint number.
 pub(crate) fn target(text: &str) -> Result<i64, NumberError> {
     text.parse::<TargetNo>().map(|number| number.0)
 }
 
-/// A number from one on.
+/// Parses a number that is at least one.
 pub(crate) fn from_one<N: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<N, String> {
     let number = text.parse::<N>().ok().filter(|number| *number >= N::from(1_u8));
     number.ok_or_else(|| "it is a whole number from 1 on".to_owned())
 }
 
-/// A deployment by its name.
 pub(crate) fn deployment(server: &Server, name: &str) -> Outcome<DeploymentSummary> {
     named(name, |query| server.read(&query.behind("/deployments")))
 }
 
-/// Those of these names, each of which has to be there; or all that there are. Many are looked for in the list of all, so there are as
-/// many requests as that has pages, and not one for each name.
+/// The deployments with these names, or all. Fails if one does not exist. Many names are resolved
+/// via the list, with one request per page instead of one per name.
 pub(crate) fn deployments(
     server: &Server,
     names: &[String],
@@ -84,7 +84,7 @@ fn named(
     )))
 }
 
-/// Shows pages of deployments to whoever says whether to go on.
+/// Reads pages of deployments until `see` returns false.
 fn pages(
     mut query: Query,
     ask: impl Fn(&Query) -> Outcome<DeploymentPage>,
@@ -100,15 +100,16 @@ fn pages(
     }
 }
 
-/// What a name of a node comes to; else what is wrong with it, for whoever asks to place.
+/// The node of a name, or an error text without a position, for the caller to add it.
 pub(crate) type Found = Result<NodeSummary, String>;
 
-/// A node by its whole name, by the first label of it where only one has that, or by its id.
+/// Finds a node by full name, unique first label, or id.
 pub(crate) fn node(server: &Server, name: &str) -> Outcome<NodeSummary> {
     find_node(server, name)?.map_err(Failure::Nothing)
 }
 
-/// The same of several. Many are looked for in the list of nodes: there are as many requests as it has pages, and not one for each name.
+/// Finds several nodes. Many names are resolved via the list of nodes, with one request per page
+/// instead of one per name.
 pub(crate) fn find_nodes<'n>(
     server: &Server,
     names: &BTreeSet<&'n str>,
@@ -125,8 +126,8 @@ pub(crate) fn find_nodes<'n>(
     Ok(found)
 }
 
-/// Those of some names that the list decides: whole names anywhere in it, first labels once it was read to its end. It is read for at
-/// most as many pages as there are names, since asking for each by itself takes no more requests.
+/// Resolves names via the list: full names on any page, first labels once all pages are read. It
+/// reads at most as many pages as there are names, because one request per name costs no more.
 fn listed<'n>(
     names: &BTreeSet<&'n str>,
     ask: impl Fn(&Query) -> Outcome<NodePage>,
@@ -159,7 +160,7 @@ fn listed<'n>(
     Ok(found)
 }
 
-/// What first labels come to among all nodes that there are of such names.
+/// Resolves first labels, given all nodes that can match.
 fn by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, Found> {
     let mut labels: BTreeMap<&str, Vec<&NodeSummary>> = BTreeMap::new();
     for node in all {
@@ -173,7 +174,7 @@ fn by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, F
     names.into_iter().map(one).collect()
 }
 
-/// The one that has this first label; what is said of none is somebody else's.
+/// The only node with this first label. `none` is the error text for no match.
 fn only(name: &str, such: &[&NodeSummary], none: impl FnOnce(&str) -> String) -> Found {
     match such {
         [one] => Ok((*one).clone()),
@@ -188,9 +189,9 @@ fn label(fqdn: &str) -> &str {
     fqdn.split('.').next().unwrap_or(fqdn)
 }
 
-/// What all of them begin with.
+/// The longest common prefix.
 fn shared_beginning(names: &BTreeSet<&str>) -> String {
-    // Of what is sorted the first and the last differ the most.
+    // In a sorted set, the first and the last name differ most.
     let (Some(first), Some(last)) = (names.first(), names.last()) else { return String::new() };
     first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
 }
@@ -204,7 +205,7 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
     let mut query = Query::default().with("filter", name);
     loop {
         let page: NodePage = server.read(&query.behind("/nodes"))?;
-        // A whole name decides; first labels only once all are known.
+        // A full name is unambiguous at once; a first label only once all nodes are read.
         if let Some(found) = page.nodes.iter().find(|node| node.fqdn == name) {
             return Ok(Ok(found.clone()));
         }
@@ -219,7 +220,8 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
     Ok(only(name, &such, |name| format!("there is no node {name}{near}")))
 }
 
-/// Names beside a wrong one: those that have it within, else the nearest of those that begin like it.
+/// A suggestion for an unknown name: names that contain it, or the most similar of those with the
+/// same start.
 fn near_nodes(server: &Server, name: &str, like: &[NodeSummary]) -> Outcome<String> {
     if !like.is_empty() {
         let names: Vec<&str> = like.iter().take(3).map(|node| node.fqdn.as_str()).collect();
@@ -232,7 +234,7 @@ fn near_nodes(server: &Server, name: &str, like: &[NodeSummary]) -> Outcome<Stri
     Ok(near(name, labels))
 }
 
-/// A noderole: its id, or `NODE/ROLE` (`n1/app`, `n1/app/1`).
+/// Finds a noderole by id or `NODE/ROLE` (`n1/app`, `n1/app/1`).
 pub(crate) fn noderole(server: &Server, text: &str) -> Outcome<NoderoleId> {
     if let Ok(id) = text.parse() {
         return Ok(id);
@@ -241,7 +243,7 @@ pub(crate) fn noderole(server: &Server, text: &str) -> Outcome<NoderoleId> {
     Ok(key.id(node))
 }
 
-/// What a node carries, or would: `NODE/ROLE` (`n1/app`, `n1/app/1`).
+/// Parses `NODE/ROLE` (`n1/app`, `n1/app/1`). The noderole need not exist.
 pub(crate) fn carried(server: &Server, text: &str) -> Outcome<(NodeId, NoderoleKey)> {
     let form =
         || Failure::Usage(format!("{text} names no noderole: write NODE/ROLE, such as n1/app"));
@@ -250,7 +252,7 @@ pub(crate) fn carried(server: &Server, text: &str) -> Outcome<(NodeId, NoderoleK
     Ok((self::node(server, node)?.id, key))
 }
 
-/// Somebody by their name, or by their id.
+/// Finds a person by name or id.
 pub(crate) fn person(server: &Server, name: &str) -> Outcome<String> {
     let Looked { found, near } = look_up(
         server,
@@ -266,7 +268,7 @@ pub(crate) fn person(server: &Server, name: &str) -> Outcome<String> {
     found.ok_or_else(none)
 }
 
-/// A worker by its name, or by its id.
+/// Finds a worker by name or id.
 pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
     let Looked { found, near } = look_up(
         server,
@@ -282,13 +284,13 @@ pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
     found.ok_or_else(none)
 }
 
-/// The id of what has a name; else what may be meant.
+/// The id of a name, or a suggestion for an unknown name.
 struct Looked {
     found: Option<String>,
     near: String,
 }
 
-/// Looks for a name in a list: where that is, under which word its items stand, and by which it goes on.
+/// Looks up a name in a list, given its path, its field with items and its cursor parameter.
 fn look_up(
     server: &Server,
     (place, items, on): (&str, &str, &'static str),
@@ -337,7 +339,8 @@ mod tests {
         serde_json::from_value(node).unwrap()
     }
 
-    /// What names come to in a list of these nodes, so many on a page; and what it was asked.
+    /// Resolves names in a list of these nodes, and returns the requests too. The second number is
+    /// the page size.
     fn looked_up<'n>(
         names: &[&'n str],
         nodes: &[&str],

@@ -1,4 +1,4 @@
-//! How it stands, what waits, who did what, and whether anything starts at all.
+//! Commands for the overview, search, pending steps, the audit log and execution.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write};
@@ -22,17 +22,17 @@ use crate::plans::OnOff;
 use crate::server::{taken, understood};
 use crate::terminal;
 
-/// What can be shown again and again.
+/// A resource that `--watch` can repeat.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     #[command(flatten)]
     pub(crate) again: Again,
 }
 
-/// What to look for.
+/// A search.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// A part of a name or a title, or a number
+    /// Part of a name or a title, or a number
     text: String,
 }
 
@@ -57,16 +57,16 @@ pub(crate) fn policy(client: &Client, show: &Show) -> Outcome {
 
 #[derive(Debug, Args)]
 pub(crate) struct Waiting {
-    /// In this deployment
+    /// Name of a deployment
     #[arg(long, value_name = "NAME")]
     deployment: Option<String>,
-    /// On this node
+    /// The node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// For this reason, by its word (failed, held, ...), and then all of it
+    /// List all steps with this reason (failed, held, ...)
     #[arg(long, value_name = "WORD")]
     reason: Option<String>,
-    /// In this order, within each reason: since, those that wait longest first, or -since, those that began to wait last
+    /// Sort order within each reason: since (longest pending first) or -since
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     sort: Option<String>,
     #[command(flatten)]
@@ -86,7 +86,7 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
         .with("node", &node)
         .with("reason", &wanted.reason)
         .with("sort", &wanted.sort);
-    // Of one reason the pages are one list.
+    // With one reason, the pages form one list.
     let ask = || {
         let mut whole = server.get(&query.behind("/waiting"))?;
         while let (Some(reason), Value::String(next)) = (&wanted.reason, taken(&mut whole, "next"))
@@ -115,7 +115,7 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
     })
 }
 
-/// What waits for the reason that was asked for: a page has the other reasons, too, by their numbers alone.
+/// Pending steps of the requested reason. The answer also has the counts of the other reasons.
 fn waiting_for_one(mut page: WaitingPage, paper: Paper) -> String {
     page.groups.retain(|group| !group.steps.is_empty());
     if page.groups.is_empty() {
@@ -125,13 +125,13 @@ fn waiting_for_one(mut page: WaitingPage, paper: Paper) -> String {
     }
 }
 
-/// The steps of a page that wait for this. A page has the other reasons, too: their numbers without their steps.
+/// The steps of one reason. The other reasons have only counts.
 fn steps_of<'p>(page: &'p mut Value, reason: &str) -> Option<&'p mut Vec<Value>> {
     let groups = page.get_mut("groups")?.as_array_mut()?;
     groups.iter_mut().find(|group| group["reason"] == reason)?.get_mut("steps")?.as_array_mut()
 }
 
-/// What waits by reason, each with who or what frees it.
+/// Pending steps by reason, each with the action that resolves it.
 pub(crate) fn waiting_page(page: &WaitingPage, paper: Paper) -> String {
     let mut text = String::new();
     for group in &page.groups {
@@ -162,30 +162,30 @@ pub(crate) fn waiting_page(page: &WaitingPage, paper: Paper) -> String {
     text
 }
 
-/// What is asked of a server about the audit.
+/// Audit commands that need a server.
 #[derive(Debug, Subcommand)]
 pub enum Audit {
-    /// Who did what, newest first
+    /// List audit entries, newest first
     List(AuditList),
-    /// The sealed audit as lines of JSON, which `gantry audit verify` checks
+    /// Export the sealed audit log as JSON lines, for `gantry audit verify`
     Export(AuditExport),
-    /// Check the whole chain on the server, part by part
+    /// Verify the whole hash chain on the server, part by part
     Chain(AuditChain),
 }
 
-/// Which entries.
+/// Filters of the audit log.
 #[derive(Debug, Args)]
 pub struct AuditList {
-    /// By this person; gantry: by Gantry itself
+    /// Name of a person, or gantry for Gantry itself
     #[arg(long, value_name = "NAME")]
     who: Option<String>,
-    /// Of this action, such as submission.commit
+    /// Action, for example submission.commit
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
-    /// About this: a number, an id
+    /// Subject: a number or an id
     #[arg(long, value_name = "WHAT")]
     subject: Option<String>,
-    /// Entries of the application (with reasons), of the database (each changed row), or all
+    /// Origin: application (with reasons), database (each changed row), or all
     #[arg(long, value_name = "SOURCE", value_parser = ["application", "database", "all"])]
     source: Option<String>,
     #[command(flatten)]
@@ -194,21 +194,21 @@ pub struct AuditList {
     much: Much,
 }
 
-/// Which part, and where to.
+/// Range and file of an export.
 #[derive(Debug, Args)]
 pub struct AuditExport {
-    /// Write it to this new file instead of the standard output
+    /// Write to this new file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// From behind this place on
+    /// Start after this position of the chain
     #[arg(long, value_name = "N")]
     after: Option<i64>,
 }
 
-/// From where on.
+/// Range of a verification.
 #[derive(Debug, Args)]
 pub struct AuditChain {
-    /// From behind this place on
+    /// Start after this position of the chain
     #[arg(long, value_name = "N", default_value_t = 0)]
     after: u64,
 }
@@ -296,9 +296,9 @@ fn chain(client: &Client, after: u64) -> Outcome {
 
 #[derive(Debug, Args)]
 pub(crate) struct Execution {
-    /// Whether steps start
+    /// New state of execution
     state: OnOff,
-    /// Why; everybody reads it
+    /// Reason, which everyone can read
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }

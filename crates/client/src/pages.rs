@@ -1,8 +1,8 @@
-//! What is much by itself, for people: the overview, a node, a noderole, a role, a run, a worker. A few lines each, and where to look for
-//! the rest.
+//! Text output for large resources: the overview, a node, a noderole, a role, a run, a worker. Each
+//! is a few lines, with commands for the details.
 //!
-//! A program gets what the server says. An answer that this program does not know (of a newer server) is outlined, so nobody is left with
-//! less than there is.
+//! An answer of unknown form, for example from a newer server, is printed as an outline. So nothing
+//! is missing.
 
 use std::borrow::Borrow;
 
@@ -24,7 +24,7 @@ use engine::ids::by_whom;
 use crate::overseeing::waiting_page;
 use crate::paper::{Paper, Table, facts, moment_of, outline, plain, steps};
 
-/// As many of a list are told as are read at a glance.
+/// Maximum number of items of a list that are printed.
 const FIRST: usize = 10;
 
 pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
@@ -70,7 +70,7 @@ pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
     text
 }
 
-/// `30, 2 dead, 1 out of service`; what there is none of is not said.
+/// A total with non-zero parts, for example `30, 2 dead, 1 out of service`.
 fn counted<const N: usize>(all: i64, some: [(i64, &str); N]) -> String {
     let some = some
         .into_iter()
@@ -273,12 +273,13 @@ pub(crate) fn role(answer: &Value, paper: Paper) -> String {
     )
 }
 
-/// `one, other`.
+/// Names separated by commas.
 fn names<N: ToString>(all: impl IntoIterator<Item = N>) -> String {
     all.into_iter().map(|name| name.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Names that a role says, each with who answers to it where that is another one: `dns (by bind), runtime`.
+/// Names in a role, each with the role that provides it if its name is different: `dns (by bind),
+/// runtime`.
 fn meant<N: ToString>(all: &[Meant<N>]) -> String {
     let one = |one: &Meant<N>| {
         let said = one.name.to_string();
@@ -356,7 +357,7 @@ pub(crate) fn noderole(answer: &Value, paper: Paper) -> String {
     text + &format!("Every value and where it comes from: gantry noderole data {}\n", told.id)
 }
 
-/// A noderole as an open proposal would have it.
+/// A noderole in an open proposal.
 pub(crate) fn drafted(answer: &Value, paper: Paper) -> String {
     let Ok(told) = DraftedNoderole::deserialize(answer) else { return outline(answer) };
     let is = match (told.proposed, told.rerun) {
@@ -380,7 +381,7 @@ pub(crate) fn drafted(answer: &Value, paper: Paper) -> String {
     text
 }
 
-/// `proxy on n1 ACTIVE, app on n2 ERROR and 3 more`.
+/// For example `proxy on n1 ACTIVE, app on n2 ERROR and 3 more`.
 fn steps_of(all: &[impl Borrow<NoderoleRef>]) -> String {
     let one = |step: &NoderoleRef| format!("{} on {} {}", step.role, step.fqdn, step.state.word());
     let first: Vec<String> = all.iter().take(FIRST).map(|step| one(step.borrow())).collect();
@@ -437,7 +438,7 @@ fn result(told: &RunView) -> String {
     }
 }
 
-/// A run's state, as lists and filters write it.
+/// The state of a run as in lists and filters.
 fn word(state: RunState) -> &'static str {
     match state {
         RunState::Queued => "queued",

@@ -1,4 +1,4 @@
-//! Deployments, proposals, reviews and targets: what is meant, and how that is changed.
+//! Commands for deployments, proposals, reviews and blueprints.
 
 use std::ops::RangeInclusive;
 
@@ -25,88 +25,88 @@ use crate::pages;
 use crate::paper::{Paper, Table, moment_of, outline, plain, plain_lines, said, steps};
 use crate::server::{Server, With, taken};
 
-/// Priorities that a deployment can have.
+/// Valid priorities of a deployment.
 const PRIORITIES: RangeInclusive<i64> = -(MAX_PRIORITY as i64)..=MAX_PRIORITY as i64;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Deployment {
-    /// Deployments, from system down
+    /// List deployments, from system down
     List {
-        /// With this in the name
+        /// Part of the name
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
-        /// Of which this is so
+        /// State of the deployment
         #[arg(long, value_parser = ["held", "proposed", "review", "error", "working", "idle"])]
         state: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// Its board: roles, who carries them, and how that is
+    /// Show the board: roles, their nodes and states
     Show {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
         #[command(flatten)]
         again: Again,
     },
-    /// How its noderoles hang together, from what comes first to what waits for it
+    /// Show the graph of noderoles in topological order
     Graph {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
         #[command(flatten)]
         wanted: GraphWanted,
     },
-    /// Every node that carries a role; the board has the first of many
+    /// List all nodes of a role; the board has only the first of many
     Carriers {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
-        /// The role's name
+        /// Name of the role
         role: String,
-        /// Of this deployment above it, whose role it is
+        /// Name of the ancestor that the role belongs to
         #[arg(long, value_name = "NAME")]
         of_ancestor: Option<String>,
-        /// On this node alone
+        /// Only this node
         #[arg(long, value_name = "NAME")]
         node: Option<String>,
         #[command(flatten)]
         again: Again,
     },
-    /// Open a proposal on it, or join the open one
+    /// Open a proposal on a deployment, or join the open one
     Propose {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
     },
-    /// Start no new runs in it and below it
+    /// Put a deployment and its descendants on hold: no new runs start
     Hold {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
         #[command(flatten)]
         because: Because,
     },
-    /// Start runs again
+    /// End the hold of a deployment
     Release {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
         #[command(flatten)]
         because: Because,
     },
-    /// Say which deployment's runs start first
+    /// Set the priority of a deployment's runs
     Priority {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
-        /// Higher comes first
+        /// Priority; runs of higher priority start first
         #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(PRIORITIES))]
         priority: i32,
         #[command(flatten)]
         because: Because,
     },
-    /// Propose what it was at a target
+    /// Propose to restore a deployment's state at an earlier blueprint
     Restore {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
-        /// The target's number
+        /// Number of the blueprint
         #[arg(long, value_name = "N", value_parser = names::target)]
         target: i64,
-        /// Leave out what can't be brought back
+        /// Leave out things that can't be restored
         #[arg(long)]
         partial: bool,
     },
@@ -114,7 +114,7 @@ pub(crate) enum Deployment {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Because {
-    /// Why; everybody reads it
+    /// Reason, which everyone can read
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
 }
@@ -190,13 +190,13 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
     }
 }
 
-/// Everything that carries a role, however many pages that takes.
+/// Reads all noderoles of a role, page by page.
 fn carriers(server: &Server, place: &str, query: &Query) -> Outcome<Value> {
     let mut whole: Carriers = server.read(&query.behind(place))?;
     while whole.more > 0 {
         let Some(last) = whole.chips.last().map(|chip| chip.noderole.to_string()) else { break };
         let page: Carriers = server.read(&query.clone().with("after", last).behind(place))?;
-        // Who says that there are more and has none would be asked for ever.
+        // An empty page that claims to have more would cause an endless loop.
         whole.more = if page.chips.is_empty() { 0 } else { page.more };
         whole.chips.extend(page.chips);
     }
@@ -222,7 +222,7 @@ fn carriers_text(value: &Value, paper: Paper) -> String {
     table.text(paper)
 }
 
-/// A board for people. What this program does not know of an answer is outlined.
+/// A board as text. An answer with an unknown form is printed as an outline.
 fn board(value: &Value, paper: Paper) -> String {
     let Ok(board) = serde_json::from_value::<Board>(value.clone()) else { return outline(value) };
     let path: Vec<&str> =
@@ -281,102 +281,102 @@ fn board(value: &Value, paper: Paper) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Proposal {
-    /// Open proposals, newest first
+    /// List open proposals, newest first
     List {
-        /// Those that you opened or edited
+        /// Only proposals that you opened or edited
         #[arg(long)]
         mine: bool,
-        /// Those that are not submitted as they are
+        /// Only proposals with edits that are not submitted
         #[arg(long)]
         drafts: bool,
-        /// Of this deployment
+        /// Name of the deployment
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
-        /// With this in the name of the deployment or of the node
+        /// Part of the name of the deployment or node
         #[arg(long, value_name = "TEXT")]
         text: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// A proposal with its edits
+    /// Show a proposal with its edits
     Show {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         again: Again,
     },
-    /// The data of a noderole as it would be, the proposal's edits included
+    /// Show the data of a noderole with the proposal's edits
     Noderole {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
-        /// NODE/ROLE, such as n1/app
+        /// NODE/ROLE, for example n1/app
         noderole: String,
         #[command(flatten)]
         again: Again,
     },
     /// Append edits, all or none
     Edit {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         edits: Edits,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// What further edits would come to, without making them
+    /// Preview further edits without adding them
     Foresee {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         edits: Edits,
     },
-    /// Take back the last edit
+    /// Undo the last edit
     Undo {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Bring back the last edit that was taken back
+    /// Redo the last undone edit
     Redo {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Close it without a change
+    /// Discard a proposal
     Discard {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Submit it for review
+    /// Submit a proposal for review
     Submit {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
-        /// What it is for
+        /// Title of the review
         #[arg(long, value_name = "TEXT")]
         title: String,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// How it was planned, stage by stage
+    /// Show the planning report, stage by stage
     Report {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
     },
 }
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OnVersion {
-    /// The version that it was decided on, as show has it: refused if there is a newer one. Without it, on whatever is newest
+    /// Expected version, from show; fails if there is a newer one [default: the newest]
     #[arg(long, value_name = "N")]
     version: Option<i32>,
 }
 
 impl OnVersion {
-    /// As the header of a request says it; nothing, where none was said.
+    /// The version as an `If-Match` header, if one was given.
     pub(crate) fn tag(self) -> Option<String> {
         self.version.map(|version| format!("\"{version}\""))
     }
@@ -384,7 +384,7 @@ impl OnVersion {
 
 #[derive(Debug, Args)]
 pub(crate) struct Edits {
-    /// A JSON list of edits; - reads the standard input
+    /// JSON file with a list of edits, or - for standard input
     #[arg(short, long = "file", value_name = "FILE")]
     file: String,
 }
@@ -518,7 +518,8 @@ fn indented(lines: &[String]) -> String {
     lines.iter().map(|line| format!("  {line}\n")).collect()
 }
 
-/// What changed since a submission was planned, and why its proposal was sent back.
+/// Changes of the base since a review was submitted, and the reasons why its proposal is back with
+/// its authors.
 fn reasons(replanned: &Replanned) -> Vec<String> {
     let moved = plain(&format!("Changed since: {}.", replanned.moved.join(", ")));
     let refused = replanned
@@ -528,7 +529,7 @@ fn reasons(replanned: &Replanned) -> Vec<String> {
     [moved].into_iter().chain(refused).collect()
 }
 
-/// How a review differs from the one that it was planned again from.
+/// Differences between a review and the one that it replaces.
 fn shift(came: &Replanned, value: &Value) -> Vec<String> {
     let mut lines = vec![match came.refused.is_empty() {
         true => format!("Planned again from review {}.", came.before),
@@ -567,133 +568,133 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Review {
-    /// Reviews, newest first
+    /// List reviews, newest first
     List {
-        /// Whose: all, those for you to judge or commit, or your own
+        /// Your part in the review: any, waiting for you, or author
         #[arg(long, value_parser = ["all", "for_me", "mine"])]
         whose: Option<String>,
-        /// What became of them
+        /// Outcome of the review
         #[arg(long, value_parser = ["open", "committed", "discarded", "any"])]
         fate: Option<String>,
-        /// Of this deployment
+        /// Name of the deployment
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
-        /// With this in the title
+        /// Part of the title
         #[arg(long, value_name = "TEXT")]
         text: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// The change, its gate, and what was said of it
+    /// Show a review with its gate and discussion
     Show {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
         #[command(flatten)]
         again: Again,
     },
-    /// What it changes
+    /// Show the differences of a review
     Diff {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// What differs from the version of it that you looked at before
+    /// Show differences to the version that you viewed before
     Since {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// Say that you have looked at it: when it comes again, changed, since tells what differs
+    /// Mark a review as viewed; since then shows later differences
     Look {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// Which of its changes you have opened
+    /// Show which changes of a review you have viewed
     Opened {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
-        /// Note that you have opened these: deployment/ID or node/ID
+        /// Mark these changes as viewed: deployment/ID or node/ID
         #[arg(value_name = "ANCHOR")]
         anchors: Vec<String>,
     },
-    /// What it changes, and one step around it, from what comes first to what waits for it
+    /// Show the graph of the changed noderoles and their neighbors, in topological order
     Graph {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
         #[command(flatten)]
         wanted: GraphWanted,
     },
-    /// What would start, stop and wait once it is committed
+    /// Show the impact of a commit: steps that would start, stop and wait
     Consequences {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// How it was planned, stage by stage
+    /// Show the planning report, stage by stage
     Report {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// Say that it may be committed
+    /// Approve a review
     Approve {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
-        /// Why
+        /// Reason of the verdict
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         reason: String,
     },
-    /// Say that not like this
+    /// Request changes
     RequestChanges {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
         #[command(flatten)]
         because: Because,
     },
-    /// Say that not at all
+    /// Reject a review
     Reject {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
         #[command(flatten)]
         because: Because,
     },
-    /// Make it the target
+    /// Commit a review as the next blueprint
     Commit {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
-        /// The name that has to be typed where it can't be undone
+        /// Name that confirms a change that can't be undone
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// End the runs under way of steps that it changes
+        /// Cancel running steps that the change replaces
         #[arg(long)]
         cancel: bool,
     },
-    /// What was said about it
+    /// Show the discussion of a review
     Discussion {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// Say something about it
+    /// Comment on a review
     Comment {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
-        /// What to say
+        /// Text of the comment
         body: String,
-        /// The change that it is about, as the discussion names it; without it the whole
+        /// The change to comment on, as in the discussion [default: the whole review]
         #[arg(long, default_value = "", hide_default_value = true)]
         anchor: String,
     },
-    /// Reply in a thread of its discussion
+    /// Reply in a thread
     Reply {
-        /// The thread's number, as the discussion has it
+        /// Number of the thread, from the discussion
         thread: CommentId,
-        /// What to say
+        /// Text of the comment
         body: String,
     },
     /// Resolve a thread
     Resolve {
-        /// The thread's number, as the discussion has it
+        /// Number of the thread, from the discussion
         thread: CommentId,
     },
-    /// Open a thread again
+    /// Reopen a thread
     Reopen {
-        /// The thread's number, as the discussion has it
+        /// Number of the thread, from the discussion
         thread: CommentId,
     },
 }
@@ -800,7 +801,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
     }
 }
 
-/// What differs: as text the whole, as JSON every document of it, however many pages that takes.
+/// Prints all differences, page by page: as text, or as JSON with all documents.
 fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
     let Client { server, paper } = client;
     if !paper.json {
@@ -824,7 +825,7 @@ fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
     paper.json(&serde_json::to_value(&whole).unwrap_or_default())
 }
 
-/// What differs since the reader looked, however many pages that takes.
+/// Prints all differences since the last view, page by page.
 fn since(client: &Client, id: SubmissionId) -> Outcome {
     let Client { server, paper } = client;
     let path = format!("/submissions/{id}/since");
@@ -853,7 +854,7 @@ fn since(client: &Client, id: SubmissionId) -> Outcome {
     paper.either(&answer, &told)
 }
 
-/// Which changes somebody has opened, by the names that open them.
+/// The viewed changes, by anchor.
 fn opened(value: &Value, id: SubmissionId) -> String {
     let Ok(told) = serde_json::from_value::<Opened>(value.clone()) else { return outline(value) };
     let mut text =
@@ -974,14 +975,14 @@ fn review_page(value: &Value, paper: Paper) -> String {
     text
 }
 
-/// What lint found, on a line.
+/// A lint finding on one line.
 fn check_line(value: &Value) -> String {
     let [level, at, what, remedy] =
         ["level", "at", "what", "remedy"].map(|word| said(&value[word]));
     plain(&format!("{level}: {at}: {what}. {remedy}"))
 }
 
-/// What a proposal would come to, and which edits can't take effect.
+/// The preview of a proposal, with the edits that can't take effect.
 fn foreseen(answer: &Value) -> String {
     let lines = |word: &str| answer[word].as_array().map(Vec::as_slice).unwrap_or_default();
     let each = |word: &str| {
@@ -997,7 +998,7 @@ fn foreseen(answer: &Value) -> String {
     }
 }
 
-/// What a change leads to, line by line.
+/// The impact of a change, line by line.
 fn consequences(value: &Value) -> String {
     let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else {
         return outline(value);
@@ -1082,7 +1083,7 @@ fn consequences(value: &Value) -> String {
     text
 }
 
-/// What an item says under a word; of what is so or not so the word alone.
+/// An item with the text of a field. For a boolean, only the field's name.
 fn entry_line(word: &str, value: &Value) -> String {
     let word = word.replace('_', " ");
     match value {
@@ -1092,10 +1093,10 @@ fn entry_line(word: &str, value: &Value) -> String {
     }
 }
 
-/// What an item says, on a line; ids are for programs.
+/// An item on one line. Ids are left out of text output.
 fn item_line(item: &Value) -> String {
     match item {
-        // What is touched: a noderole, where it is, and whatever else there is to say.
+        // A noderole with its node, and any other fields.
         Value::Object(entries)
             if entries.contains_key("noderole") && entries.contains_key("fqdn") =>
         {
@@ -1151,29 +1152,29 @@ fn discussion(value: &Value) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Target {
-    /// The line of targets, newest first
+    /// List blueprints, newest first
     List {
-        /// Those that changed this deployment
+        /// Name of a deployment that the blueprint changed
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// A target, and how far reality has come
+    /// Show a blueprint and its progress
     Show {
-        /// The target's number
+        /// Number of the blueprint
         #[arg(value_parser = names::target)]
         number: i64,
         #[command(flatten)]
         again: Again,
     },
-    /// What differs between two: numbers of targets, or hashes of roots
+    /// Compare two blueprints, by number or by hash of the root
     Compare {
-        /// The number of the target before, or a root's hash
+        /// Number of the old blueprint, or hash of its root
         from: String,
-        /// The number of the target behind, or a root's hash
+        /// Number of the new blueprint, or hash of its root
         to: String,
-        /// In this deployment alone
+        /// Only this deployment
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
     },
@@ -1216,18 +1217,18 @@ fn target_page(value: &Value, paper: Paper) -> String {
     )
 }
 
-/// Any operation by its method and path, for what has no command of its own.
+/// Any request by method and path, for operations without a command of their own.
 #[derive(Debug, Args)]
 pub(crate) struct Api {
     /// GET, POST, PUT, PATCH or DELETE
     #[arg(value_parser = method)]
     method: Method,
-    /// Below /api/v1: /nodes?filter=n1
+    /// Path below /api/v1, for example /nodes?filter=n1
     path: String,
-    /// What to send, as JSON; - reads the standard input
+    /// JSON file with the request body, or - for standard input
     #[arg(long, value_name = "FILE")]
     body: Option<String>,
-    /// The version that a change is made on: "3", or an ETag as it came
+    /// If-Match header: a version such as "3", or an ETag from a response
     #[arg(long, value_name = "ETAG")]
     if_match: Option<String>,
 }
@@ -1258,7 +1259,7 @@ pub(crate) fn api(client: &Client, api: &Api) -> Outcome {
 pub(crate) enum OnOff {
     /// Steps start
     On,
-    /// No step starts, in no deployment
+    /// No steps start in any deployment
     Off,
 }
 

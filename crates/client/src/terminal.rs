@@ -1,16 +1,18 @@
-//! Text for terminals and pipes without the control sequences that others put into it.
+//! Removes control sequences from text for terminals and pipes.
 //!
-//! Logs, titles and errors come from machines and people. A terminal obeys sequences in them: it clears its screen, changes its title or
-//! answers as if somebody typed. So everything that is printed goes through [`Filter`], which removes control sequences (ECMA-48: CSI,
-//! OSC, DCS and the others), also in two pieces, and every control character but line feed and tab. Characters that nobody sees are
-//! spelled out. No escape character is ever passed on, so what is left of a sequence is plain text.
+//! Logs, titles and errors come from machines and other people. A terminal executes control
+//! sequences in them: it clears the screen, changes its title or types answers. So all output
+//! passes [`Filter`]. It removes control sequences (ECMA-48: CSI, OSC, DCS and others), even if
+//! pieces split them. It also removes all control characters except line feed and tab. Invisible
+//! characters are escaped. The output contains no ESC, so the rest of a broken sequence is plain
+//! text.
 
 use engine::text::{deceives, number};
 
-/// The two sequences that this program prints itself: bold, and no longer bold.
+/// The only sequences that this client prints: start and end of bold text.
 pub(crate) const BOLD: [&str; 2] = ["\x1b[1m", "\x1b[0m"];
 
-/// Removes control sequences from a text that comes in pieces.
+/// Removes control sequences from a text in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     state: State,
@@ -22,16 +24,16 @@ enum State {
     Text,
     /// After ESC.
     Escape,
-    /// In a control sequence, before its last character.
+    /// In a control sequence, before its final byte.
     Sequence,
-    /// In a string for the terminal, such as its title.
+    /// In a control string, such as a title.
     String,
-    /// After ESC in such a string.
+    /// After ESC in a control string.
     StringEscape,
 }
 
 impl Filter {
-    /// The text of the next piece.
+    /// Filters the next piece.
     pub(crate) fn text(&mut self, piece: &str) -> String {
         let mut text = String::with_capacity(piece.len());
         piece.chars().for_each(|c| self.take(c, &mut text));
@@ -40,12 +42,12 @@ impl Filter {
 
     fn take(&mut self, c: char, text: &mut String) {
         self.state = match (self.state, c) {
-            // No sequence goes on behind a line's end, so one without an end hides one line at most.
+            // A line feed ends every sequence, so an unfinished one hides at most one line.
             (_, '\n') => {
                 text.push('\n');
                 State::Text
             }
-            // Cancels a sequence.
+            // CAN and SUB cancel a sequence.
             (_, '\u{18}' | '\u{1a}') => State::Text,
             (State::StringEscape, '\\') => State::Text,
             (State::String | State::StringEscape, '\u{1b}') => State::StringEscape,
@@ -56,7 +58,7 @@ impl Filter {
             (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => State::String,
             (State::Escape | State::StringEscape, '[') => State::Sequence,
             (State::Escape | State::StringEscape, ']' | 'P' | 'X' | '^' | '_') => State::String,
-            // What stands between ESC and its last character.
+            // Intermediate bytes between ESC and the final byte.
             (State::Escape | State::StringEscape, ' '..='/') => State::Escape,
             (State::Escape | State::StringEscape, '0'..='~') => State::Text,
             (State::Sequence, ' '..='?') => State::Sequence,
@@ -79,7 +81,7 @@ fn push(c: char, text: &mut String) {
     }
 }
 
-/// A whole text without control sequences, but for [`BOLD`].
+/// A whole text without control sequences, except for [`BOLD`].
 pub(crate) fn printable(text: &str) -> String {
     let mut filter = Filter::default();
     let (mut printable, mut rest) = (String::with_capacity(text.len()), text);
@@ -92,13 +94,13 @@ pub(crate) fn printable(text: &str) -> String {
     printable + &filter.text(rest)
 }
 
-/// JSON in which every character that a terminal obeys, or nobody sees, is written as its number. It is the same JSON.
+/// JSON with control and invisible characters escaped. Its value is unchanged.
 pub(crate) fn json(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\n' => escaped.push(c),
-            // Only within texts can such characters be: all others of JSON are ASCII.
+            // Such characters occur only within strings: the rest of JSON is ASCII.
             c if deceives(c) => c
                 .encode_utf16(&mut [0; 2])
                 .iter()

@@ -1,8 +1,8 @@
-//! Moments and times as people write them.
+//! Times and durations as people write them.
 
 use std::time::Duration;
 
-/// `90s`, `30m`, `2h`, `7d`; a bare number is seconds.
+/// Parses a duration: `90s`, `30m`, `2h`, `7d`. A plain number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time: write it like 90s, 30m, 2h or 7d");
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -18,10 +18,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     number.checked_mul(unit).map(Duration::from_secs).ok_or_else(wrong)
 }
 
-/// Seconds until 1970 from the year 1, where a server begins to take moments.
+/// Unix time of the year 1, the earliest time that servers accept.
 const YEAR_1: i64 = -62_135_596_800;
 
-/// A moment in milliseconds since 1970: by the calendar, or how long ago.
+/// Parses a date and time, or an age, to milliseconds since 1970.
 pub(crate) fn moment(text: &str) -> Result<i64, String> {
     let wrong = || {
         format!(

@@ -1,4 +1,4 @@
-//! What the console shows as *same by CLI* is a command line that this program understands.
+//! The client accepts every command that the console shows.
 
 use clap::{FromArgMatches as _, Subcommand as _};
 

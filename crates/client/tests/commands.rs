@@ -1,14 +1,15 @@
-//! The commands as a whole: what each kind of them has, that the book names them, and that whatever the interface does has one.
+//! All commands: their common options, their mention in the book, and their coverage of the REST
+//! API.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Subcommand as _;
 use serde_json::Value;
 
-/// Commands about this machine alone, or about the program itself. The book has sections of their own for them.
+/// Commands without a server. The book describes them in sections of their own.
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
-/// By which commands each operation of the interface is asked.
+/// REST operations by the commands that use them.
 const COMMANDS: [(&str, &[&str]); 98] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
@@ -110,7 +111,7 @@ const COMMANDS: [(&str, &[&str]); 98] = [
     ("undoEdit", &["proposal undo"]),
 ];
 
-/// Operations without a command, and why.
+/// REST operations without a command, with the reason.
 const NO_COMMAND: [(&str, &str); 16] = [
     ("getDocument", "a description for programs: gantry api GET /openapi.json prints it"),
     (
@@ -133,7 +134,7 @@ const NO_COMMAND: [(&str, &str); 16] = [
     ("reportStartup", "a node's word of itself, by a token of its own"),
 ];
 
-/// Commands that ask what other commands ask, too.
+/// Commands that use only operations of other commands.
 const MADE_OF_OTHERS: [(&str, &str); 2] = [
     ("diff", "boards, catalog and nodes, held against files"),
     ("api", "any operation, by its method and path"),
@@ -144,7 +145,7 @@ fn program() -> clap::Command {
     client::Command::augment_subcommands(clap::Command::new("gantry")).subcommand(audit)
 }
 
-/// Every command from here on that has none below it, as it is typed.
+/// All commands below this one that have no subcommands, by full name.
 fn leaves(command: &clap::Command) -> Vec<(String, &clap::Command)> {
     let name = command.get_name();
     if !command.has_subcommands() {
@@ -157,7 +158,7 @@ fn leaves(command: &clap::Command) -> Vec<(String, &clap::Command)> {
         .collect()
 }
 
-/// Those that ask a server.
+/// Commands that need a server.
 fn asking(program: &clap::Command) -> Vec<(String, &clap::Command)> {
     program
         .get_subcommands()
@@ -199,7 +200,7 @@ fn document() -> Value {
     serde_json::from_str(include_str!("../../../docs/openapi.json")).expect("JSON")
 }
 
-/// What each operation is called, by its method and its place.
+/// Operation ids by method and path.
 fn operations(document: &Value) -> BTreeMap<String, &str> {
     let mut found = BTreeMap::new();
     for (place, operations) in document["paths"].as_object().expect("paths") {
@@ -240,7 +241,7 @@ fn each_command_asks_an_operation() {
     assert!(unknown.is_empty(), "there is no such command: {unknown:?}");
 }
 
-/// The command of a line that was understood.
+/// Full name of the parsed command.
 fn command_of(matches: &clap::ArgMatches) -> String {
     let (mut path, mut matches) = (Vec::new(), matches);
     while let Some((name, below)) = matches.subcommand() {
@@ -272,7 +273,7 @@ fn what_a_page_shows_is_a_command_of_the_operation_beside_it() {
                     .zip(theirs)
                     .all(|(our, their)| their.starts_with('{') || *our == their)
         };
-        // One without a place for anything is meant before one with.
+        // Paths with fewer parameters take precedence.
         let found = operations.iter().filter(|(place, _)| fits(place));
         let found =
             found.min_by_key(|(place, _)| place.matches('{').count()).map(|(_, name)| *name);

@@ -1,4 +1,4 @@
-//! Graphs, as they are looked at on a page.
+//! Calls for graphs, with the filters of the page.
 
 use engine::ids::{DeploymentName, SubmissionId};
 
@@ -6,7 +6,6 @@ use super::Call;
 use super::shell::encoded;
 use crate::console::GraphWish;
 
-/// A deployment's graph.
 pub fn graph(deployment: &DeploymentName, wish: &GraphWish) -> Call {
     asked(
         format!("/deployments/{deployment}/graph"),
@@ -15,12 +14,12 @@ pub fn graph(deployment: &DeploymentName, wish: &GraphWish) -> Call {
     )
 }
 
-/// The graph of what a review changes.
+/// The graph of the noderoles that a review changes.
 pub fn review_graph(id: SubmissionId, wish: &GraphWish) -> Call {
     asked(format!("/submissions/{id}/graph"), wish, ["review", "graph", &id.to_string()])
 }
 
-/// The command takes the words of the address as options.
+/// The command has the query parameters as options of the same names.
 fn asked(path: String, wish: &GraphWish, command: [&str; 3]) -> Call {
     let wanted = wish.words();
     let words: Vec<String> =

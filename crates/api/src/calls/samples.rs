@@ -1,4 +1,5 @@
-//! One of each, for the tests of everybody who has to understand them: the interface's document, and the command line's grammar.
+//! A sample of each call, for the tests that compare calls with the OpenAPI document and with the
+//! CLI's arguments.
 
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -13,13 +14,13 @@ use super::*;
 use crate::console::{GraphWay, GraphWish, Length, TrailWish};
 use crate::people::{AccountKind, Grant};
 
-/// A reason that a shell could make something else of.
+/// A reason with characters that are special in a shell.
 const WHY: &str = "ada's switch; $HOME & \"more\"";
 
-/// Every kind of call, filled in with what has to be quoted.
+/// One call of each kind, with values that need quotes.
 ///
 /// # Errors
-/// Never: its names are names.
+/// None in practice: the names are valid constants.
 pub fn samples() -> Result<Vec<Call>, NameError> {
     let web = DeploymentName::parse("web")?;
     let role = RoleName::parse("proxy")?;
@@ -160,7 +161,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
     Ok(all)
 }
 
-/// Something that a list can be asked for.
+/// A valid value for a filter of a list.
 fn sample_of(list: List, word: &str) -> &'static str {
     match (list, word) {
         (_, "alive" | "mine" | "drafts" | "disabled" | "reached") => "true",

@@ -1,7 +1,7 @@
-//! Texts as words of a POSIX shell, and as parts of an address.
+//! Quotes text for a POSIX shell and encodes text for a URL.
 
-/// A text as one word of a shell: as it is where no shell makes anything of it, else in single quotes, within which nothing means
-/// anything but their end. Control characters stay as they are: a line break within quotes is one.
+/// Quotes a text as one word of a shell. A word without special characters is returned unchanged.
+/// Control characters are kept: within single quotes a line break has no special meaning.
 pub fn quoted(text: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._/:@%+,=".contains(&b);
     if !text.is_empty() && text.bytes().all(is_plain) {
@@ -10,7 +10,8 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A text as part of an address (RFC 3986: everything but unreserved characters), so that it means nothing within double quotes either.
+/// Percent-encodes all but unreserved characters (RFC 3986). The result is also safe within double
+/// quotes of a shell.
 pub fn encoded(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
     text.bytes()

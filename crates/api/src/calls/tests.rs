@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Operations that change something and that no page offers by itself.
+/// Operations that change something but have no call, with the reason.
 const NOT_SHOWN: [(&str, &str); 16] = [
     ("POST /api/v1/proposals/{id}/foresee", "changes nothing: what a form would come to"),
     ("POST /api/v1/submissions/{id}/look", "notes that a page was looked at"),
@@ -33,7 +33,7 @@ fn all() -> Vec<Call> {
     samples().expect("names")
 }
 
-/// The template that an address is of. One without a place for anything is meant before one with.
+/// Finds the path template of a call. Templates with fewer parameters take precedence.
 fn template<'a>(document: &'a Value, call: &Call) -> (&'a str, &'a Value) {
     let path = call.path();
     let fits = |template: &str| {
@@ -52,7 +52,7 @@ fn template<'a>(document: &'a Value, call: &Call) -> (&'a str, &'a Value) {
     (template, operation)
 }
 
-/// What a schema says, its reference followed.
+/// Resolves the `$ref` of a schema.
 fn followed<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     match schema.get("$ref").and_then(Value::as_str) {
         Some(reference) => {
@@ -66,8 +66,8 @@ fn followed<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     }
 }
 
-/// What of a value does not fit a schema: as much of JSON Schema as the interface's requests need, and whatever else is in one is no
-/// objection.
+/// Lists the parts of a value that violate a schema. It supports the JSON Schema keywords that the
+/// API's requests use and ignores all others.
 fn misfits(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
     let schema = followed(document, schema);
     let any = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)?.as_array());
@@ -243,7 +243,7 @@ fn what_is_put_into_a_proposal_is_said_by_its_own_command_where_there_is_one() {
         said(Some(&web), only),
         format!("gantry unbind {node} app --in web --with-dependents")
     );
-    // A proposal on a node is no board's, and what is several edits goes in as one.
+    // A proposal on a node has no deployment, and several edits are sent together: both use `edit`.
     for several in [said(None, only), said(Some(&web), &[off.clone(), moved])] {
         assert!(several.ends_with("| gantry proposal edit 9 --file=- --version 3"), "{several}");
     }
@@ -257,7 +257,8 @@ fn what_is_put_into_a_proposal_is_said_by_its_own_command_where_there_is_one() {
 
 #[test]
 fn what_no_token_does_is_sent_with_a_session() {
-    // docs/people.md: by a token nobody gives a verdict, makes a token, changes people or passwords, or ends sessions.
+    // docs/people.md: no token can give a verdict, create a token, change people or passwords, or
+    // end sessions.
     for call in all() {
         let path = call.path();
         let of_people =
