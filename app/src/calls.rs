@@ -132,7 +132,7 @@ pub async fn noderole(id: NoderoleId) -> Answer<NoderoleView> {
     answer(console()?.noderole(id).await)
 }
 
-/// The input of the noderole's next run, or the noderole's own output.
+/// The input of the noderole's next run, or the values that the noderole itself sets.
 #[server(name = ReadNoderoleValues, prefix = "/call", endpoint = "noderole_values", input = AsJson, output = AsJson)]
 pub async fn noderole_values(id: NoderoleId, wanted: ValuesWanted) -> Answer<ValuesView> {
     answer(console()?.noderole_values(id, wanted).await)
