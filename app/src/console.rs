@@ -60,8 +60,8 @@ pub trait Console: Send + Sync {
         deployment: DeploymentId,
         known: Option<String>,
     ) -> Result<Option<PlannerView>, Problem>;
-    /// The input of the noderole's next run, or the values that the noderole itself sets. Each value has its
-    /// source.
+    /// The input of the noderole's next run, or the values that the noderole itself sets. Each
+    /// value has its source.
     async fn noderole_values(
         &self,
         id: NoderoleId,

@@ -43,7 +43,7 @@ impl FrameState {
         self.seen(|frame| frame.execution).flatten()
     }
 
-    /// Returns `None` before the first update, after disposal, and if nobody is signed in.
+    /// Returns `None` before the first update, after disposal, and without a sign-in.
     fn seen<R>(self, of: impl FnOnce(&FrameView) -> R) -> Option<R> {
         self.0.value().try_read()?.as_ref().map(of)
     }
@@ -186,7 +186,7 @@ fn focus_after_navigation(main: NodeRef<html::Main>) {
     });
 }
 
-/// The id of the list behind the *More* button.
+/// The id of the list that the *More* button opens.
 const MORE: &str = "rail-more";
 
 /// The navigation. `children` is shown with the link to the reviews.
@@ -335,7 +335,7 @@ fn list_of(first: &str) -> String {
     }
 }
 
-/// The title for a further segment of a path: the title of a known page, else the name or id.
+/// The title for a further segment of a path: the title of a known page, or the name or id.
 fn name_in(before: &[&str], here: &str) -> String {
     let title = match (before, here) {
         (["catalog"], "roles") => "Roles",

@@ -195,7 +195,7 @@ pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
         (f64::from(room.scroll_top()) + top) / before,
     );
     shown.zoom.set(after);
-    // By then the picture has its new size, so that there is room to scroll.
+    // In the next frame, the picture has its new size and can scroll.
     request_animation_frame(move || {
         room.set_scroll_left((x * after - left).round() as i32);
         room.set_scroll_top((y * after - top).round() as i32);

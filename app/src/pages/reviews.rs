@@ -445,9 +445,7 @@ fn scope(review: &ReviewSummary) -> String {
 }
 
 #[component]
-pub fn ReviewPill(
-    state: ReviewState,
-) -> impl IntoView {
+pub fn ReviewPill(state: ReviewState) -> impl IntoView {
     let (colour, shape, word) = match state {
         ReviewState::Waiting => ("warn", Icon::Review, "waits for review"),
         ReviewState::Open => ("active", Icon::Check, "may be committed"),

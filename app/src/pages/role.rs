@@ -95,7 +95,7 @@ fn Whole(view: RoleView) -> impl IntoView {
     .into_any()
 }
 
-/// A labelled value. Empty if there is none.
+/// A labelled value. Renders nothing without a value.
 fn fact(word: &'static str, said: Option<AnyView>) -> AnyView {
     said.map(|said| view! { <dt>{word}</dt> <dd>{said}</dd> }).into_any()
 }

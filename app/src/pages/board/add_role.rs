@@ -30,7 +30,7 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
         );
         taken.run(());
     };
-    // The role to preview: the one under the pointer or with the focus, else the first one.
+    // The role to preview: the one under the pointer or with the focus. Default: the first one.
     let aim = RwSignal::new(None::<RoleName>);
     let foresight = Foresight::new(
         desk.pen().proposal,

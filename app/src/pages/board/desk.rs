@@ -31,7 +31,7 @@ pub(super) enum By {
     Menu,
 }
 
-/// Who computes the impact of a drop.
+/// The planner that computes the impact of a drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plans {
     /// The server, because this page does not have the data (yet).

@@ -41,7 +41,7 @@ impl Joining {
         self.asked.set(None);
     }
 
-    /// Drops the confirmation after a failed command, which made nobody an author.
+    /// Drops the confirmation after a failed command, which adds no author.
     pub fn take_back(self) {
         self.agreed.try_set(None);
     }

@@ -1,5 +1,5 @@
-//! The impact in detail: the lists behind the summary at the top. Long lists are truncated. The
-//! difference is complete.
+//! The impact in detail: the complete lists for the summary at the top. Long lists are truncated.
+//! The difference is complete.
 
 use api::console::ReviewView;
 use engine::blueprint::Consequences;

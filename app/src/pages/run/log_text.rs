@@ -51,7 +51,7 @@ impl Cutter {
                 ended.extend(self.begun.take().map(finished));
             }
         }
-        // Not the length of the text, in which replacement characters may stand for invalid bytes.
+        // Not the length of the text, in which a replacement character represents an invalid byte.
         self.next = Some(end);
     }
 

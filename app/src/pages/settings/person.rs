@@ -157,7 +157,7 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
     .into_any()
 }
 
-/// Who granted the access, and the confirmation by a second admin.
+/// The admin who granted the access, and the confirmation by a second admin.
 #[component]
 fn Access(id: PersonId, feed: Feed<Found>) -> impl IntoView {
     let confirm = ServerAction::<ConfirmPerson>::new();

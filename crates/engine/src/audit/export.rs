@@ -921,10 +921,7 @@ impl Check {
         let root = match (&before, row.kind.as_str()) {
             (Some(before), "switch") if row.root == before.root_hash => before.root.clone(),
             (Some(_), "switch") => {
-                return Err(wrong(
-                    what(),
-                    "a switch of execution has another root than its parent",
-                ));
+                return Err(wrong(what(), "a switch of execution has another root than its parent"));
             }
             (None, "genesis") | (Some(_), "change") => match next {
                 Some((hash, root)) if hash == row.root => root,
