@@ -170,8 +170,8 @@ pub(super) fn members(vertex: &GraphVertex) -> Option<String> {
     (vertex.members > 1).then(|| format!("×{}", vertex.members))
 }
 
-/// The accessible name of a box. It starts with the visible text, letter by letter, so that the
-/// voice command "click app 1 added" works (WCAG 2.5.3). The rest follows.
+/// The accessible name of a box. It starts with exactly the visible text, so that the voice command
+/// "click app 1 added" works (WCAG 2.5.3).
 fn spoken(vertex: &GraphVertex, said: &str) -> String {
     let shown = [Some(short(&in_box(vertex))), members(vertex), Some(said.to_owned())];
     let shown = shown.into_iter().flatten().collect::<Vec<_>>().join(" ");

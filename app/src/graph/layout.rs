@@ -19,8 +19,8 @@
 //!
 //! # Stability
 //!
-//! **In a graph without cycles, a new vertex does not change the layer of any vertex that does not
-//! depend on it. Any two such vertices in one layer also keep their order.** So readers find known
+//! **In a graph without cycles, adding a vertex keeps the layer of every vertex that does not
+//! depend on it. Two such vertices in one layer also keep their order.** So readers find known
 //! vertices again: they never move sideways, and move up or down only to make room. Distances are
 //! not guaranteed, since all vertices take part in the least squares. Vertices that depend on the
 //! new one may move to later layers. A folded picture, whose vertices are roles, stays identical to

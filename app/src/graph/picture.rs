@@ -267,8 +267,8 @@ fn link_to(shown: Shown, place: usize) -> Option<String> {
     Some(shown.address.read_untracked().at(&view.vertices.get(place)?.key).link())
 }
 
-/// Keeps the focus on a box when the picture is redrawn, such as after a selection or the start of
-/// a path. Returns the value in which boxes record their key on focus.
+/// Keeps the focus on a box when the picture is redrawn, for example after a selection. Returns the
+/// value in which boxes record their key on focus.
 fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
     let focused = StoredValue::new(None::<String>);
     Effect::new(move |_| {

@@ -5,11 +5,10 @@
 //! piece is in the page while its frame meets the window or the margin around it. So the cost of
 //! scrolling is proportional to the newly visible part, and remaining elements stay untouched. A
 //! browser that paints a part of the window skips all paths outside of it. A single path for ten
-//! thousand edges would be small in the page, but the browser would stroke all of it for each
-//! painted part.
+//! thousand edges would be small. But the browser would stroke all of it for each painted part.
 //!
-//! Edge lengths differ by orders of magnitude. Each edge goes into a grid whose cells are as large
-//! as the edge is long, so that long edges do not enlarge the frames of short ones.
+//! Edge lengths differ by orders of magnitude. Each edge goes into a grid with cells of about its
+//! length. So long edges do not enlarge the frames of short ones.
 
 use std::collections::BTreeMap;
 

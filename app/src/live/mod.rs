@@ -9,9 +9,9 @@
 //! # Shared between tabs
 //!
 //! Over HTTP/1.1, a browser opens at most six connections per server for all its tabs. If each tab
-//! had its own stream, six tabs would use all of them, and no tab could load anything. (HTTP/2
-//! lacks this limit, but browsers use it over TLS only, and the operator chooses the proxy.) So one
-//! tab, the *leader*, has the connection for all tabs. It holds a lock of the browser, collects the
+//! had its own stream, six tabs would use all of them, and no tab could load anything. HTTP/2 lacks
+//! this limit, but browsers use it over TLS only, and the operator chooses the proxy. So one tab,
+//! the *leader*, has the connection for all tabs. It holds a lock of the browser, collects the
 //! subscriptions of the other tabs and forwards events to them (`share`). When the leader closes or
 //! crashes, the browser gives the lock to another tab. That tab collects all subscriptions again
 //! and resumes at the earliest position of any tab. Each tab knows its own position in the journal
@@ -19,9 +19,9 @@
 //! nothing and does not advance. A leader that is silent for 40 seconds while another tab is
 //! visible loses the lead.
 //!
-//! A tab opens its own connection if the browser has no locks (pages over plain HTTP from another
-//! machine) or the shared connection has no room for more topics. It closes its own connection
-//! after being hidden for a minute.
+//! A tab opens its own connection if the shared connection has no room for more topics. It also
+//! does so if the browser has no locks (pages over plain HTTP from another machine). It closes its
+//! own connection after being hidden for a minute.
 //!
 //! # Reliability
 //!

@@ -2,16 +2,16 @@
 //!
 //! A first visit loads the main file and the chunk of its own page. A navigation loads the next
 //! page's chunk. `cargo xtask site` splits the module at these functions (`wasm_split`). Code of a
-//! single page goes into its chunk, code of several pages into files that they share, and all other
-//! code into the main file. On the server, a chunk is a plain function call.
+//! single page goes into its chunk, and code of several pages into shared files. All other code
+//! stays in the main file. On the server, a chunk is a plain function call.
 //!
 //! * **Preloading**: the server lists the chunk's files in the page's head, so that they load in
 //!   parallel with the main file.
 //! * **Versions**: a chunk fits only the main file of the same build. All files of a build are in a
-//!   folder that is named by a hash of their content. If the folder is gone (Gantry was upgraded
-//!   while the page was open), the chunk cannot be loaded, and the browser navigates to the address
-//!   itself and gets the new build. If the server is unreachable, the console remains and shows
-//!   this.
+//!   folder that is named by a hash of their content. If Gantry was upgraded while the page was
+//!   open, the folder is gone and the chunk fails to load. Then the browser navigates to the
+//!   address itself and gets the new build. If the server is unreachable, the console remains and
+//!   shows this.
 //! * **Hydration**: if the page's own chunk fails to load during hydration, the page reloads once.
 //!   After a second failure it remains as rendered by the server. Its links and forms work without
 //!   the module.
@@ -41,8 +41,8 @@ use crate::pages::review::{Detail, OfReport};
 use crate::parts::{ProblemNotice, problem_page};
 
 /// `NAME: PAGE` defines a function `NAME` for the route of `PAGE`, a component below
-/// [`crate::pages`]. `NAME` is also the name of the chunk. `with PIECE if ASKED`, any number of
-/// times, names a piece that an address may request, and the function that detects this.
+/// [`crate::pages`]. `NAME` is also the name of the chunk. `with PIECE if ASKED` (repeatable) names
+/// a piece that an address may request, and the function that detects this.
 macro_rules! parts {
     ($($name:ident: $($page:ident)::+ $(with $piece:ident if $($asked:ident)::+)*,)+) => {$(
         mod $name {

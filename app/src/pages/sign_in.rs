@@ -23,9 +23,9 @@ fn typed_before(_: bool) -> Option<String> {
     None
 }
 
-/// Moves a link's token from the address into its field. The token is in the fragment, which
-/// browsers do not send to servers, so it is in no log and no `Referer`. Only the button uses the
-/// token, because mail scanners and previews open links.
+/// Moves a link's token from the address into its field. Browsers do not send the fragment to
+/// servers, so the token is in no log and no `Referer`. Only the button uses the token, because
+/// mail scanners and previews open links.
 #[cfg(feature = "ssr")]
 const TAKE_TOKEN: &str = "addEventListener('DOMContentLoaded',()=>{const take=()=>{\
 const found=/^#token=([A-Za-z0-9_-]+)$/.exec(location.hash);if(!found)return;\
@@ -56,7 +56,7 @@ pub(crate) fn script() -> Option<AnyView> {
 pub fn SignIn() -> impl IntoView {
     let query = use_query_map();
     let next = move || query.read().get("next").filter(|next| is_ours(next));
-    // A token in the query was sent to the server and may be in its log, so it is not accepted.
+    // A token in the query is not accepted, because it may be in the server's log.
     let in_query = query.read_untracked().get("token").map(|_| "query".to_owned());
     let problem = query.read_untracked().get("problem").or(in_query);
     #[cfg(feature = "ssr")]

@@ -1,9 +1,9 @@
 //! A form that is generated from a role's schemas.
 //!
-//! Each field shows one value of the edited document and changes only that value. Values without a
-//! field (keys that the schema does not define, or deeper than four levels) remain in the JSON text
-//! next to the form. An empty field means that the document sets no value. It then shows the value
-//! that applies instead. A secret is a name and a version, never a value.
+//! Each field shows one value of the edited document and changes only that value. Some values have
+//! no field: unknown keys, and values deeper than four levels. They remain in the JSON text next to
+//! the form. An empty field means that the document sets no value. It then shows the value that
+//! applies instead. A secret is a name and a version, never a value.
 
 use engine::data::secret;
 use leptos::prelude::*;

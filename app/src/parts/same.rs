@@ -1,9 +1,9 @@
 //! *CLI and API*: the commands that are equivalent to a form or page.
 //!
 //! [`api::calls`] generates the commands. This component shows them in a collapsed section and
-//! copies them. They contain the current values of the page. Values that the reader still has to
-//! enter (a reason, a title) are in capitals and change to the text of the surrounding form's
-//! fields. Without JavaScript, the capitals remain.
+//! copies them. They contain the current values of the page. Missing values (a reason, a title) are
+//! in capitals. They change to the text of the surrounding form's fields. Without JavaScript, the
+//! capitals remain.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The edits of a proposal other than binding, each as a form in one shared dialog.
 //!
-//! With one dialog, a menu can become the chosen form, and the focus returns to its origin after
-//! any number of steps.
+//! With one dialog, a menu can become the chosen form. The focus returns to its origin after any
+//! number of steps.
 //!
 //! The forms are a separate chunk ([`part`]), since most readers of a board never open one. The
 //! chunk is preloaded for readers who may edit.

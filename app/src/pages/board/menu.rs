@@ -1,7 +1,7 @@
 //! A node's context menu, for pointer, touch and keyboard.
 //!
-//! It opens on a right click, a long touch or the menu key (Shift+F10), and on a click on chips
-//! without a panel.
+//! It opens on a right click, a long touch or the menu key (Shift+F10). Chips without a panel open
+//! it on click.
 
 use api::console::{Chip, StepState};
 use engine::cluster::NoderoleKey;

@@ -2,8 +2,8 @@
 //! the nodes are lifted.
 //!
 //! The server has the last word. After each command, its hash of the proposal's effects is compared
-//! with the predicted one. If they differ, the page stops planning, tells the user, and queries the
-//! server for each lift, which is slower but always correct.
+//! with the predicted one. If they differ, the page stops planning and tells the user. It then
+//! queries the server for each lift, which is slower but always correct.
 //!
 //! The planner is a separate chunk ([`crate::pages::part`]). It is loaded for readers who may edit
 //! the open proposal. The board works without it and uses it only through [`Planning`].
@@ -42,8 +42,8 @@ pub(super) trait Planning: fmt::Debug + Send + Sync {
     /// The valid roles for these nodes.
     fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> Lift;
 
-    /// The hash of the proposal's effects with further edits. `None` if an edit uses a version of a
-    /// barclamp that is not in use yet, since the base data has only versions in use.
+    /// The hash of the proposal's effects with further edits. `None` if an edit uses a new version
+    /// of a barclamp, since the base data has only versions in use.
     fn effects_with(&self, edits: &[Edit]) -> Option<Hash>;
 
     /// The server's hash of the proposal's effects.

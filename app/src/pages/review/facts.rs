@@ -166,8 +166,8 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
     facts
 }
 
-/// The text for steps that stay applied. If the actual state is unknown, a run of some may be due,
-/// which would also take the new content and data.
+/// The text for steps that stay applied. If the actual state is unknown, some steps may be due to
+/// run. These runs also take the new content and data.
 pub(super) struct Keeps {
     pub lead: &'static str,
     pub note: &'static str,

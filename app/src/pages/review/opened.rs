@@ -1,10 +1,9 @@
 //! Records which changes a reader has viewed. A card counts as viewed when all its documents do.
 //!
 //! Expanding a card is not enough: the whole card must have been visible. Each of its parts ends in
-//! an [`end`], and the card is recorded when each `end` has been in the window. Collapsed content
-//! and content outside of a scroll box are not in the window, so they count only after the reader
-//! opens or scrolls to them. Visible content may still be unread. But content that was never
-//! visible is certainly unread.
+//! an [`end`]. The card is recorded when each `end` has been in the window. Collapsed or
+//! scrolled-out content is not in the window. It counts only after the reader opens or scrolls to
+//! it. Visible content may still be unread. But content that was never visible is certainly unread.
 //!
 //! Records are sent in batches after a short delay, and again later after an error. Responses may
 //! arrive out of order. So a response without a record does not remove it: the set of viewed

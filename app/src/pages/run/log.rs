@@ -1,10 +1,10 @@
 //! The live log of a run.
 //!
-//! Bytes are fetched by offset, and the live stream reports only the length. So nothing is lost or
-//! duplicated after a failed connection, and a fast log does not cost an event per line.
+//! Bytes are fetched by offset, and the live stream reports only the length. So a failed connection
+//! neither loses nor duplicates data, and a fast log does not cost an event per line.
 //!
 //! The page shows one span of the log, which grows at both ends. It starts as the end of the log
-//! and follows new lines. A search hit elsewhere opens the span around the hit, which does not
+//! and follows new lines. A search hit elsewhere opens the span around the hit. That span does not
 //! follow until the reader returns to the end.
 
 use std::time::Duration;
