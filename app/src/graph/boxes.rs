@@ -1,4 +1,5 @@
-//! Boxes: one for each role or single noderole, with its name, and its states as a bar and as text.
+//! Boxes: one for each role or single noderole. It shows the name, and the states as a bar and as
+//! text.
 //!
 //! A box has no event listeners. The picture handles clicks and keys and looks up the box under
 //! them. Each cell of the picture updates its boxes in place when a state changes. Elements remain,

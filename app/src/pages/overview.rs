@@ -69,7 +69,7 @@ fn Loaded(first: (Overview, bool)) -> impl IntoView {
     .into_any()
 }
 
-/// Whether nothing can run yet.
+/// Whether there are neither nodes nor steps yet.
 fn is_new(overview: &Overview) -> bool {
     overview.nodes.all == 0 && overview.steps == StateCounts::default()
 }

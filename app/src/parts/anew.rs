@@ -1,8 +1,8 @@
 //! The fields of a form that is used more than once.
 //!
-//! The input remains while the server refuses the form. On success the fields are rebuilt empty, so
-//! that nobody submits the same input again for something else. Without JavaScript, the browser
-//! reloads the page, and the input comes back only after a refusal ([`Refused`]).
+//! The input remains while the server refuses the form. On success the fields are rebuilt empty, to
+//! avoid an accidental second submission of the same input. Without JavaScript, the browser reloads
+//! the page, and the input comes back only after a refusal ([`Refused`]).
 
 use std::sync::Arc;
 

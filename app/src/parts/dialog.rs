@@ -14,7 +14,7 @@ use wasm_bindgen::JsCast;
 
 use super::icon::{Icon, icon};
 
-/// The selectors for the initial focus: the marked element, else the first control of the body.
+/// The selectors for the initial focus: the marked element or the first control of the body.
 const FIRST: [&str; 2] =
     ["[autofocus]", ".body :is(a[href], button, input, select, textarea):not(:disabled)"];
 

@@ -3,8 +3,7 @@
 //! This module has everything that lists share. A page implements [`ListPage`] with its
 //! differences. All lists follow these rules:
 //!
-//! * The form is outside of the loaded part. It keeps its input and focus, whatever the server
-//!   returns.
+//! * The form is outside of the loaded part. It keeps its input and focus, even after an error.
 //! * An error is shown instead of the list, below the page's title, with links that correct the
 //!   address.
 //! * A reader without the permission sees only this message, without filters, columns and commands.

@@ -257,8 +257,8 @@ impl Desk {
         found.unwrap_or_else(|| ArcRwSignal::new(chip.state))
     }
 
-    /// The states of the deployment's own steps: from the chips where they exist, else as counted
-    /// by the server.
+    /// The states of the deployment's own steps: from the chips where they exist, otherwise from
+    /// the server's counts.
     pub(super) fn standing(self) -> StateCounts {
         let board = self.board.get();
         let mut counts = board.beyond;
@@ -400,7 +400,7 @@ impl Desk {
         })
     }
 
-    /// Determines the valid roles for these nodes: locally if possible, else on the server.
+    /// Determines the valid roles for these nodes: locally if possible, otherwise on the server.
     pub(super) fn ask_lift(self, nodes: Vec<NodeId>, then: impl FnOnce(Answer<Lift>) + 'static) {
         let deployment = self.board.read_untracked().id;
         match self.planner_now() {

@@ -11,7 +11,7 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 use crate::places;
 
-/// Shows who put the deployment on hold, why, and the effect.
+/// Shows the person who put the deployment on hold, the reason, and the effect.
 #[component]
 pub(super) fn Held(desk: Desk) -> impl IntoView {
     let hold = Memo::new(move |_| desk.board().read().hold.clone());

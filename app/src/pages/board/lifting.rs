@@ -133,8 +133,8 @@ fn some_of(sentences: &[String]) -> Option<String> {
     }
 }
 
-/// Why nodes cannot be bound: a shared reason once, else each node with its own. Also the number of
-/// nodes without a computed reason.
+/// Why nodes cannot be bound: a shared reason once, or each node with its own reason. Also the
+/// number of nodes without a computed reason.
 fn why_not(role: &LiftRole) -> String {
     let said = [refused(role), not_worked_out(role).unwrap_or_default()];
     said.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("; ")

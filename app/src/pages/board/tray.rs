@@ -288,7 +288,8 @@ pub(super) fn about(node: &TrayNode) -> String {
     format!("{}\nin {}, {alive}, {}", node.fqdn, node.deployment, many(node.noderoles, "noderole"))
 }
 
-/// The nodes that a chip lifts: the selection if the chip is part of it, else the chip's own node.
+/// The nodes that a chip lifts: the selection if the chip is part of it, otherwise only the chip's
+/// node.
 fn load_of(desk: Desk, id: NodeId) -> Vec<NodeId> {
     let selected = desk.selected_nodes();
     if selected.contains(&id) { selected } else { vec![id] }

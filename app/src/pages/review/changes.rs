@@ -569,8 +569,8 @@ fn node_rows(node: &NodeDifference) -> Option<AnyView> {
     (!rows.is_empty()).then(|| rows.into_any())
 }
 
-/// The differences of a node's connection: one line for an added or removed connection, else a line
-/// for each field.
+/// The differences of a node's connection: one line for an added or removed connection, or one line
+/// for each changed field.
 fn connection_lines(node: &NodeDifference) -> Vec<(String, Option<String>, Option<String>)> {
     match &node.connection {
         None => Vec::new(),

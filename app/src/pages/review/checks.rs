@@ -1,4 +1,4 @@
-//! All rules of the approval policy with their evidence: satisfied or not, and who can change that.
+//! All rules of the approval policy: their result, their evidence, and the people who can act.
 
 use api::console::{ReviewState, ReviewView};
 use engine::counting::{either, many};

@@ -1,5 +1,5 @@
-//! The approval policy from the reader's perspective: every rule, their possible actions and, for
-//! others, the reason and who can act.
+//! The approval policy from the reader's perspective: every rule and every action. A disabled
+//! action shows the reason and the people who can act.
 
 use api::console::{ReviewState, ReviewView};
 use api::people::Signature;
@@ -90,7 +90,7 @@ fn rule(state: RuleState) -> impl IntoView {
     view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{said} {who.map(|who| view! { <small class="muted">{who}</small> })}</span></li> }.into_any()
 }
 
-/// Splits a rule's text into the statement and who can act.
+/// Splits a rule's text into the statement and the people who can act.
 fn parted(text: &str) -> (String, Option<String>) {
     let parts = [". Can act: ", ". Can decide again: ", ". Can give the "];
     let at = parts.iter().filter_map(|part| text.find(part)).min();

@@ -56,7 +56,7 @@ fn gone(replanned: &Replanned) -> AnyView {
     }
 }
 
-/// Why the review was sent back, and who can submit it again.
+/// The reason for sending the review back, and the people who can submit it again.
 pub(crate) fn reasons(replanned: &Replanned) -> AnyView {
     let line = |finding: &api::problem::Finding| {
         view! { <li><b>{finding.at.clone()}</b> ": " {finding.detail.clone()}</li> }
