@@ -1,4 +1,4 @@
-//! Server functions: one for each method of [`Console`](crate::console::Console).
+//! Server functions: one for each method of `Console`.
 //!
 //! Each is a public endpoint and makes no decisions. It calls the method of the same name, which
 //! knows the signed-in user and checks their permissions. Commands whose arguments fit a form

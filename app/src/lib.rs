@@ -1,7 +1,7 @@
 //! The console: pages and components, compiled twice. The server renders them, and the browser's
 //! module hydrates them. Pages read and write through server functions ([`calls`]), each of which
-//! calls one method of the trait [`Console`](console::Console). The server implements the trait, so
-//! this crate decides nothing about permissions.
+//! calls one method of the trait `console::Console`. The server implements the trait, so this crate
+//! decides nothing about permissions.
 //!
 //! * [`pages`]: one module for each page. Each is a separate WebAssembly chunk that loads on the
 //!   first visit ([`pages::part`]).
