@@ -1,19 +1,17 @@
-//! Data that a person types, checked while they type.
+//! Validation of data while a person types it.
 //!
-//! This is so that nobody submits to learn of a missing comma. The server checks again and has the last word, in the same words: what is
-//! wrong is found by the engine, here as there.
+//! The browser and the server run the same checks of the engine, so they report the same errors.
+//! This gives early feedback only: the server always validates again.
 
 use api::console::AttribView;
 use engine::data;
 use engine::data::fit::{Expected, unfit};
 use serde_json::{Map, Value};
 
-/// Something that is wrong with what was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// A place in the text or a JSON pointer; empty for the whole.
+    /// A position in the text or a JSON pointer. Empty: the whole document.
     pub at: String,
-    /// What is wrong and what is expected.
     pub detail: String,
 }
 
@@ -23,10 +21,10 @@ impl Fault {
     }
 }
 
-/// Reads a text as data: a JSON object. Nothing at all is an empty object.
+/// Parses a text as a JSON object. An empty text is an empty object.
 ///
 /// # Errors
-/// What is wrong and where.
+/// The syntax error or violated limit, with its position.
 pub fn read(text: &str) -> Result<Value, Fault> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
@@ -42,7 +40,8 @@ pub fn read(text: &str) -> Result<Value, Fault> {
     Ok(value)
 }
 
-/// What is wrong with a document whatever it is for: the engine's limits, and what nobody may write.
+/// Checks the rules for every document: size limits, exact numbers, valid references and no
+/// deceptive characters.
 fn misfit(value: &Value) -> Option<Fault> {
     use data::DataError::{Deceptive, Inexact, NotAReference};
     let error = data::check_written(value).err()?;
@@ -59,24 +58,24 @@ fn misread(error: &serde_json::Error) -> Fault {
     Fault::new(format!("line {}, column {}", error.line(), error.column()), what)
 }
 
-/// A value as people edit it.
+/// Formats a value for editing.
 pub fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// What a document is for.
+/// The context in which a document is validated.
 #[derive(Debug, Clone, Default)]
 pub struct Purpose {
-    /// What the role's attributes expect.
+    /// The schemas of the role's attributes.
     pub attribs: Vec<AttribView>,
-    /// What applies where the document says nothing.
+    /// The value that applies if the document does not set one.
     pub below: Value,
-    /// Whether nothing that people write comes above it.
+    /// Whether no other user data overrides this document.
     pub is_last: bool,
 }
 
 impl Purpose {
-    /// All that is wrong with a document that is for this, each with its place.
+    /// All errors in a document, each with its position.
     pub fn faults(&self, value: &Value) -> Vec<Fault> {
         if let Some(fault) = misfit(value) {
             return vec![fault];
@@ -108,16 +107,12 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Types that a single field can hold.
+/// Types that fit in a single field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Simple {
-    /// Any text.
     Text,
-    /// A whole number.
     Whole,
-    /// A number.
     Number,
-    /// True or false.
     Flag,
 }
 
@@ -132,7 +127,8 @@ impl Simple {
         }
     }
 
-    /// What was typed into the field, as data. What is no such value stays text, so that the check names it.
+    /// Converts a field's text to a value. Text that does not match the type stays a string, so
+    /// that validation reports it.
     pub fn value(self, typed: &str) -> Value {
         let text = || Value::String(typed.to_owned());
         match self {
@@ -158,36 +154,29 @@ impl Simple {
     }
 }
 
-/// How a value is entered.
+/// The form control for a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// In one field.
     One(Simple),
-    /// By choosing one of these.
     Choice(Vec<Value>),
-    /// Key by key.
     Fields(Vec<Field>),
-    /// One after another, each as this schema says.
+    /// A list whose items match this schema.
     Items(Value),
-    /// As JSON: nothing is known of it that a form could be made of.
+    /// A JSON editor, if the schema is too general for a form.
     Json,
 }
 
-/// A key of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// Which.
     pub key: String,
-    /// What its value must look like.
     pub schema: Value,
-    /// Whether it must be there.
     pub required: bool,
 }
 
-/// Objects and lists further within others are entered as JSON: nobody finds a field at the fifth level.
+/// Deeper objects and lists are edited as JSON. Nobody finds a field at the fifth level.
 const NESTED: usize = 4;
 
-/// How a value of this schema is entered, so far within others.
+/// The form control for a schema. `depth` is the number of objects and lists around it.
 pub fn entry(schema: &Value, depth: usize) -> Entry {
     if let Some(known) =
         schema.get("enum").and_then(Value::as_array).filter(|known| !known.is_empty())
@@ -229,12 +218,11 @@ pub fn entry(schema: &Value, depth: usize) -> Entry {
     }
 }
 
-/// Whether a schema says of itself that its value must be there.
 pub fn is_required(schema: &Value) -> bool {
     schema.get("required").and_then(Value::as_bool) == Some(true)
 }
 
-/// What a new item of a list begins as.
+/// The initial value of a new list item.
 pub fn blank(schema: &Value) -> Value {
     match entry(schema, 0) {
         Entry::One(Simple::Text) => Value::String(String::new()),
@@ -245,7 +233,7 @@ pub fn blank(schema: &Value) -> Value {
     }
 }
 
-/// A value in a field.
+/// Formats a value for a field.
 pub fn typed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -253,8 +241,9 @@ pub fn typed(value: &Value) -> String {
     }
 }
 
-/// Puts a value at a JSON pointer, with the objects that lead there; None takes it away. Behind the last item of a list one is added.
-/// Something on the way that holds neither keys nor items is left alone.
+/// Sets the value at a JSON pointer and creates missing parent objects. `None` removes the value.
+/// An index one past the end of a list appends an item. If a parent is neither an object nor a
+/// list, nothing changes.
 pub fn put(document: &mut Value, pointer: &str, value: Option<Value>) {
     let mut keys: Vec<String> =
         pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~")).collect();
@@ -354,7 +343,7 @@ mod tests {
         assert_eq!(found, [Fault::new("/x/y/1", "is a text, and should be a whole number")]);
         let secret = json!({"x": {"$secret": "db", "version": 1}});
         assert_eq!(purpose(vec![attrib("/x", json!({"type": "str"}))]).faults(&secret), []);
-        // What the other half is, a template says.
+        // The template sets the required key.
         let half = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "name": {"type": "str"}}});
         let of = Purpose { below: json!({"a": {"port": 1}}), ..purpose(vec![attrib("/a", half)]) };
         assert_eq!(of.faults(&json!({"a": {"name": "x"}})), []);

@@ -1,4 +1,5 @@
-//! What can be gone to or done from anywhere: pages and commands, which every reader has, and what the server finds by its name.
+//! Search results and commands: the pages and commands that every reader has, and the hits that the
+//! server finds by name.
 
 use api::console::RunState;
 use api::search::{Hit, HitKind};
@@ -8,33 +9,28 @@ use crate::parts::Icon;
 use crate::parts::badge::run_look;
 use crate::places;
 
-/// What choosing something does.
+/// The action of a choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
-    /// Goes there.
+    /// Opens a page.
     Go(String),
-    /// Opens a proposal on a deployment, or joins the open one, and goes to its board.
+    /// Opens a proposal on a deployment, or joins the open one, and opens its board.
     Propose(DeploymentId, DeploymentName),
-    /// Chooses the colours; None: as the system says.
+    /// Sets the colour theme. `None`: the system's theme.
     Colours(Option<&'static str>),
-    /// Ends the session.
     SignOut,
 }
 
-/// Something that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// What it is called.
     pub name: String,
-    /// What it is, in a few words.
+    /// A short description.
     pub about: String,
-    /// Its picture.
     pub icon: Icon,
-    /// What it does.
     pub act: Act,
 }
 
-/// The pages of the rail, in its order: those that are gone to most often first.
+/// The pages of the navigation, the most visited ones first.
 pub const RAIL: [(&str, Icon, &str); 12] = [
     (places::OVERVIEW, Icon::Overview, "Overview"),
     (places::DEPLOYMENTS, Icon::Deployments, "Deployments"),
@@ -50,10 +46,10 @@ pub const RAIL: [(&str, Icon, &str); 12] = [
     (places::SETTINGS, Icon::Person, "Settings"),
 ];
 
-/// So many of the rail have room where it is narrow.
+/// The number of pages that a narrow screen shows without *More*.
 pub const ALWAYS_SEEN: usize = 6;
 
-/// Pages within those of the rail, which are found by their names, too.
+/// Pages below those of the navigation, which search also finds.
 const WITHIN: [(&str, Icon, &str); 7] = [
     (places::ROLES, Icon::Bind, "Roles"),
     (places::ROLE_GRAPH, Icon::Graph, "How roles hang together"),
@@ -64,14 +60,14 @@ const WITHIN: [(&str, Icon, &str); 7] = [
     (places::POLICY, Icon::Review, "Policy"),
 ];
 
-/// What begins a wish to change a deployment.
+/// The word that starts a request to change a deployment.
 const PROPOSE: &str = "propose";
 
 fn has(name: &str, text: &str) -> bool {
     name.to_lowercase().contains(&text.trim().to_lowercase())
 }
 
-/// Pages whose names have this; all of them for nothing.
+/// Pages whose names contain the text. All of them if it is empty.
 pub fn pages(text: &str) -> Vec<Choice> {
     let found = RAIL.into_iter().chain(WITHIN).filter(|(_, _, word)| has(word, text));
     found
@@ -84,7 +80,7 @@ pub fn pages(text: &str) -> Vec<Choice> {
         .collect()
 }
 
-/// Commands whose words have this; all of them for nothing.
+/// Commands whose words contain the text. All of them if it is empty.
 pub fn commands(text: &str) -> Vec<Choice> {
     let all = [
         (
@@ -106,7 +102,7 @@ pub fn commands(text: &str) -> Vec<Choice> {
     all.into_iter().filter(|(name, ..)| has(name, text)).map(command).collect()
 }
 
-/// What the server is asked for: of a wish to propose, where.
+/// The search text for the server: without a leading "propose".
 pub fn asked(text: &str) -> &str {
     let mut rest = text.trim();
     for word in [PROPOSE, "changes", "on"] {
@@ -115,7 +111,7 @@ pub fn asked(text: &str) -> &str {
             Some(behind) if begins && (behind.is_empty() || behind.starts_with(' ')) => {
                 rest = behind.trim()
             }
-            // What does not begin as a wish is none.
+            // A text that does not start with "propose" is the search text.
             _ if word == PROPOSE => return rest,
             _ => {}
         }
@@ -123,7 +119,7 @@ pub fn asked(text: &str) -> &str {
     rest
 }
 
-/// What a find offers: to go there, and of a deployment to change it.
+/// The choices for a hit: its page and, for a deployment, a new proposal.
 pub fn offers(hit: &Hit) -> Vec<Choice> {
     let choice =
         |name: String, about: String, icon: Icon, act: Act| Choice { name, about, icon, act };
@@ -186,7 +182,7 @@ fn run_word(state: RunState) -> String {
     format!("run, {}", run_look(state).2)
 }
 
-/// What stands above finds of a kind.
+/// The heading above hits of a kind.
 pub fn heading(kind: HitKind) -> &'static str {
     match kind {
         HitKind::Deployment => "Deployments",

@@ -1,14 +1,14 @@
-//! Passkeys in the browser: the two calls of WebAuthn, with their options and answers as JSON.
+//! Passkeys in the browser: the two calls of WebAuthn, with their options and responses as JSON.
 //!
-//! Format: [WebAuthn Level 3](https://www.w3.org/TR/webauthn-3/), sections 5.1.8 to 5.1.10. The browser decodes the options and encodes
-//! the answer. The server checks everything.
+//! Format: [WebAuthn Level 3](https://www.w3.org/TR/webauthn-3/), sections 5.1.8 to 5.1.10. The
+//! browser decodes the options and encodes the response. The server verifies everything.
 
 use js_sys::{Function, JSON, Object, Promise, Reflect};
 use leptos::prelude::window;
 use serde_json::Value;
 use wasm_bindgen::{JsCast, JsValue};
 
-/// Makes a passkey (`navigator.credentials.create`) and returns the browser's answer.
+/// Creates a passkey (`navigator.credentials.create`) and returns the browser's response.
 ///
 /// # Errors
 /// If the page or the browser cannot use passkeys, or the person cancels.
@@ -16,10 +16,10 @@ pub async fn create(options: Value) -> Result<Value, String> {
     ask("create", "parseCreationOptionsFromJSON", options).await
 }
 
-/// Signs with a passkey (`navigator.credentials.get`) and returns the browser's answer.
+/// Signs with a passkey (`navigator.credentials.get`) and returns the browser's response.
 ///
 /// # Errors
-/// As [`create`].
+/// See [`create`].
 pub async fn get(options: Value) -> Result<Value, String> {
     ask("get", "parseRequestOptionsFromJSON", options).await
 }
@@ -39,7 +39,7 @@ async fn ask(method: &str, parser: &str, options: Value) -> Result<Value, String
 
 const NO_SUPPORT: &str = "Passkeys do not work here: open Gantry over HTTPS or at http://localhost, in a current browser.";
 
-/// None: the browser has no such function, or shows none to this page.
+/// Returns `None` if the browser lacks the function or hides it from this page.
 fn begun(method: &str, parser: &str, options: &Value) -> Result<Option<Promise>, JsValue> {
     let class = Reflect::get(&window(), &"PublicKeyCredential".into())?;
     let credentials = Reflect::get(&window().navigator(), &"credentials".into())?;
@@ -79,7 +79,7 @@ fn explained(error: &JsValue) -> String {
     }
 }
 
-/// Passkeys belong to a host name, so a page that was opened by an IP address has none.
+/// Passkeys are bound to a host name, so a page that was opened by IP address cannot use them.
 fn no_host_name(host: &str, port: &str) -> Option<String> {
     // The last label of a host name never ends with a digit, and only IPv6 addresses have brackets.
     let is_address = host.ends_with(|c: char| c.is_ascii_digit() || c == ']');

@@ -1,4 +1,4 @@
-//! The server functions of the settings: one for each method of `Accounts`.
+//! Server functions of the settings: one for each method of `Accounts`.
 #![expect(
     missing_docs,
     reason = "the macro makes a struct of each function's arguments, whose names say what they are"
@@ -34,7 +34,7 @@ mod server {
         use_context::<Arc<dyn Accounts>>().ok_or_else(|| Failure(Problem::internal()))
     }
 
-    /// What a form's boxes and its field of lines (`PERMISSION DEPLOYMENT`) say.
+    /// The grants of a form: its checkboxes, and a text with one `PERMISSION DEPLOYMENT` per line.
     pub(super) fn grants(
         everywhere: [(&str, &str); 4],
         inside: &str,
@@ -78,25 +78,22 @@ use super::server::{answer, number};
 #[cfg(feature = "ssr")]
 use server::{accounts, grants};
 
-/// One's own account, with one's tokens.
 #[server(name = ReadAccount, prefix = "/call", endpoint = "account", input = AsJson, output = AsJson)]
 pub async fn account() -> Answer<(MyAccount, Vec<TokenView>)> {
     answer(accounts()?.mine().await)
 }
 
-/// A page of people.
 #[server(name = ReadPeople, prefix = "/call", endpoint = "people", input = AsJson, output = AsJson)]
 pub async fn people(wanted: PeopleWanted) -> Answer<PersonPage> {
     answer(accounts()?.list(wanted).await)
 }
 
-/// One person, with the changes of their access and their tokens.
 #[server(name = ReadPerson, prefix = "/call", endpoint = "person", input = AsJson, output = AsJson)]
 pub async fn person(id: PersonId) -> Answer<(PersonDetails, Vec<TokenView>)> {
     answer(accounts()?.one(id).await)
 }
 
-/// Adds a person or a service account; with who was added comes what they may.
+/// Adds a person or a service account, with their grants.
 #[server(name = AddPerson, prefix = "/call", endpoint = "add-person", output = AsJson)]
 pub async fn add_person(
     name: String,
@@ -118,7 +115,6 @@ pub async fn add_person(
     Ok((answer(accounts()?.add(wish).await)?, grants))
 }
 
-/// Says what somebody may from now on.
 #[server(name = ChangeGrants, prefix = "/call", endpoint = "change-grants", output = AsJson)]
 pub async fn change_grants(
     person: PersonId,
@@ -139,62 +135,56 @@ pub async fn change_grants(
     answer(accounts()?.change_grants(person, version, grants).await)
 }
 
-/// Keeps somebody out, or lets them in again.
+/// Disables or re-enables an account.
 #[server(name = SetDisabled, prefix = "/call", endpoint = "set-disabled", output = AsJson)]
 pub async fn set_disabled(person: PersonId, disabled: bool) -> Answer<()> {
     answer(accounts()?.set_disabled(person, disabled).await)
 }
 
-/// Confirms a person's access as a second admin.
 #[server(name = ConfirmPerson, prefix = "/call", endpoint = "confirm-person", output = AsJson)]
 pub async fn confirm_person(person: PersonId) -> Answer<PersonDetails> {
     answer(accounts()?.confirm(person).await)
 }
 
-/// The options for the browser to make a passkey.
 #[server(name = PasskeyChallenge, prefix = "/call", endpoint = "passkey-options", input = AsJson, output = AsJson)]
 pub async fn passkey_options() -> Answer<PasskeyOptions> {
     answer(accounts()?.passkey_options().await)
 }
 
-/// Registers the passkey that the browser made.
 #[server(name = RegisterPasskey, prefix = "/call", endpoint = "register-passkey", input = AsJson, output = AsJson)]
 pub async fn register_passkey(wish: PasskeyWish) -> Answer<PasskeyView> {
     answer(accounts()?.register_passkey(wish).await)
 }
 
-/// Revokes a passkey.
 #[server(name = RevokePasskey, prefix = "/call", endpoint = "revoke-passkey", output = AsJson)]
 pub async fn revoke_passkey(passkey: PasskeyId) -> Answer<()> {
     answer(accounts()?.revoke_passkey(passkey).await)
 }
 
-/// What the browser signs to confirm a passkey.
+/// The challenge that the browser signs to confirm a passkey.
 #[server(name = ConfirmationOptions, prefix = "/call", endpoint = "confirmation-options", input = AsJson, output = AsJson)]
 pub async fn confirmation_options(passkey: PasskeyId) -> Answer<SignatureRequest> {
     answer(accounts()?.confirmation_options(passkey).await)
 }
 
-/// Confirms a passkey with a signature of one's own.
 #[server(name = ConfirmPasskey, prefix = "/call", endpoint = "confirm-passkey", input = AsJson, output = AsJson)]
 pub async fn confirm_passkey(passkey: PasskeyId, signature: Signature) -> Answer<PasskeyView> {
     answer(accounts()?.confirm_passkey(passkey, signature).await)
 }
 
-/// Dismisses one's notices of resets.
+/// Dismisses the notices about resets of your second factor.
 #[server(name = DismissNotices, prefix = "/call", endpoint = "dismiss-notices", output = AsJson)]
 pub async fn dismiss_notices() -> Answer<()> {
     answer(accounts()?.dismiss_notices().await)
 }
 
-/// Makes a link by which somebody comes in once.
+/// Creates a single-use sign-in link.
 #[server(name = NewLink, prefix = "/call", endpoint = "new-link", output = AsJson)]
 pub async fn new_link(person: PersonId) -> Answer<LinkMade> {
     answer(crate::respond::can_show("a new link", "POST /api/v1/people/ID/link"))?;
     answer(accounts()?.new_link(person).await)
 }
 
-/// Sets one's own password.
 #[server(name = SetPassword, prefix = "/call", endpoint = "set-password", output = AsJson)]
 pub async fn set_password(
     #[server(default)] old: Password,
@@ -210,43 +200,37 @@ pub async fn set_password(
     answer(accounts()?.set_password(PasswordWish { old, new }).await)
 }
 
-/// The page of the second factor.
 #[server(name = ReadSecondFactor, prefix = "/call", endpoint = "second-factor", input = AsJson, output = AsJson)]
 pub async fn second_factor() -> Answer<FactorPage> {
     answer(accounts()?.second_factor().await)
 }
 
-/// Options for the browser to present a passkey.
 #[server(name = FactorRequest, prefix = "/call", endpoint = "factor-options", input = AsJson, output = AsJson)]
 pub async fn factor_options() -> Answer<FactorOptions> {
     answer(accounts()?.factor_options().await)
 }
 
-/// Presents a passkey as the second factor.
 #[server(name = PresentPasskey, prefix = "/call", endpoint = "present-passkey", input = AsJson, output = AsJson)]
 pub async fn present_passkey(passkey: serde_json::Value) -> Answer<()> {
     answer(accounts()?.present_passkey(passkey).await)
 }
 
-/// Resets the second factor of another person.
 #[server(name = ResetFactor, prefix = "/call", endpoint = "reset-factor", output = AsJson)]
 pub async fn reset_factor(person: PersonId) -> Answer<()> {
     answer(accounts()?.reset_factor(person).await)
 }
 
-/// Ends one of one's own sessions.
 #[server(name = EndSession, prefix = "/call", endpoint = "end-session", output = AsJson)]
 pub async fn end_session(session: Uuid) -> Answer<()> {
     answer(accounts()?.end_session(session).await)
 }
 
-/// Ends all of one's own sessions but this one.
 #[server(name = EndOtherSessions, prefix = "/call", endpoint = "end-other-sessions", output = AsJson)]
 pub async fn end_other_sessions() -> Answer<Ended> {
     answer(accounts()?.end_other_sessions().await)
 }
 
-/// Makes a token, for oneself or for a service account.
+/// Creates a token for yourself or for a service account.
 #[server(name = MakeToken, prefix = "/call", endpoint = "make-token", output = AsJson)]
 pub async fn make_token(
     name: String,
@@ -277,7 +261,6 @@ pub async fn make_token(
     )
 }
 
-/// Takes a token back.
 #[server(name = RevokeToken, prefix = "/call", endpoint = "revoke-token", output = AsJson)]
 pub async fn revoke_token(token: Uuid) -> Answer<()> {
     answer(accounts()?.revoke_token(token).await)

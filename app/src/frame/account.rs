@@ -1,4 +1,4 @@
-//! Who one is, what one may, and the way out.
+//! The account menu: the user's name, their permissions, and *Sign out*.
 
 use api::console::Me;
 use api::people::AccessNotice;

@@ -1,4 +1,4 @@
-//! The switch for everything: whether steps are started at all. What runs goes on either way.
+//! The switch that pauses and resumes execution. Running steps finish either way.
 
 use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;

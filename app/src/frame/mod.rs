@@ -1,4 +1,5 @@
-//! What is around every page: where one can go, where one is, whether it is live, whether steps are started, who one is.
+//! The frame around every page: navigation, breadcrumbs, live status, execution switch and account
+//! menu.
 
 mod account;
 mod execution;
@@ -22,13 +23,14 @@ use crate::parts::icon::drawn;
 use crate::parts::{Feed, Icon, icon};
 use crate::places;
 
-/// Seconds after which a lost connection is said to make the page stale.
+/// Seconds without a connection before the page is marked as stale.
 const STALE: i64 = 15;
 
-/// What the frame learned since its parts were given what they show first.
+/// The updates of the frame's data after the first render.
 ///
-/// On the server nothing is written to it: several threads build one page there, and a signal that one of them writes looks as if it
-/// were gone to another that reads it just then; that reader panicked, and the page never ended.
+/// The server never writes to this signal. Several threads render one page there, and a signal
+/// appears disposed to a reader while another thread writes to it. Such a reader panicked, and the
+/// response never ended.
 #[derive(Clone, Copy)]
 struct FrameState(Feed<Option<FrameView>>);
 
@@ -41,7 +43,7 @@ impl FrameState {
         self.seen(|frame| frame.execution).flatten()
     }
 
-    /// None: nothing came yet, it is gone, or nobody is signed in.
+    /// Returns `None` before the first update, after disposal, and without a sign-in.
     fn seen<R>(self, of: impl FnOnce(&FrameView) -> R) -> Option<R> {
         self.0.value().try_read()?.as_ref().map(of)
     }
@@ -49,8 +51,8 @@ impl FrameState {
 
 /// The frame and the page in it.
 ///
-/// The page stands outside of what waits for the frame's own data: a page makes its resources as it is built, and what is built while
-/// something is waited for is built more than once.
+/// The page is outside of the `Suspense` that loads the frame's data. A page creates its resources
+/// when it is built, and children of a pending `Suspense` are built more than once.
 #[component]
 pub fn Frame() -> impl IntoView {
     let frame = Resource::new(|| (), |()| calls::frame());
@@ -89,7 +91,7 @@ pub fn Frame() -> impl IntoView {
     .into_any()
 }
 
-/// The right end of the top bar; for who is not signed in, the way to the sign-in.
+/// The right end of the top bar. Without a sign-in, the link to the sign-in page.
 fn top(state: FrameState, first: Option<FrameView>) -> AnyView {
     match first {
         Some(first) => {
@@ -124,7 +126,7 @@ fn Top(
     .into_any()
 }
 
-/// How many reviews wait for the reader.
+/// The number of reviews that the reader can act on.
 fn waiting(state: FrameState, first: Option<FrameView>) -> AnyView {
     let first = first.map(|first| first.reviews_waiting).unwrap_or_default();
     let count = Memo::new(move |_| state.waiting().unwrap_or(first));
@@ -139,7 +141,8 @@ fn waiting(state: FrameState, first: Option<FrameView>) -> AnyView {
     badge.into_any()
 }
 
-/// The badge, short and in words. More may wait than were counted: a great many, or some that are being weighed at this moment.
+/// The badge as short text and in words. `more`: further reviews may be pending, because there are
+/// too many to count, or some are still being evaluated.
 fn words(waiting: Waiting) -> (String, String) {
     match waiting {
         Waiting { count: 0, more: true } => {
@@ -152,7 +155,7 @@ fn words(waiting: Waiting) -> (String, String) {
     }
 }
 
-/// Leads to the sign-in and from there back here.
+/// Redirects to the sign-in page, which redirects back here.
 #[component]
 fn SignedOut() -> impl IntoView {
     let location = use_location();
@@ -168,7 +171,8 @@ fn SignedOut() -> impl IntoView {
     view! { <a class="button small" rel="external" href=sign_in>"Sign in"</a> }.into_any()
 }
 
-/// Whoever follows a link by keyboard goes on in the new page, not at its very top.
+/// Moves the focus to the new page after keyboard navigation. Otherwise it would be at the top of
+/// the document.
 fn focus_after_navigation(main: NodeRef<html::Main>) {
     let path = use_location().pathname;
     Effect::new(move |last: Option<String>| {
@@ -182,12 +186,13 @@ fn focus_after_navigation(main: NodeRef<html::Main>) {
     });
 }
 
-/// The id of what is behind *More*.
+/// The id of the list that the *More* button opens.
 const MORE: &str = "rail-more";
 
-/// The pages that exist. Its children stand with the reviews.
+/// The navigation. `children` is shown with the link to the reviews.
 ///
-/// Where it is narrow only the first ones have room; the others open from a button, which is the browser's own and needs no scripts.
+/// A narrow screen shows only the first pages. A button with `popovertarget` opens the others,
+/// which works without JavaScript.
 #[component]
 fn Rail(children: Children) -> impl IntoView {
     let mut children = Some(children);
@@ -219,7 +224,7 @@ fn Rail(children: Children) -> impl IntoView {
     .into_any()
 }
 
-/// Whoever went to a page wants to see it: nothing stays open above it.
+/// Closes the navigation's popover, which would cover the new page.
 fn close_after_navigation(open: NodeRef<html::Ul>) {
     let path = use_location().pathname;
     Effect::new(move |last: Option<String>| {
@@ -227,14 +232,14 @@ fn close_after_navigation(open: NodeRef<html::Ul>) {
         if last.is_some_and(|last| last != now)
             && let Some(open) = open.get_untracked()
         {
-            // It is refused where nothing is open, and that is well.
+            // Fails if the popover is closed, which is fine.
             let _ = open.hide_popover();
         }
         now
     });
 }
 
-/// Whether an address is this place's or of something in it.
+/// Whether a path is the page `place` or below it.
 fn is_within(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -259,7 +264,7 @@ fn place(
     .into_any()
 }
 
-/// Where one is, out of the address.
+/// Breadcrumbs, derived from the address.
 #[component]
 fn Crumbs() -> impl IntoView {
     let path = use_location().pathname;
@@ -282,7 +287,7 @@ fn crumb((name, link): (String, Option<String>)) -> impl IntoView {
     }
 }
 
-/// The places on the way to an address, each with where it is; the last one is where one is, and no link.
+/// The breadcrumbs of a path, each with its link. The last one is the current page and has none.
 fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let Some(first) = parts.first() else { return vec![("Overview".into(), None)] };
@@ -298,7 +303,7 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
     way
 }
 
-/// What the first part of an address is called; None: there are no pages there.
+/// The title for the first segment of a path. `None`: there are no such pages.
 fn name_of(first: &str) -> Option<&'static str> {
     Some(match first {
         "deployments" => "Deployments",
@@ -319,18 +324,18 @@ fn name_of(first: &str) -> Option<&'static str> {
     })
 }
 
-/// Where the first part of an address leads.
+/// The list page for the first segment of a path.
 fn list_of(first: &str) -> String {
     match first {
-        // They have no list of their own: they stand on boards.
+        // Noderoles have no list page. They are shown on boards.
         "noderoles" => places::DEPLOYMENTS.to_owned(),
-        // Of one node: those of deployments stand on their boards.
+        // Only proposals on a node have pages. Proposals on a deployment are shown on its board.
         "proposals" => places::DRAFTS.to_owned(),
         first => format!("/{first}"),
     }
 }
 
-/// What a further part of an address is called: a page's title, else what is there by its name or its id.
+/// The title for a further segment of a path: the title of a known page, or the name or id.
 fn name_in(before: &[&str], here: &str) -> String {
     let title = match (before, here) {
         (["catalog"], "roles") => "Roles",
@@ -352,7 +357,7 @@ fn name_in(before: &[&str], here: &str) -> String {
     title.to_owned()
 }
 
-/// Whether what is shown is what is.
+/// Shows whether the page is live, and since when it is stale.
 #[component]
 fn LiveMark() -> impl IntoView {
     let (live, clock) = (use_live(), use_clock());

@@ -1,4 +1,4 @@
-//! What a graph shows, as an address: whoever gets the link sees the same.
+//! The state of a graph view as an address, so that a link shows the same view to everyone.
 
 use api::console::{GraphWay, GraphWish, Length, TrailWish};
 use engine::ids::{RoleName, TargetNo};
@@ -6,23 +6,23 @@ use leptos_router::params::ParamsMap;
 
 use crate::places;
 
-/// What the colours of a graph tell apart.
+/// The property that a graph's colours show.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Colour {
-    /// How far noderoles are.
+    /// The state of noderoles.
     #[default]
     State,
-    /// When they run.
+    /// The wave in which noderoles run.
     Wave,
-    /// Where they are bound.
+    /// The deployment that binds the noderoles.
     Owner,
 }
 
 impl Colour {
-    /// All of them, as they are offered.
+    /// All properties, in the order of the menu.
     pub const ALL: [Self; 3] = [Self::State, Self::Wave, Self::Owner];
 
-    /// The word for it, in addresses and on the page.
+    /// The word in addresses and on the page.
     pub const fn word(self) -> &'static str {
         match self {
             Self::State => "state",
@@ -32,25 +32,23 @@ impl Colour {
     }
 }
 
-/// Everything that a graph's reader chose.
+/// The reader's choices for a graph view.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Address {
-    /// The page.
     pub path: String,
-    /// What else the page has in its query: `tab=graph`.
+    /// A further query parameter of the page, such as `tab=graph`.
     pub fixed: Option<(&'static str, &'static str)>,
-    /// What the server is asked for.
+    /// The request to the server.
     pub wish: GraphWish,
-    /// The vertex that is looked at.
+    /// The key of the selected vertex.
     pub at: Option<String>,
-    /// Whether the table is shown in place of the picture.
+    /// Whether the table replaces the picture.
     pub table: bool,
-    /// What colours tell apart.
     pub colour: Colour,
 }
 
 impl Address {
-    /// Out of a page's query.
+    /// Parses a page's query.
     pub fn of(
         path: String,
         fixed: Option<(&'static str, &'static str)>,
@@ -92,7 +90,7 @@ impl Address {
         }
     }
 
-    /// The same out of a query that no router has read, name by name.
+    /// Parses the name-value pairs of a query, for callers without a router.
     pub fn of_pairs(path: String, query: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut known = ParamsMap::new();
         for (name, value) in query {
@@ -101,7 +99,6 @@ impl Address {
         Self::of(path, None, &known)
     }
 
-    /// As a link.
     pub fn link(&self) -> String {
         let page = [
             self.fixed.map(|(name, value)| format!("{name}={value}")),
@@ -112,14 +109,14 @@ impl Address {
         of_parts(&self.path, fixed.into_iter().chain(self.query()).chain(at).chain(table).collect())
     }
 
-    /// The same view as a file.
+    /// The link to the same view as an SVG file.
     pub fn file(&self) -> String {
         of_parts(&places::graph_file(&self.path), self.query())
     }
 
-    /// What decides about the picture itself.
+    /// The parameters that affect the picture.
     fn query(&self) -> Vec<String> {
-        // A comma is what lists are parted by, and stays readable.
+        // A comma separates list items and stays readable.
         let pair = |(word, said): (&str, String)| {
             format!("{word}={}", places::encoded(&said).replace("%2C", ","))
         };
@@ -128,22 +125,20 @@ impl Address {
         self.wish.words().into_iter().chain(colour).map(pair).collect()
     }
 
-    /// Looks at a vertex.
+    /// Selects a vertex.
     pub fn at(&self, key: &str) -> Self {
         Self { at: Some(key.to_owned()), ..self.clone() }
     }
 
-    /// Shows the picture or the table.
     pub fn as_table(&self, table: bool) -> Self {
         Self { table, ..self.clone() }
     }
 
-    /// Colours by something else.
     pub fn coloured(&self, colour: Colour) -> Self {
         Self { colour, ..self.clone() }
     }
 
-    /// Marks a part of the graph, or nothing.
+    /// Highlights a part of the graph, or nothing.
     pub fn marked(&self, trail: Option<TrailWish>) -> Self {
         let mut other = self.clone();
         other.wish.trail = trail;
@@ -151,7 +146,7 @@ impl Address {
         other
     }
 
-    /// Begins a path at a vertex, or ends there the one that was begun.
+    /// Starts a path at a vertex, or ends the started path there.
     pub fn path_by(&self, key: &str) -> Self {
         match &self.wish.trail {
             Some(TrailWish::From(from)) if from != key => {
@@ -161,21 +156,21 @@ impl Address {
         }
     }
 
-    /// Shows what is marked and nothing else, or everything again.
+    /// Shows only the highlighted part, or everything.
     pub fn only_marked(&self, only: bool) -> Self {
         let mut other = self.clone();
         other.wish.only_trail = only;
         other
     }
 
-    /// Of what is around the focus, what is so many edges away.
+    /// Limits the view to vertices within this many edges of the focus. `None`: no limit.
     pub fn as_far_as(&self, steps: Option<u32>) -> Self {
         let mut other = self.clone();
         other.wish.steps = steps;
         other
     }
 
-    /// Unfolds a role, or folds it again.
+    /// Expands or collapses a role.
     pub fn toggled_role(&self, role: &RoleName) -> Self {
         let mut other = self.clone();
         let before = other.wish.roles.len();
@@ -183,12 +178,12 @@ impl Address {
         if other.wish.roles.len() == before {
             other.wish.roles.push(role.clone());
         }
-        // The vertex that was looked at is another one now.
+        // The keys of vertices change, so the selected one may no longer exist.
         other.at = None;
         other
     }
 
-    /// Unfolds everything on a node, or folds it again.
+    /// Expands or collapses all roles on a node.
     pub fn toggled_node(&self, node: &str) -> Self {
         let mut other = self.clone();
         let before = other.wish.nodes.len();
@@ -199,7 +194,7 @@ impl Address {
         other
     }
 
-    /// Shows one vertex and what leads to it or follows from it.
+    /// Limits the view to one vertex and its dependencies or dependents.
     pub fn focused(&self, key: &str, way: GraphWay) -> Self {
         let mut other = self.at(key);
         other.wish.focus = Some(key.to_owned());
@@ -207,17 +202,18 @@ impl Address {
         other
     }
 
-    /// Shows everything again, roles folded.
+    /// Removes all filters and collapses the roles.
     pub fn all(&self) -> Self {
         Self { wish: self.first(), at: None, ..self.clone() }
     }
 
-    /// Whether it is the first view.
+    /// Whether the view is the default one.
     pub fn is_first(&self) -> bool {
         self.wish == self.first()
     }
 
-    /// What the first view asks for: another target is another graph, not another view of one.
+    /// The request of the default view. It keeps the target, because another target is another
+    /// graph.
     fn first(&self) -> GraphWish {
         GraphWish { target: self.wish.target, ..GraphWish::default() }
     }

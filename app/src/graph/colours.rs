@@ -1,5 +1,5 @@
-//! What the colours of a graph tell apart: states, waves or deployments. A colour never stands alone: what it means is a word in the
-//! legend and a word in each box.
+//! The colours of a graph: they show states, waves or deployments. A colour is never the only sign:
+//! the legend and each box also name it in words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use super::address::Colour;
 use super::{drawn_as, said, worst};
 use crate::parts::Icon;
 
-/// Colours that can be told apart at a glance; more than these share the last one, or are put together in ranges.
+/// Colours that people can distinguish at a glance. Further values share the last one or are
+/// grouped into ranges.
 const TONES: [&str; 6] = ["tone-1", "tone-2", "tone-3", "tone-4", "tone-5", "tone-6"];
 
-/// What a colour means in a picture.
+/// An entry of the legend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The colour, as `data-state`.
+    /// The colour, as a value of `data-state`.
     pub tone: &'static str,
-    /// Its shape, where it has one.
+    /// The shape. `Icon::Dot` if the property has no shapes.
     pub shape: Icon,
-    /// What it means.
     pub words: String,
 }
 
@@ -49,7 +49,7 @@ impl Scale {
         }
     }
 
-    /// The parts of a vertex's bar: how many of its noderoles have which colour.
+    /// The segments of a vertex's bar: the number of noderoles of each colour.
     pub(crate) fn parts(&self, vertex: &GraphVertex) -> Vec<(&'static str, usize)> {
         match self.colour {
             Colour::State => {
@@ -62,7 +62,8 @@ impl Scale {
         }
     }
 
-    /// The one colour of a vertex that is drawn too small for more: of states the one that needs somebody first.
+    /// The single colour of a vertex when zoomed out. For states: the one that needs attention
+    /// most.
     pub(crate) fn tone(&self, vertex: &GraphVertex) -> &'static str {
         match self.colour {
             Colour::State => worst(vertex).map_or("", |look| drawn_as(look).0),
@@ -72,7 +73,7 @@ impl Scale {
         }
     }
 
-    /// What a box says under its bar.
+    /// The text below a box's bar.
     pub(crate) fn said(&self, vertex: &GraphVertex) -> String {
         let word = match self.colour {
             Colour::State => return said(vertex),
@@ -83,7 +84,6 @@ impl Scale {
         if said.is_empty() { word } else { format!("{word} · {said}") }
     }
 
-    /// Every colour of the picture with its meaning.
     pub(crate) fn legend(&self) -> Vec<Entry> {
         match self.colour {
             Colour::State => self.looks.iter().map(|(look, count)| state(*look, *count)).collect(),
@@ -153,7 +153,7 @@ pub(crate) mod tests {
     use engine::ids::{DeploymentId, DeploymentName, RoleName};
     use uuid::Uuid;
 
-    /// A picture whose vertices are bound in these deployments, one wave after the other.
+    /// A picture with one vertex for each of these deployments, in consecutive waves.
     pub(crate) fn view(owners: &[&str]) -> GraphView {
         let deployment = |name: &str| DeploymentName::parse(name).unwrap();
         let vertex = |(at, owner): (usize, &&str)| GraphVertex {

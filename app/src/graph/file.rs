@@ -1,10 +1,10 @@
-//! A picture as a file of its own: SVG that any viewer shows, with words and without a style sheet.
+//! A graph as a standalone SVG file, with text and without a style sheet.
 //!
-//! Colours stand at the shapes and not in a style element, for whoever opens the file from this server sees it under the policy of
-//! everything that is no page: no styles, no scripts. They are the light ones, as files are printed. A test keeps them equal to the
-//! tokens of the style.
+//! Colours are attributes of the shapes and not in a `style` element. The content security policy
+//! for files from this server forbids styles and scripts. The colours are those of the light theme,
+//! since files are printed. A test keeps them equal to the tokens of the style sheet.
 //!
-//! What it shows is bounded by what a picture may show: see `control::graphing`.
+//! The size is bounded by the limits of a picture: see `control::graphing`.
 
 use std::fmt::Write as _;
 
@@ -24,9 +24,9 @@ const MUTED: &str = "#56606d";
 const LINE: &str = "#7f8998";
 const FRAME: &str = "#c3cad4";
 const SURFACE: &str = "#ffffff";
-/// Room for the title and the legend.
+/// Height of the title and the legend, in pixels.
 const HEAD: f64 = 64.0;
-/// Pixels that a letter of the legend takes, at most.
+/// Maximum width of a character of the legend, in pixels.
 const LETTER: f64 = 7.5;
 
 /// The colour of a `data-state`.
@@ -44,7 +44,7 @@ fn ink(tone: &str) -> &'static str {
     }
 }
 
-/// The picture of a graph as a document.
+/// Renders a graph as an SVG document.
 pub fn svg(view: &GraphView, colour: Colour) -> String {
     let ends: Vec<(usize, usize)> = view.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let layout = lay_out(view.vertices.len(), &ends, MEASURES);
@@ -52,7 +52,7 @@ pub fn svg(view: &GraphView, colour: Colour) -> String {
     let legend = legend(&scale, view);
     let (width, height) = (layout.width.max(legend.1).max(320.0), layout.height + HEAD);
     let mut out = String::with_capacity(1_024 + view.vertices.len() * 900 + view.edges.len() * 160);
-    // Writing into a string can't fail.
+    // Writing to a string cannot fail.
     let _ = write!(
         out,
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -83,7 +83,7 @@ fn heading(view: &GraphView) -> String {
     )
 }
 
-/// The legend, and how wide it is.
+/// The legend and its width.
 fn legend(scale: &Scale, view: &GraphView) -> (String, f64) {
     let mut out = String::new();
     let mut x = 20.0;
@@ -129,7 +129,7 @@ fn wire(out: &mut String, edge: &GraphEdge, path: &[(f64, f64)]) {
     );
 }
 
-/// Colour and dashes of an edge that a change changes.
+/// Colour and dash pattern of an edge that a change adds, removes or retypes.
 fn drawn(class: &str) -> (&'static str, &'static str) {
     match class {
         "gone" => (ink("error"), " stroke-dasharray=\"2 5\""),
@@ -175,7 +175,7 @@ fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, sca
     );
 }
 
-/// A text in a document or an attribute. Letters that XML can't have are left out.
+/// Escapes a text for content and attributes. Characters that XML forbids are dropped.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

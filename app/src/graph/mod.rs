@@ -1,12 +1,18 @@
-//! Graphs: a picture, its table, and what one vertex is about.
+//! Graphs: a picture, its table, and the details of the selected vertex.
 //!
-//! The server folds ([`engine::cluster::graph`]) and sends what is to be seen; [`layout`] says where it stands; this draws it. Whatever
-//! the reader chose is in the [`address`], so every command is a link and works without scripts.
+//! The server folds the graph ([`engine::cluster::graph`]) and sends the visible part. [`layout`]
+//! computes positions, and this module draws. The reader's choices are in the [`address`], so every
+//! command is a link and works without JavaScript.
 //!
-//! What makes it hold for ten thousand edges: the fold keeps the picture small; edges are a path for each strand and not an element
-//! each; of a large picture only what is near the reader's window is drawn, piece by piece ([`sight`]); far out, boxes and edges are
-//! bare shapes; a new state moves nothing, since the layout depends on the shape alone. What it takes is measured: see
-//! `docs/graph.md`.
+//! Graphs with ten thousand edges stay fast:
+//!
+//! * Folding keeps the picture small.
+//! * Edges share one path per strand.
+//! * A large picture contains only the pieces near the reader's window ([`sight`]).
+//! * When zoomed out, boxes and edges are plain shapes.
+//! * A new state moves nothing, because the layout depends only on the graph's structure.
+//!
+//! Measurements: see `docs/graph.md`.
 
 pub mod address;
 mod boxes;
@@ -38,11 +44,11 @@ use layout::Layout;
 use tools::Tools;
 pub(crate) use wires::{arrow, curve};
 
-/// Size of a vertex and the room around it, in pixels.
+/// Sizes of vertices and gaps, in pixels.
 pub(crate) const MEASURES: layout::Measures =
     layout::Measures { width: 188.0, height: 62.0, across: 76.0, between: 18.0, margin: 20.0 };
 
-/// The colour, shape and word of a look.
+/// The colour, shape and word of a vertex's state.
 pub(crate) fn drawn_as(look: Look) -> (&'static str, Icon, &'static str) {
     match look {
         Look::State(state) => (state.as_str(), shape(state), lower(state)),
@@ -58,7 +64,7 @@ fn lower(state: StepState) -> &'static str {
     state.as_str()
 }
 
-/// The look that says most about a vertex: what needs somebody first.
+/// The state of a vertex that needs attention most.
 pub(crate) fn worst(vertex: &GraphVertex) -> Option<Look> {
     let weight = |look: &Look| match look {
         Look::State(StepState::Error) | Look::Removed => 0,
@@ -74,7 +80,7 @@ pub(crate) fn worst(vertex: &GraphVertex) -> Option<Look> {
     vertex.looks.iter().map(|(look, _)| *look).min_by_key(weight)
 }
 
-/// `3 noderoles: 2 active, 1 error`; for a single one its state.
+/// `3 noderoles: 2 active, 1 error`. A single noderole: its state.
 pub(crate) fn said(vertex: &GraphVertex) -> String {
     let looks = vertex
         .looks
@@ -97,7 +103,7 @@ pub(crate) fn named(vertex: &GraphVertex) -> String {
     }
 }
 
-/// How a change changes an edge: the class of its line, and words. None: it does not.
+/// The change to an edge: the class of its line, and words. `None`: unchanged.
 pub(crate) fn rewired(edge: &GraphEdge) -> Option<(&'static str, String)> {
     match (edge.count, edge.added, edge.gone) {
         (_, 0, 0) => None,
@@ -109,7 +115,7 @@ pub(crate) fn rewired(edge: &GraphEdge) -> Option<(&'static str, String)> {
     }
 }
 
-/// The changes of edges that a picture has, for its legend: the class of the lines, and what they mean.
+/// The kinds of edge changes in a picture, for its legend: the class of the lines, and words.
 pub(crate) fn changes(view: &GraphView) -> Vec<(&'static str, &'static str)> {
     let classes: BTreeSet<&str> =
         view.edges.iter().filter_map(|edge| Some(rewired(edge)?.0)).collect();
@@ -121,36 +127,36 @@ pub(crate) fn changes(view: &GraphView) -> Vec<(&'static str, &'static str)> {
     all.into_iter().filter(|(class, _)| classes.contains(class)).collect()
 }
 
-/// A graph as it is shown.
+/// The state of a displayed graph.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown {
     pub view: RwSignal<GraphView>,
     pub address: Memo<Address>,
     pub layout: Memo<Layout>,
     pub scale: Memo<Scale>,
-    /// What the reader looks for.
+    /// The search text.
     pub find: RwSignal<String>,
     pub zoom: RwSignal<f64>,
-    /// What the window shows of the picture, roughly, and some room around it.
+    /// The visible part of the picture with a margin, rounded to coarse steps.
     pub window: RwSignal<sight::Area>,
-    /// The box that the keyboard went to.
+    /// The box that the keyboard moved to.
     pub held: RwSignal<Option<usize>>,
     pub room: NodeRef<html::Div>,
 }
 
 impl Shown {
-    /// The ends of all edges.
+    /// The two ends of each edge.
     pub fn ends(self) -> Vec<(usize, usize)> {
         self.view.read().edges.iter().map(|edge| (edge.from, edge.to)).collect()
     }
 
-    /// The place of the vertex that is looked at.
+    /// The index of the selected vertex.
     pub fn at(self) -> Option<usize> {
         let key = self.address.read().at.clone()?;
         self.view.read().vertices.iter().position(|vertex| vertex.key == key)
     }
 
-    /// What people call the vertex of a key; one that is not shown by its role.
+    /// The display name for a vertex's key. If the vertex is not shown, the name of its role.
     pub fn called(self, key: &str) -> String {
         let view = self.view.read();
         match view.vertices.iter().find(|vertex| vertex.key == key) {
@@ -159,7 +165,7 @@ impl Shown {
         }
     }
 
-    /// Places of vertices that have the wanted text in a name; None: nothing is looked for.
+    /// The indices of vertices whose names contain the search text. `None`: no search.
     pub fn found(self) -> Option<Vec<usize>> {
         let wanted = self.find.read().trim().to_lowercase();
         if wanted.is_empty() {
@@ -181,14 +187,9 @@ impl Shown {
     }
 }
 
-/// A graph with everything around it. `address` says what is shown; the owner of `feed` fetches when that changes.
+/// A graph with its tools. The owner of `feed` fetches again when `address` changes.
 #[component]
-pub fn Graph(
-    /// What is shown.
-    feed: Feed<GraphView>,
-    /// What the reader chose.
-    address: Memo<Address>,
-) -> impl IntoView {
+pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
     let view = feed.value();
     let form = Memo::new(move |_| {
         let view = view.read();
@@ -206,7 +207,7 @@ pub fn Graph(
         scale: Memo::new(move |_| Scale::of(&view.read(), address.read().colour)),
         find: RwSignal::new(String::new()),
         zoom: RwSignal::new(1.0),
-        // That of a large screen, for the server and whoever has no scripts.
+        // The window of a large screen, for the server and for browsers without JavaScript.
         window: RwSignal::new(sight::Area { left: 0.0, top: 0.0, right: 2_000.0, bottom: 1_400.0 }),
         held: RwSignal::new(None),
         room: NodeRef::new(),
@@ -250,7 +251,7 @@ pub fn Graph(
     .into_any()
 }
 
-/// What the vertex that is looked at is about, and where one can go from it.
+/// The details of the selected vertex, with links.
 #[component]
 fn About(shown: Shown) -> impl IntoView {
     let body = move || {
@@ -357,7 +358,7 @@ fn About(shown: Shown) -> impl IntoView {
     .into_any()
 }
 
-/// The noderoles of a way, from the first.
+/// The noderoles of a path, from the first.
 fn way_view(trail: &GraphTrail) -> impl IntoView + use<> {
     let point = |point: &api::console::GraphWaypoint| {
         let took = point.took.map(|took| format!("{:.1} s", took as f64 / 1_000.0));

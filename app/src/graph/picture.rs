@@ -1,7 +1,8 @@
-//! The picture: boxes and edges as SVG in a window that scrolls.
+//! The picture: boxes and edges as SVG in a scrollable window.
 //!
-//! Scrolling is the browser's own, so wheel, touch and keys do what they do everywhere. What is in the page follows the window in coarse
-//! steps, piece by piece ([`super::sight`]). Clicks and keys are heard once, here, and not at each box.
+//! The browser scrolls natively, so wheel, touch and keys work as everywhere. The content follows
+//! the window piece by piece, in coarse steps ([`super::sight`]). The picture has one listener for
+//! clicks and keys instead of one per box.
 
 use std::collections::BTreeMap;
 
@@ -19,28 +20,28 @@ use super::wires::Wires;
 use super::{MEASURES, Shown};
 use api::console::GraphWay;
 
-/// The window is noted in steps of this many pixels of the page.
+/// The step in which the window's position is recorded, in pixels of the page.
 const STEP: f64 = 200.0;
-/// This many pixels of the page around the window are drawn too.
+/// The margin around the window that is also drawn, in pixels of the page.
 const AROUND: f64 = 400.0;
-/// Below this size nobody reads a word or sees an arrow.
+/// Below this zoom, text is unreadable and arrows are invisible.
 const FAR: f64 = 0.5;
-/// How small and how large the picture can be made.
+/// The minimum and maximum zoom.
 pub(super) const ZOOMS: (f64, f64) = (0.1, 2.0);
 
-/// How closely one looks.
+/// The level of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Words can be read.
+    /// Text is readable.
     Near,
-    /// Shapes and colours are all that can be seen.
+    /// Only shapes and colours are visible.
     Far,
 }
 
-/// The pieces of a picture, and how many pictures there were before it.
+/// The pieces of a picture, and the number of pictures before it.
 type Cut = (u32, Pieces);
 
-/// What is in sight, and how closely.
+/// The visible pieces, and their level of detail.
 #[derive(Clone, Copy)]
 pub(super) struct Sight {
     pub detail: Memo<Detail>,
@@ -68,29 +69,29 @@ impl Sight {
         }
     }
 
-    /// Names of the cells of boxes that are in sight: which picture, and which of its cells.
+    /// The ids of the visible cells of boxes: the number of the picture and the index of the cell.
     pub(super) fn cells(self) -> Vec<(u32, usize)> {
         let number = self.cut.read().0;
         self.cells.read().iter().map(|at| (number, *at)).collect()
     }
 
-    /// Names of the strands of edges that are in sight.
+    /// The ids of the visible strands of edges.
     pub(super) fn strands(self) -> Vec<(u32, usize)> {
         let number = self.cut.read().0;
         self.strands.read().iter().map(|at| (number, *at)).collect()
     }
 
-    /// The boxes of a cell; none, if it belongs to a picture that is gone.
+    /// The boxes of a cell. Empty if the cell belongs to an earlier picture.
     pub(super) fn boxes_of(self, name: (u32, usize)) -> Vec<usize> {
         self.members(name, |pieces| &pieces.boxes)
     }
 
-    /// The edges of a strand; none, if it belongs to a picture that is gone.
+    /// The edges of a strand. Empty if the strand belongs to an earlier picture.
     pub(super) fn wires_of(self, name: (u32, usize)) -> Vec<usize> {
         self.members(name, |pieces| &pieces.wires)
     }
 
-    // Not tracked: a piece never changes, another picture has others.
+    // Untracked: a piece never changes, and a new picture has new pieces.
     fn members(
         self,
         (number, at): (u32, usize),
@@ -120,7 +121,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
         shown.layout.track();
         note();
     });
-    // Worked out when a key asks for it first, and not each time the window moves.
+    // Computed on the first key press and not on each scroll.
     let near = Memo::new(move |_| neighbours(&shown.layout.read(), &shown.ends()));
     let navigate = use_navigate();
     let click = {
@@ -158,7 +159,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     .into_any()
 }
 
-/// Notes what the window shows: exactly for the small picture, in steps for what is drawn.
+/// Records the visible part: exact for the minimap, in steps for the picture.
 fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
@@ -179,7 +180,7 @@ fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
     }
 }
 
-/// Makes the picture larger or smaller. What is at `fixed` in the window stays there; in its middle, if nothing is said.
+/// Multiplies the zoom. The point `fixed` of the window stays in place. Default: the centre.
 pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
     let before = shown.zoom.get_untracked();
     let after = (before * factor).clamp(ZOOMS.0, ZOOMS.1);
@@ -194,14 +195,14 @@ pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
         (f64::from(room.scroll_top()) + top) / before,
     );
     shown.zoom.set(after);
-    // The picture has its new size by then, so that there is room to scroll.
+    // In the next frame, the picture has its new size and can scroll.
     request_animation_frame(move || {
         room.set_scroll_left((x * after - left).round() as i32);
         room.set_scroll_top((y * after - top).round() as i32);
     });
 }
 
-/// The wheel with Ctrl, which is what two fingers are to a browser, makes larger and smaller what is under the pointer.
+/// Zooms at the pointer on Ctrl + wheel. Browsers report a pinch on a touchpad as this event.
 fn turned(shown: Shown, event: &WheelEvent) {
     if !event.ctrl_key() {
         return;
@@ -211,11 +212,11 @@ fn turned(shown: Shown, event: &WheelEvent) {
     let frame = room.get_bounding_client_rect();
     let fixed =
         (f64::from(event.client_x()) - frame.left(), f64::from(event.client_y()) - frame.top());
-    // A notch of a wheel is some hundred pixels, a movement of two fingers a few.
+    // A notch of a wheel is about a hundred pixels, a step of a pinch a few.
     zoom_by(shown, (-event.delta_y().clamp(-100.0, 100.0) / 400.0).exp(), Some(fixed));
 }
 
-/// The box that an event is about.
+/// The box of an event.
 fn box_of(target: Option<web_sys::EventTarget>) -> Option<web_sys::Element> {
     target?.dyn_into::<web_sys::Element>().ok()?.closest("a.box").ok()?
 }
@@ -224,7 +225,7 @@ fn place_of(target: Option<web_sys::EventTarget>) -> Option<usize> {
     box_of(target)?.get_attribute("data-vertex")?.parse().ok()
 }
 
-/// The box under the pointer. Far out, where boxes are shapes, it is found by where it stands.
+/// The box under the pointer. When zoomed out, boxes are shapes, so it is found by its position.
 fn under(shown: Shown, sight: Sight, event: &MouseEvent) -> Option<usize> {
     if sight.detail.get_untracked() == Detail::Near {
         return place_of(event.target());
@@ -266,8 +267,8 @@ fn link_to(shown: Shown, place: usize) -> Option<String> {
     Some(shown.address.read_untracked().at(&view.vertices.get(place)?.key).link())
 }
 
-/// Who walks by keyboard stays on their box when the picture is drawn anew, for another one is looked at or a path begins. Gives what
-/// boxes note their key in when they get the focus.
+/// Keeps the focus on a box when the picture is redrawn, for example after a selection. Returns the
+/// value in which boxes record their key on focus.
 fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
     let focused = StoredValue::new(None::<String>);
     Effect::new(move |_| {
@@ -286,11 +287,11 @@ fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
     focused
 }
 
-/// The keys of boxes, and where these stand.
+/// The keys and positions of boxes.
 type Places = (Vec<String>, Vec<(f64, f64)>);
 
-/// Where somebody looks stays where it is when the picture becomes another one under it: the box that is looked at, else the one
-/// that is nearest to the middle of the window, keeps its place on the page.
+/// Keeps the reader's view steady when the picture changes. The selected box keeps its position on
+/// the page. Without a selection, the box nearest to the centre of the window does.
 fn hold_still(shown: Shown) {
     Effect::new(move |last: Option<Places>| {
         let places = shown.layout.read().places.clone();
@@ -314,7 +315,8 @@ fn hold_still(shown: Shown) {
     });
 }
 
-/// How far what is looked at moved: the box of that key, or the one nearest to the middle that is there before and after.
+/// The displacement of the selected box. Without a selection, of the box nearest to the centre that
+/// exists before and after.
 fn moved_by(
     old_keys: &[String],
     old: &[(f64, f64)],
@@ -363,7 +365,7 @@ fn pressed(
         near.with_untracked(|near| {
             let (parents, children) = near.get(&place)?;
             let side = if before { parents } else { children };
-            // The one in the middle: the straightest way on.
+            // The middle one is the straightest continuation.
             side.get(side.len() / 2).copied()
         })
     };
@@ -390,7 +392,7 @@ fn go(event: &KeyboardEvent, navigate: &(impl Fn(&str, NavigateOptions) + Clone)
     navigate(link, stay());
 }
 
-/// The next one above or below in the same layer.
+/// The next box above or below in the same layer.
 fn beside(layout: &Layout, place: usize, step: isize) -> Option<usize> {
     let mut column: Vec<usize> =
         (0..layout.layers.len()).filter(|at| layout.layers[*at] == layout.layers[place]).collect();
@@ -399,7 +401,7 @@ fn beside(layout: &Layout, place: usize, step: isize) -> Option<usize> {
     column.get(now.checked_add_signed(step)?).copied()
 }
 
-/// Scrolls to a box and puts the focus on it.
+/// Scrolls to a box and focuses it.
 pub(super) fn bring_into_sight(shown: Shown, place: usize) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
@@ -415,7 +417,7 @@ pub(super) fn bring_into_sight(shown: Shown, place: usize) {
         room.set_scroll_left(((x + MEASURES.width / 2.0) * zoom - width / 2.0) as i32);
         room.set_scroll_top(((y + MEASURES.height / 2.0) * zoom - height / 2.0) as i32);
     }
-    // It may be drawn only now.
+    // The box may be drawn only after the scroll.
     request_animation_frame(move || {
         if let Ok(Some(found)) = document().query_selector(&format!("[data-vertex='{place}']")) {
             let _ = found.unchecked_into::<web_sys::SvgElement>().focus();

@@ -1,16 +1,17 @@
-//! Who wants to hear what, and from where in the journal on.
+//! Subscriptions: the topics of each subscriber, and their positions in the journal.
 //!
-//! The same question is asked twice: by a tab, of the parts of its page; and by the tab that has the line, of all tabs. Both times the
-//! answer is one list of topics and one place to begin at: behind the last event that came, and no later than whoever joined since.
+//! Used twice: by a tab for the parts of its page, and by the leader for all tabs. In both cases
+//! the result is one list of topics and one start position. This position is after the last
+//! received event, but no later than the position of any new subscriber.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Topic;
 
-/// A place in the journal: transaction and event. A page's cursor has no event.
+/// A position in the journal: transaction and event. A page's cursor has no event.
 pub(super) type Place = (i64, i64);
 
-/// The id of an event, `transaction-event`.
+/// Parses the id of an event, `transaction-event`.
 pub(super) fn place(id: &str) -> Option<Place> {
     let (transaction, event) = id.split_once('-')?;
     Some((transaction.parse().ok()?, event.parse().ok()?))
@@ -19,15 +20,15 @@ pub(super) fn place(id: &str) -> Option<Place> {
 #[derive(Debug)]
 struct Want {
     topics: BTreeSet<Topic>,
-    /// From where on; None once a connection covers that.
+    /// The start position. `None` once a connection covers it.
     after: Option<Place>,
 }
 
-/// All that is wanted by those who share one connection.
+/// All subscriptions that share one connection.
 #[derive(Debug)]
 pub(super) struct Wants<K: Ord> {
     of: BTreeMap<K, Want>,
-    /// Up to where events came; where the connection began, before any did.
+    /// The position of the last event, or the start of the connection before the first event.
     last: Option<Place>,
 }
 
@@ -38,17 +39,17 @@ impl<K: Ord> Default for Wants<K> {
 }
 
 impl<K: Ord> Wants<K> {
-    /// Someone wants these topics, from that place on.
+    /// Adds or replaces a subscription.
     pub(super) fn join(&mut self, who: K, topics: impl IntoIterator<Item = Topic>, after: Place) {
         self.of.insert(who, Want { topics: topics.into_iter().collect(), after: Some(after) });
     }
 
-    /// Someone wants nothing any more.
+    /// Removes a subscription.
     pub(super) fn leave(&mut self, who: &K) {
         self.of.remove(who);
     }
 
-    /// Keeps those for whom this holds.
+    /// Keeps the subscriptions for which `keep` returns true.
     pub(super) fn retain(&mut self, keep: impl Fn(&K) -> bool) {
         self.of.retain(|who, _| keep(who));
     }
@@ -57,7 +58,7 @@ impl<K: Ord> Wants<K> {
         self.of.values().flat_map(|want| want.topics.iter().copied()).collect()
     }
 
-    /// Whether these topics fit beside what all but `who` want.
+    /// Whether these topics fit next to those of all subscribers except `who`.
     pub(super) fn has_room(&self, who: &K, topics: &[Topic], most: usize) -> bool {
         let others = self
             .of
@@ -67,7 +68,7 @@ impl<K: Ord> Wants<K> {
         others.chain(topics.iter().copied()).collect::<BTreeSet<_>>().len() <= most
     }
 
-    /// Lets others go until there is room for what `who` wants; who they were.
+    /// Removes other subscriptions until the topics of `who` fit. Returns the removed ones.
     pub(super) fn make_room(&mut self, who: &K, topics: &[Topic], most: usize) -> Vec<K>
     where
         K: Clone,
@@ -83,8 +84,9 @@ impl<K: Ord> Wants<K> {
         gone
     }
 
-    /// What a new connection has to carry and where it has to begin; None when the one with the topics `open` carries all of it to
-    /// everybody. It does not when something came before somebody joined who has older data.
+    /// The topics and start position of a new connection. `None` if the connection with the topics
+    /// `open` serves all subscribers. It does not if a new subscriber's data is older than the last
+    /// event.
     pub(super) fn lacking(
         &mut self,
         open: Option<&BTreeSet<Topic>>,
@@ -101,17 +103,18 @@ impl<K: Ord> Wants<K> {
         Some((topics, begin))
     }
 
-    /// Whether this was told before. One place may have several words: it is passed only by a later one.
+    /// Whether this position was passed. Several events may share a position, so only a later event
+    /// passes it.
     pub(super) fn has_passed(&self, place: Place) -> bool {
         self.last.is_some_and(|last| place < last)
     }
 
-    /// Places of before are no good any more: what is told goes on from here.
+    /// Sets the position after a reset, even backwards.
     pub(super) fn restart(&mut self, place: Place) {
         self.last = Some(place);
     }
 
-    /// Everything up to there was told.
+    /// Advances to a position up to which all events were received.
     pub(super) fn told(&mut self, place: Place) {
         self.last = self.last.max(Some(place));
     }

@@ -1,4 +1,5 @@
-//! The audit: who did what, when, to what; its chain, checked part by part; and the way to take it along and check it without us.
+//! The audit page: entries with filters, verification of the hash chain part by part, and the
+//! export for offline verification.
 
 use api::audit::{AuditEntry, AuditPage, AuditSource, AuditWanted, CHECKED, ChainView};
 use api::calls::List;
@@ -30,9 +31,9 @@ columns_of!(Part {
     Sealed "sealed" "Sealed",
 });
 
-/// The word of the place behind which the chain is checked.
+/// The parameter of the entry after which verification starts.
 const CHECK: &str = "check";
-/// The word of the link that the part before ended with.
+/// The parameter of the hash with which the previous part ended.
 const LINK: &str = "link";
 
 #[derive(Clone, Copy)]
@@ -87,15 +88,15 @@ impl ListPage for Entries {
         entry.id
     }
 
-    /// Most of what is written here is told by an event of something else. Sign-ins and what is done about people are told by none, and
-    /// are there with the next that comes.
+    /// Most entries accompany an event of another object. Sign-ins and changes to people have no
+    /// event. They appear with the next one.
     fn follow(self, feed: Feed<AuditPage>) {
         use_live().hear(vec![Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| {
             feed.eventually()
         });
     }
 
-    /// The interface takes moments in milliseconds.
+    /// The API takes times in milliseconds.
     fn word(self, listed: &Listed<AuditSort>, word: &str) -> Option<String> {
         let said = listed.word(word);
         match word {
@@ -110,7 +111,7 @@ impl ListPage for Entries {
     }
 
     fn row(self, entry: Memo<AuditEntry>, with: With<Self>) -> AnyView {
-        // What was written stays as it is; only its seal comes later.
+        // An entry never changes. Only its seal is added later.
         let AuditEntry { id, at, name, action, subject, detail, .. } = entry.get_untracked();
         let who = by_whom(name.as_deref()).to_owned();
         let asked = name.unwrap_or_else(|| OWN_NAME.to_owned());
@@ -146,7 +147,7 @@ impl ListPage for Entries {
         .into_any()
     }
 
-    /// What is done with the whole; nothing of it for who may not read it.
+    /// The actions on the whole audit. Nothing for readers without the permission.
     fn below(self, with: With<Self>, _: Callback<()>) -> AnyView {
         let verify = with.listed.with_value(|listed| checking(&listed.address(), 0, ""));
         view! {
@@ -168,19 +169,20 @@ impl ListPage for Entries {
     }
 }
 
-/// A part of the chain that is checked.
+/// A part of the chain to verify.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Check {
-    /// Behind this place.
+    /// The id of the entry before the part.
     after: u64,
-    /// What the part before ended with.
+    /// The hash with which the previous part ended.
     link: String,
-    /// The address of the list that stands above.
+    /// The address of the list above.
     list: String,
 }
 
 impl Check {
-    /// What an address asks to be checked; None: nothing. A place that is none comes back as it was written.
+    /// Parses the verification that an address requests. `None`: no verification. An invalid start
+    /// is returned as written.
     fn read(query: &ParamsMap) -> Option<Result<Self, String>> {
         let word = query.get(CHECK).filter(|word| !word.is_empty())?;
         let link = query.get(LINK).unwrap_or_default().trim().to_owned();
@@ -189,7 +191,7 @@ impl Check {
     }
 }
 
-/// The address of a list with a part of the chain checked below it.
+/// The address of a list with verification of a part of the chain below it.
 fn checking(list: &str, after: u64, link: &str) -> String {
     let sign = if list.contains('?') { '&' } else { '?' };
     let link =
@@ -197,7 +199,6 @@ fn checking(list: &str, after: u64, link: &str) -> String {
     format!("{list}{sign}check={after}{link}")
 }
 
-/// The audit.
 #[component]
 pub fn Audit() -> impl IntoView {
     let query = use_query_map();
@@ -216,7 +217,7 @@ pub fn Audit() -> impl IntoView {
         },
     );
     let checked = move || {
-        // An odd place is shown by no number: why is said in its stead.
+        // An invalid start has no number. The page shows the error instead.
         let after = check.get()?.map_or(0, |check| check.after);
         let show = move |found: Option<(ChainView, String, String)>| {
             found.map(|(found, link, list)| held(&found, &Check { after, link, list }))
@@ -236,7 +237,7 @@ pub fn Audit() -> impl IntoView {
     .into_any()
 }
 
-/// A place of the chain is the number of an entry.
+/// The error about a start that is no entry's id.
 fn no_place(odd: &str) -> Failure {
     let shown: String = odd.chars().take(40).collect();
     refused(format!(
@@ -244,7 +245,7 @@ fn no_place(odd: &str) -> Failure {
     ))
 }
 
-/// What came of checking a part of the chain.
+/// The result of verifying a part of the chain.
 fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
     let other = (!link.is_empty() && *link != found.chain.from.to_string()).then(|| {
         "the link that this part goes on from is not the one that the part before ended with"

@@ -1,7 +1,7 @@
-//! The line of targets, and any two blueprints compared.
+//! The target history, and the comparison of any two blueprints.
 //!
-//! Everything that is looked at is in the address: which line, how far back, which two. So each choice is a link or a form that sends
-//! its fields by GET, and works without scripts.
+//! The page's state is in the address: the deployment, the cursor and the two blueprints. So each
+//! choice is a link or a GET form, and works without JavaScript.
 
 mod comparison;
 
@@ -25,19 +25,17 @@ use crate::parts::{
 };
 use crate::places;
 
-/// The word of the place in the address.
+/// The name of the cursor parameter.
 const PLACE: &str = "before";
-/// The line's orders as the form names them.
+/// The sort orders with their labels.
 const SORTS: &[(TargetSort, &str)] = &[(TargetSort::Number, "target")];
 
-/// What the page is asked for, as it was typed.
+/// The parameters of the page, as typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Wanted {
-    /// The deployment whose line it is.
+    /// The deployment whose history is shown.
     deployment: Option<String>,
-    /// The line's order.
     sort: Option<String>,
-    /// Where it goes on.
     before: Option<String>,
     /// A target's number or a root's hash.
     from: Option<String>,
@@ -78,23 +76,23 @@ impl Wanted {
         }
     }
 
-    /// The same two compared, wherever the line is.
+    /// The same comparison without the history's order and cursor.
     fn comparison(&self) -> Self {
         Self { sort: None, before: None, ..self.clone() }
     }
 
-    /// The same line with these two compared.
+    /// The same history with a comparison of these two.
     fn comparing(&self, from: impl ToString, to: impl ToString) -> Self {
         Self { from: Some(from.to_string()), to: Some(to.to_string()), ..self.clone() }
     }
 
-    /// The two that are compared, once both are chosen.
+    /// The two blueprints to compare, once both are chosen.
     fn pair(&self) -> Option<(String, String)> {
         self.from.clone().zip(self.to.clone())
     }
 }
 
-/// The line as a list: what is compared stands beside it, and hides nothing of it.
+/// The address of the history. The comparison is content next to the list and does not filter it.
 fn listed(query: &ParamsMap) -> Listed<TargetSort> {
     let Wanted { deployment, from, to, .. } = Wanted::of(|name| query.get(name));
     let [deployment, from, to] = [deployment, from, to].map(Option::unwrap_or_default);
@@ -111,16 +109,15 @@ async fn fetch(listed: Listed<TargetSort>) -> Answer<TargetPage> {
     calls::targets(TargetsWanted { deployment: listed.word("deployment"), sort, before }).await
 }
 
-/// The page.
 #[component]
 pub fn Blueprints() -> impl IntoView {
     let query = use_query_map();
     let wanted = Memo::new(move |_| Wanted::of(|name| query.read().get(name)));
     let listed = Memo::new(move |_| listed(&query.read()));
-    // What is compared is another question: the line stays while that changes.
+    // The history stays loaded while the comparison changes.
     let line = Memo::new(move |_| listed.read().clone().without_beside());
     let targets = Resource::new(move || line.get(), fetch);
-    // Made here and not where it is shown: see `Frame`.
+    // Created here and not where it is displayed: see `Frame`.
     let compared = Resource::new(
         move || wanted.with(|wanted| (wanted.pair(), wanted.deployment.clone())),
         |(pair, deployment)| async move {
@@ -142,7 +139,8 @@ pub fn Blueprints() -> impl IntoView {
     .into_any()
 }
 
-/// Which line, and which two: for whoever knows, and the only way to name a root.
+/// The fields for the deployment and the two blueprints. They are the only way to enter a root's
+/// hash.
 fn fields(listed: Memo<Listed<TargetSort>>) -> AnyView {
     let word = move |name: &'static str| Signal::derive(move || listed.read().word(name));
     view! {
@@ -206,7 +204,7 @@ fn Line(
         }
         .into_any()
     };
-    // What stands instead of rows leads back to the beginning itself.
+    // The message instead of rows already links to the first page.
     let pager = move || {
         let next = next.get();
         (!is_empty.get() || next.is_some()).then(|| pager(&listed.read(), next.as_ref()))
@@ -227,7 +225,8 @@ fn Line(
     .into_any()
 }
 
-/// What stands there instead of rows: the line's end, a deployment that no target changed, or a line that has not begun.
+/// The message instead of rows: the end of the history, a deployment that no target changed, or an
+/// empty history.
 fn nothing(listed: &Listed<TargetSort>) -> AnyView {
     hidden(listed, "target", "targets").unwrap_or_else(|| {
         view! {
@@ -303,7 +302,7 @@ fn row(
     .into_any()
 }
 
-/// Takes a target as one side of the comparison.
+/// Selects a target as one side of the comparison.
 fn pick(
     word: &'static str,
     number: TargetNo,
@@ -341,7 +340,7 @@ mod tests {
         };
         assert_eq!(of(&[]).address(), "/blueprints");
         assert_eq!(of(&[("deployment", ""), ("from", " ")]), Wanted::default());
-        // What is no place is kept, and said.
+        // An invalid cursor stays in the address and is reported.
         assert_eq!(of(&[("before", "x")]).address(), "/blueprints?before=x");
         let wanted =
             of(&[("deployment", "web"), ("before", "40"), ("from", " 11 "), ("to", "a&b")]);

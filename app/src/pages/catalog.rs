@@ -1,4 +1,5 @@
-//! The catalog: every version of a barclamp that was imported, who uses it, and what it lacks that the one before had.
+//! The catalog: every imported version of a barclamp, its users, and the parts that it dropped
+//! since the previous version.
 
 use api::calls::List;
 use api::console::{BarclampVersion, CatalogPage};
@@ -20,10 +21,10 @@ use crate::parts::{
 use crate::places;
 use crate::reader::OPERATOR;
 
-/// Characters of a description before the rest waits for a click.
+/// Longer descriptions, in characters, are collapsed.
 const LONG: usize = 240;
 
-/// The ways between the parts of the catalog; `here` is the one that is open.
+/// The tabs of the catalog. `here` is the current one.
 pub(crate) fn parts_of_it(here: &'static str) -> AnyView {
     let all = [
         (places::CATALOG, "Versions"),
@@ -47,7 +48,7 @@ columns_of!(Part {
     Imported "imported" "Imported",
 });
 
-/// The list, and the way to import for those who may.
+/// The list, and the import for readers with the permission.
 #[derive(Clone, Copy)]
 struct Versions {
     import: DialogHandle,
@@ -138,7 +139,6 @@ impl ListPage for Versions {
     }
 }
 
-/// The page.
 #[component]
 pub fn Catalog() -> impl IntoView {
     let dialog = DialogHandle::new();
@@ -155,7 +155,7 @@ pub fn Catalog() -> impl IntoView {
     .into_any()
 }
 
-/// The way to import, or what it takes.
+/// The import button, or the required permission.
 fn importing(may_import: bool, dialog: DialogHandle) -> AnyView {
     if !may_import {
         return view! { <small class="muted">"Importing takes the permission " {OPERATOR} "; an admin can give it."</small> }
@@ -170,7 +170,7 @@ fn importing(may_import: bool, dialog: DialogHandle) -> AnyView {
     .into_any()
 }
 
-/// What a version has no longer that the one before it had.
+/// The parts of the previous version that this version lacks.
 fn lacks(version: &BarclampVersion) -> AnyView {
     let Some(before) = &version.before else {
         return view! { <span class="muted">"the first one"</span> }.into_any();
@@ -185,13 +185,13 @@ fn lacks(version: &BarclampVersion) -> AnyView {
         .into_any()
 }
 
-/// A description; of a long one its beginning, and the whole on demand.
+/// A description. A long one is collapsed to its beginning.
 fn about(text: &str) -> AnyView {
     if text.chars().count() <= LONG {
         return view! { <div class="muted">{text.to_owned()}</div> }.into_any();
     }
     let mut first: String = text.chars().take(LONG).collect();
-    // Not in the middle of a word, where there are words.
+    // Cut between words, if there are any.
     if let Some(end) = first.rfind(char::is_whitespace).filter(|end| *end > LONG / 2) {
         first.truncate(end);
     }

@@ -1,4 +1,4 @@
-//! The graph of a deployment, and the way to each.
+//! The graph of a deployment, and the list of all graphs.
 
 use api::console::GraphView;
 use api::live::Topic;
@@ -16,7 +16,7 @@ use crate::parts::list_page::ListOf;
 use crate::parts::{Feed, Icon, Same, Typed, icon, load_one};
 use crate::places;
 
-/// All deployments, each with the way to its graph.
+/// All deployments, with links to their graphs.
 #[component]
 pub fn Graphs() -> impl IntoView {
     let list = ListOf::new(AllDeployments::Graphs);
@@ -36,7 +36,8 @@ pub fn GraphPage() -> impl IntoView {
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
     let address =
         Memo::new(move |_| Address::of(places::graph_of(&name.get()), None, &query.read()));
-    // The page is made once for a deployment at a target; another fold of the same is fetched under it.
+    // The page loads once per deployment and target. Other options of the same graph are fetched in
+    // place.
     let target = Memo::new(move |_| address.read().wish.target);
     let graph = Resource::new(
         move || (name.get(), target.get()),
@@ -59,7 +60,7 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
     let fetched: DeploymentName = name.clone();
     let feed =
         Feed::new(first, move || calls::graph(fetched.to_string(), address.get_untracked().wish));
-    // An old target never changes, whatever happens.
+    // An old target never changes.
     if then.is_none() {
         use_live()
             .hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |_| feed.eventually());

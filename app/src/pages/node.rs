@@ -1,4 +1,4 @@
-//! A machine and everything about it, and what people change about it without a review.
+//! The page of a node, and the changes to its record that need no review.
 
 mod kept;
 pub mod looks;
@@ -32,10 +32,9 @@ use crate::parts::{
 };
 use crate::places;
 
-/// Topics that one page listens to for the deployments of what a node carries.
+/// The maximum number of topics for the deployments of the node's noderoles.
 const DEPLOYMENTS: usize = 16;
 
-/// A node's own page.
 #[component]
 pub fn NodePage() -> impl IntoView {
     let params = use_params_map();
@@ -91,7 +90,7 @@ fn Whole(first: NodeView) -> impl IntoView {
     .into_any()
 }
 
-/// What could change what is shown.
+/// The topics of events that can change the page.
 fn topics(node: &NodeView) -> Vec<Topic> {
     let mut topics = vec![Topic::Nodes, Topic::Targets, Topic::Deployment(node.deployment_id)];
     for noderole in &node.noderoles {
@@ -186,7 +185,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-/// What stands between the node and its work, each with what frees it.
+/// The reasons for which steps cannot run on the node, each with its remedy.
 fn whys(node: &NodeView) -> Vec<String> {
     let mut whys = Vec::new();
     if let Some(out) = &node.life.unavailable {
@@ -216,7 +215,8 @@ fn whys(node: &NodeView) -> Vec<String> {
     whys
 }
 
-/// Of a node that is alive and was not reached. What it said of itself may have counted, so only what is to come is counted here.
+/// For a node that is alive and was not reached. A report from the node itself may have counted as
+/// alive, so only the remaining health checks are counted.
 fn counts_as_dead_after(more: u32) -> String {
     match more {
         0 | 1 => "The last look failed: if the next one does, too, it counts as dead.".into(),
@@ -233,7 +233,7 @@ fn joined_words(word: &str) -> &'static str {
     }
 }
 
-/// Takes the node out of service, or back into it.
+/// Starts or ends the node's maintenance.
 #[component]
 fn Service(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
@@ -330,8 +330,8 @@ fn by_ssh(ssh: SshView) -> impl IntoView {
     .into_any()
 }
 
-/// Changes the record. What somebody has begun to write stays as it is, whatever happens meanwhile: the version that it was begun on
-/// tells whether somebody came before.
+/// Edits the record. Half-typed input survives updates. The version at which the form was opened
+/// detects concurrent changes.
 #[component]
 fn Change(feed: Feed<NodeView>) -> impl IntoView {
     let now = feed.value().get_untracked();
@@ -382,7 +382,8 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-/// What a form says otherwise than the record; as long as nothing does, a description, for an example.
+/// The fields in which a form differs from the record. If none differs: the description, as an
+/// example.
 fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
     let is_read = typed.is_on("node");
     let mut change = Map::new();
@@ -412,7 +413,7 @@ fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
     change
 }
 
-/// The same, of how it is reached.
+/// As [`changed`], for the connection.
 fn way_changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
     let mut way = Map::new();
     let mut put = |field: &str, name: &str, was: Value, read: fn(String) -> Value| {
@@ -445,7 +446,7 @@ fn hints_field(now: &NodeView) -> AnyView {
     .into_any()
 }
 
-/// Proposes another connection or other hints: of a node in a blueprint, both change only after a review.
+/// Proposes another connection or other hints. For a node in a blueprint, both require a review.
 #[component]
 fn ProposeConnection(now: NodeView) -> impl IntoView {
     let propose = ServerAction::<ProposeChange>::new();
@@ -515,12 +516,12 @@ fn way_fields(now: &NodeView) -> impl IntoView + use<> {
     .into_any()
 }
 
-/// Each address that a look tried, with what came of it; and what was said beyond that.
+/// Each address that a health check tried, with its result, and further output.
 fn where_and_what(look: &LookView) -> impl IntoView + use<> {
     let line = |address: String, said: String| {
         view! { <div><code>{address}</code> " " <small class="why">{said}</small></div> }
     };
-    // Looks from before every address was kept have only one.
+    // Older health checks stored only one address.
     if look.tried.is_empty() {
         return line(look.address.clone(), look.said.clone()).into_any();
     }
@@ -552,7 +553,7 @@ fn Looks(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-/// What came of a look, in a word.
+/// The result of a health check, in a word.
 fn came(reached: bool) -> impl IntoView {
     let (colour, shape, word) = match reached {
         true => ("active", Icon::Active, "let in"),
@@ -561,7 +562,7 @@ fn came(reached: bool) -> impl IntoView {
     view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
 }
 
-/// Looks, newest first.
+/// Health checks, newest first.
 fn looks_table(looks: Vec<LookView>) -> impl IntoView {
     let row = |look: LookView| {
         view! {
@@ -630,7 +631,7 @@ fn who_says(source: &str) -> &'static str {
     }
 }
 
-/// Where the rest of what a node carries is found.
+/// The link to further noderoles of the node.
 fn in_graph(node: &NodeView) -> impl IntoView + use<> {
     let graph = places::graph_of_node(&node.deployment, &node.fqdn);
     let deployment = node.deployment.to_string();
@@ -708,7 +709,7 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-/// What the machine says of itself, and the tokens that it says it by.
+/// The node's own reports, and the tokens with which it authenticates.
 #[component]
 fn Speaks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
@@ -790,7 +791,7 @@ fn one_token(
     .into_any()
 }
 
-/// Makes a token, and shows it this once.
+/// Creates a token and shows it once.
 #[component]
 fn Mint(feed: Feed<NodeView>) -> impl IntoView {
     let mint = ServerAction::<MintNodeToken>::new();
@@ -839,7 +840,7 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-/// Takes the record out, where no target speaks of it.
+/// Deletes the record of a node that no target contains.
 #[component]
 fn TakeOut(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
@@ -873,7 +874,7 @@ fn TakeOut(feed: Feed<NodeView>) -> impl IntoView {
     }
 }
 
-/// Whether a name is one that a node's page can be found by.
+/// Whether a name is a valid node name. Phantom nodes have none and no page.
 pub fn has_page(fqdn: &str) -> bool {
     Fqdn::parse(fqdn).is_ok()
 }

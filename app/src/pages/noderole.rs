@@ -1,4 +1,4 @@
-//! A noderole and everything about it: on a page of its own, and as the panel beside a board.
+//! A noderole, on its own page and in the panel next to a board.
 
 use api::console::{DataLayer, NoderoleRef, NoderoleView, PAGE_SIZE, RunSummary, StepState};
 use api::live::Topic;
@@ -27,7 +27,6 @@ use crate::parts::{
 };
 use crate::places;
 
-/// A noderole's own page.
 #[component]
 pub fn NoderolePage() -> impl IntoView {
     let params = use_params_map();
@@ -46,7 +45,7 @@ pub fn NoderolePage() -> impl IntoView {
             <Details first edited=Callback::new(|()| {})/>
         }
     };
-    // Noderoles have no list of their own: they stand on boards.
+    // Noderoles have no list page. They are shown on boards.
     load(noderole, show)
 }
 
@@ -61,17 +60,16 @@ fn missing() -> Failure {
     api::Problem::not_found("No noderole has this id. It may have been copied in part.").into()
 }
 
-/// Everything about a noderole, for the panel beside a board.
+/// The details of a noderole, for the panel next to a board.
 pub(super) fn details(first: NoderoleView, edited: Callback<()>) -> impl IntoView {
     view! { <Details first edited/> }
 }
 
-/// Everything about a noderole.
 #[component]
 fn Details(
-    /// As it was loaded.
+    /// The initially loaded noderole.
     first: NoderoleView,
-    /// Called when something about it was put into the proposal.
+    /// Called when an edit of the noderole was added to the proposal.
     edited: Callback<()>,
 ) -> impl IntoView {
     let (id, deployment) = (first.id, first.deployment_id);
@@ -104,7 +102,7 @@ fn Details(
     .into_any()
 }
 
-/// Whether an event could change what is shown of a noderole.
+/// Whether an event can change the displayed noderole.
 fn concerns(event: &Event, shown: &NoderoleView) -> bool {
     match event {
         Event::Step { noderole, .. } => {
@@ -188,7 +186,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
     .into_any()
 }
 
-/// A node's name; one that stands for a deployment has no page.
+/// A link to a node. A phantom node has no page.
 fn node_of(fqdn: &str) -> AnyView {
     match has_page(fqdn) {
         true => view! { <a href=places::node(fqdn)>{fqdn.to_owned()}</a> }.into_any(),
@@ -196,7 +194,7 @@ fn node_of(fqdn: &str) -> AnyView {
     }
 }
 
-/// Offered when the step failed; otherwise it says nothing.
+/// A retry form, if the step failed.
 #[component]
 fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
     let noderole = feed.value();
@@ -256,7 +254,7 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-/// Edits what a person says for this one noderole, in the open proposal.
+/// Edits the user data of this noderole in the open proposal.
 #[component]
 fn EditOwnData(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let noderole = feed.value();
@@ -284,7 +282,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let (reason, along) = (RwSignal::new(String::new()), RwSignal::new(false));
     let is_again =
         Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
-    // Nothing is foreseen for who does not look.
+    // No previews while the section is collapsed.
     let is_open = RwSignal::new(false);
     let (pen, said) = pen_of(feed, edited);
     let (node, key) = (now.node, NoderoleKey::first(now.role.clone()));
@@ -349,7 +347,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-/// Whether an element that folds is unfolded now.
+/// Whether a `<details>` element is open after its toggle event.
 fn is_shown(event: &leptos::ev::Event) -> bool {
     event
         .target()
@@ -357,7 +355,8 @@ fn is_shown(event: &leptos::ev::Event) -> bool {
         .is_some_and(|fold| fold.has_attribute("open"))
 }
 
-/// Puts edits into the open proposal of the noderole's deployment; and what was said when that was done.
+/// The interface to the open proposal of the noderole's deployment, and the announcement after an
+/// edit.
 fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<String>) {
     let noderole = feed.value();
     let (busy, said) = (RwSignal::new(false), RwSignal::new(String::new()));
@@ -385,7 +384,7 @@ fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<Stri
 fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
     let runs = Memo::new(move |_| noderole.read().runs.clone());
     let all = noderole.with_untracked(|of| {
-        // What stands for a deployment has no name that the list knows.
+        // The list of runs does not accept the name of a phantom node, so this uses its id.
         let node = if has_page(&of.fqdn) { of.fqdn.clone() } else { of.node.to_string() };
         places::runs_of(&of.deployment, Some(&node), &of.role)
     });
@@ -425,7 +424,7 @@ fn Around(
     title: &'static str,
     none: &'static str,
     list: Memo<Vec<NoderoleRef>>,
-    /// Where all of them are, if these may be the first ones alone.
+    /// The link to the complete list, if the rows may be only the first ones.
     #[prop(optional, into)]
     all: Option<String>,
 ) -> impl IntoView {

@@ -1,11 +1,10 @@
-//! Nothing is at this address.
+//! The page for unknown addresses.
 
 use api::Problem;
 use leptos::prelude::*;
 
 use crate::parts::problem_page;
 
-/// There is no such page.
 #[component]
 pub fn NotFound() -> impl IntoView {
     #[cfg(feature = "ssr")]

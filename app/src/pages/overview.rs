@@ -1,4 +1,5 @@
-//! Is it well? What stands here is counted by the server in one go; each number leads to where what it counts is listed.
+//! The overview: is everything well? The server counts everything in one request. Each number links
+//! to the list of counted items.
 
 mod first_steps;
 mod hours;
@@ -24,10 +25,9 @@ use crate::places;
 use first_steps::FirstSteps;
 use hours::Hours;
 
-/// Reasons that are named; the others are behind a link.
+/// The maximum number of listed pending reasons.
 const REASONS: usize = 6;
 
-/// The first page.
 #[component]
 pub fn OverviewPage() -> impl IntoView {
     let overview = Resource::new(|| (), |()| calls::overview());
@@ -69,12 +69,12 @@ fn Loaded(first: (Overview, bool)) -> impl IntoView {
     .into_any()
 }
 
-/// Whether nothing can run yet.
+/// Whether there are neither nodes nor steps yet.
 fn is_new(overview: &Overview) -> bool {
     overview.nodes.all == 0 && overview.steps == StateCounts::default()
 }
 
-/// What to do first where there is nothing.
+/// The first steps for an empty system.
 fn begin() -> AnyView {
     view! {
         <section class="card" aria-label="Begin">
@@ -89,7 +89,7 @@ fn begin() -> AnyView {
     .into_any()
 }
 
-/// What is not well, each in a few words.
+/// The problems, each in a few words.
 fn ills(overview: &Overview) -> Vec<String> {
     let some = |n: i64, one: &str, many: &str| match n {
         0 => None,
@@ -105,7 +105,7 @@ fn ills(overview: &Overview) -> Vec<String> {
     ills
 }
 
-/// The answer, as shape, colour and words.
+/// The overall state, as shape, colour and words.
 #[component]
 fn Verdict(overview: Memo<Overview>) -> impl IntoView {
     let said = Memo::new(move |_| ills(&overview.read()));
@@ -161,7 +161,7 @@ fn Steps(overview: Memo<Overview>) -> impl IntoView {
     .into_any()
 }
 
-/// What is stuck, by why.
+/// Pending steps by reason.
 #[component]
 fn Stuck(overview: Memo<Overview>) -> impl IntoView {
     let all = Memo::new(move |_| {
@@ -200,7 +200,7 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
     .into_any()
 }
 
-/// Reviews that wait for the reader, and all that are open.
+/// Reviews that the reader can act on, and all open ones.
 #[component]
 fn Reviews(overview: Memo<Overview>) -> impl IntoView {
     let mine = format!("{}?whose={}", places::REVIEWS, Whose::ForMe.as_str());
@@ -218,7 +218,7 @@ fn Reviews(overview: Memo<Overview>) -> impl IntoView {
     .into_any()
 }
 
-/// What carries it out: the switch, workers, the queue, machines.
+/// The execution switch, workers, the queue and nodes.
 #[component]
 fn Machinery(overview: Memo<Overview>) -> impl IntoView {
     let switch = move || {
@@ -271,7 +271,7 @@ fn Machinery(overview: Memo<Overview>) -> impl IntoView {
     .into_any()
 }
 
-/// What was committed last.
+/// The latest commits.
 #[component]
 fn Commits(overview: Memo<Overview>) -> impl IntoView {
     let list = Memo::new(move |_| overview.read().commits.clone());

@@ -1,5 +1,5 @@
-//! The list of reviews: what waits, for whom, and what became of the others; and the open proposals that nobody submitted yet, those on
-//! single nodes among them.
+//! The list of reviews: open ones with the required action, and closed ones with their outcome. It
+//! also lists proposals that are not submitted yet, including those on single nodes.
 
 use api::calls::{Call, List};
 use api::console::{ProposalSummary, ReviewState, ReviewSummary};
@@ -20,11 +20,11 @@ use crate::parts::list_page::{Field, ListOf, ListPage, With, asked};
 use crate::parts::{Empty, Icon, icon};
 use crate::places;
 
-/// What the list is of.
+/// The content of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     Reviews(Fate),
-    /// Proposals that were not submitted as they are.
+    /// Proposals with edits that are not submitted.
     Drafts,
 }
 
@@ -66,14 +66,14 @@ fn whose_word(whose: Whose) -> &'static str {
     if whose == Whose::All { "" } else { whose.as_str() }
 }
 
-/// Which list an address asks for. Words that there are not are refused.
+/// Parses the list of an address. Unknown values are refused.
 fn which(listed: &Listed<ReviewSort>) -> Result<(Of, Whose), Failure> {
     let of = listed.one_of(STATE, &Of::EVERY, Of::as_str)?;
     let whose = listed.one_of(WHOSE, &Whose::EVERY, Whose::as_str)?;
     Ok((of.unwrap_or(Of::Reviews(Fate::Open)), whose.unwrap_or_default()))
 }
 
-/// The same, where an odd word says nothing: the list itself says what is wrong with it.
+/// As [`which`], but an unknown value selects the default. The list itself reports the error.
 fn here(listed: &Listed<ReviewSort>) -> (Of, Whose) {
     let (state, whose) = (listed.word(STATE), listed.word(WHOSE));
     let of =
@@ -81,7 +81,8 @@ fn here(listed: &Listed<ReviewSort>) -> (Of, Whose) {
     (of, Whose::EVERY.into_iter().find(|each| each.as_str() == whose).unwrap_or_default())
 }
 
-/// Another list of the same deployment and text. Only what is open waits for somebody.
+/// The address of another list with the same deployment and text. Only open reviews can await the
+/// reader.
 fn other(listed: &Listed<ReviewSort>, of: Of, whose: Whose) -> String {
     let whose =
         if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
@@ -89,7 +90,8 @@ fn other(listed: &Listed<ReviewSort>, of: Of, whose: Whose) -> String {
     asked(kept, Changes::FIELDS, |name| listed.word(name)).address()
 }
 
-/// How proposals are sorted where reviews are sorted like this. Their keys are of the same kinds, so a place in one order is one in the other.
+/// The order of proposals that corresponds to an order of reviews. Their keys have the same types,
+/// so a cursor in one order is valid in the other.
 fn of_proposals(order: Order<ReviewSort>) -> Order<ProposalSort> {
     let by = match order.by {
         ReviewSort::Submitted => ProposalSort::Opened,
@@ -110,14 +112,14 @@ columns_of!(Part {
     Submitted "submitted" "Submitted",
 });
 
-/// A row: a review, or a proposal that nobody submitted.
+/// A row: a review, or a proposal that is not submitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Line {
     Review(ReviewSummary),
     Draft(ProposalSummary),
 }
 
-/// A page of either.
+/// A page of either list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Page {
     lines: Vec<Line>,
@@ -252,7 +254,7 @@ impl ListPage for Changes {
     }
 }
 
-/// What a row shows, as long as it is of the kind that it was: a row's key says which that is.
+/// The displayed value of a row, while the row keeps its kind. The row's key contains the kind.
 fn following<T: Clone + PartialEq + Send + Sync + 'static>(
     line: Memo<Line>,
     first: T,
@@ -269,7 +271,6 @@ fn as_draft(line: &Line) -> Option<&ProposalSummary> {
     if let Line::Draft(proposal) = line { Some(proposal) } else { None }
 }
 
-/// The list of reviews.
 #[component]
 pub fn Reviews() -> impl IntoView {
     let list = ListOf::new(Changes);
@@ -310,7 +311,7 @@ fn whose(listed: &Listed<ReviewSort>) -> AnyView {
         .into_any()
 }
 
-/// What stands where no row is.
+/// The message instead of rows.
 fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
     if has_next {
         return view! {
@@ -397,7 +398,7 @@ fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
     .into_any()
 }
 
-/// A proposal among the reviews that are none yet. What it has not, its cells say.
+/// The row of a proposal that is not submitted. Its cells name the missing parts.
 fn draft(proposal: Memo<ProposalSummary>, with: With<Changes>) -> AnyView {
     let by = move || match proposal.read().authors.join(", ") {
         nobody if nobody.is_empty() => "nobody yet".to_owned(),
@@ -424,7 +425,7 @@ fn draft(proposal: Memo<ProposalSummary>, with: With<Changes>) -> AnyView {
     .into_any()
 }
 
-/// Where a proposal is edited, and what it is on.
+/// The address of the page that edits a proposal, and the proposal's scope.
 fn place(proposal: &ProposalSummary) -> (String, String) {
     let deployment = &proposal.scope.deployment;
     match &proposal.scope.node {
@@ -435,7 +436,7 @@ fn place(proposal: &ProposalSummary) -> (String, String) {
     }
 }
 
-/// What a review is of: a deployment, or one node.
+/// The scope of a review: a deployment or one node.
 fn scope(review: &ReviewSummary) -> String {
     match &review.node {
         Some(node) => format!("node {node} alone, in {}", review.deployment),
@@ -443,12 +444,8 @@ fn scope(review: &ReviewSummary) -> String {
     }
 }
 
-/// Where a submission stands.
 #[component]
-pub fn ReviewPill(
-    /// There.
-    state: ReviewState,
-) -> impl IntoView {
+pub fn ReviewPill(state: ReviewState) -> impl IntoView {
     let (colour, shape, word) = match state {
         ReviewState::Waiting => ("warn", Icon::Review, "waits for review"),
         ReviewState::Open => ("active", Icon::Check, "may be committed"),

@@ -1,4 +1,4 @@
-//! A role: what it needs, gives and forbids, how it runs, and where it is bound.
+//! A role: its requirements, attributes and conflicts, how it runs, and where it is bound.
 
 use api::catalog::{Meant, RoleUse, RoleVersion, RoleView, RoleWanted};
 use engine::Hash;
@@ -15,7 +15,6 @@ use crate::parts::json::DataView;
 use crate::parts::{Icon, Same, Typed, icon, load_one};
 use crate::places;
 
-/// The page.
 #[component]
 pub fn RolePage() -> impl IntoView {
     let (params, query) = (use_params_map(), use_query_map());
@@ -61,7 +60,7 @@ fn Whole(view: RoleView) -> impl IntoView {
                 <a class="button" href=places::role_graph(&name)>{icon(Icon::Graph)} "Among other roles"</a>
             </div>
         </div>
-        // None of them is where one is.
+        // No tab is the current one.
         {parts_of_it("")}
         <p>{role.description.clone()}</p>
         <div class="card role">
@@ -96,7 +95,7 @@ fn Whole(view: RoleView) -> impl IntoView {
     .into_any()
 }
 
-/// A line of what is known; nothing where there is nothing.
+/// A labelled value. Renders nothing without a value.
 fn fact(word: &'static str, said: Option<AnyView>) -> AnyView {
     said.map(|said| view! { <dt>{word}</dt> <dd>{said}</dd> }).into_any()
 }
@@ -107,7 +106,7 @@ fn links(names: Vec<RoleName>) -> AnyView {
     view! { <ul class="words">{names.into_iter().map(link).collect_view()}</ul> }.into_any()
 }
 
-/// Names that a role says, each with who is meant where that is another one.
+/// Names that a role refers to, each with the resolved name if it differs.
 fn meant<N: std::fmt::Display + 'static>(all: Vec<Meant<N>>) -> Option<AnyView> {
     if all.is_empty() {
         return None;

@@ -1,6 +1,7 @@
-//! How the roles of the catalog hang together: as a picture, and as the table that says the same.
+//! The dependencies between the roles of the catalog, as a picture and as an equivalent table.
 //!
-//! The picture is made as one text, on the server as in the browser, so it needs no scripts. Its boxes are links to their roles.
+//! The picture is rendered as one text, on the server and in the browser, so it needs no
+//! JavaScript. Its boxes link to their roles.
 
 use std::fmt::Write as _;
 
@@ -20,7 +21,7 @@ use crate::places;
 
 const MEASURES: Measures =
     Measures { width: 188.0, height: 48.0, across: 64.0, between: 14.0, margin: 16.0 };
-/// Letters of a name that fit in a box.
+/// Maximum number of characters of a name in a box.
 const LETTERS: usize = 24;
 
 fn address(wanted: &RoleGraphWanted) -> String {
@@ -34,7 +35,6 @@ fn address(wanted: &RoleGraphWanted) -> String {
     }
 }
 
-/// The page.
 #[component]
 pub fn RoleGraphPage() -> impl IntoView {
     let query = use_query_map();
@@ -163,7 +163,7 @@ fn table(graph: &RoleGraph) -> AnyView {
     .into_any()
 }
 
-/// A text within a document.
+/// Escapes a text for XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -175,12 +175,12 @@ fn short(text: &str) -> String {
     }
 }
 
-/// The picture; `at` is the role that it is around.
+/// The picture. `at` is the role in its centre.
 fn svg(graph: &RoleGraph, at: &str) -> String {
     let ends: Vec<(usize, usize)> = graph.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let layout = lay_out(graph.roles.len(), &ends, MEASURES);
     let mut out = String::new();
-    // Writing into a string can't fail.
+    // Writing to a string cannot fail.
     let _ = write!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">",

@@ -1,4 +1,4 @@
-//! The roles of the catalog, as the newest version of each barclamp has them.
+//! The roles of the catalog, from the newest version of each barclamp.
 
 use api::calls::List;
 use api::catalog::{RolePage, RoleSort, RoleSummary, RolesWanted};
@@ -116,7 +116,6 @@ impl ListPage for AllRoles {
     }
 }
 
-/// The list of roles.
 #[component]
 pub fn Roles() -> impl IntoView {
     let list = ListOf::new(AllRoles);

@@ -1,4 +1,4 @@
-//! Runs: every attempt of a step, newest first if nobody asks otherwise.
+//! The list of runs, by default newest first. A run is one attempt of a step.
 
 use api::calls::List;
 use api::console::{RunPage, RunSummary};
@@ -127,7 +127,6 @@ impl ListPage for AllRuns {
     }
 }
 
-/// The list of runs.
 #[component]
 pub fn Runs() -> impl IntoView {
     let list = ListOf::new(AllRuns);

@@ -1,4 +1,4 @@
-//! What is called like this, by kind: the search for a browser without scripts, and for whoever wants to see all of it.
+//! The search page, by kind: for browsers without JavaScript, and for complete results.
 
 use api::search::{Found, HitKind, LONGEST_SEARCH};
 use leptos::prelude::*;
@@ -11,7 +11,6 @@ use crate::parts::notice::problem_in_page;
 use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_or};
 use crate::places;
 
-/// The page.
 #[component]
 pub fn Search() -> impl IntoView {
     let query = use_query_map();
@@ -67,7 +66,7 @@ fn results(text: &str, found: &Found) -> AnyView {
     view! { <div class="stack">{kinds} {pages}</div> }.into_any()
 }
 
-/// What is of one kind. What takes more than going there is offered where one goes.
+/// The hits of one kind. Only links: further commands are on the linked page.
 fn part(title: &'static str, choices: Vec<Choice>, more: bool) -> AnyView {
     let line = |Choice { name, about, icon: shape, act }| match act {
         Act::Go(place) => Some(view! {

@@ -1,5 +1,6 @@
-//! Values and where they come from: of a noderole as it is now, and of a run as it was told. The whole state is in the address, and it works
-//! without scripts. The form stands outside of what is loaded: it keeps what was typed whatever the server says.
+//! Values and their sources: of a noderole now, and of a run's input. The state is in the address,
+//! and the page works without JavaScript. The form is outside of the loaded part, so its input
+//! survives errors.
 
 use api::calls::Call;
 use api::live::Topic;
@@ -21,7 +22,7 @@ use crate::parts::notice::problem_in_page;
 use crate::parts::{Ask, Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load_or};
 use crate::places;
 
-/// Whose values.
+/// The owner of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Of {
     Noderole(NoderoleId),
@@ -36,7 +37,7 @@ impl Of {
         }
     }
 
-    /// The same as a command.
+    /// The equivalent API call.
     fn same(self, wanted: &ValuesWanted) -> Call {
         match self {
             Self::Noderole(id) => api::calls::noderole_data(id, &wanted.find, wanted.own),
@@ -60,19 +61,19 @@ fn address(of: Of, wanted: &ValuesWanted) -> String {
     if query.is_empty() { of.place() } else { format!("{}?{}", of.place(), query.join("&")) }
 }
 
-/// What a run of a noderole would see now.
+/// The input of a noderole's next run.
 #[component]
 pub fn NoderoleValues() -> impl IntoView {
     page(|id| id.parse().ok().map(Of::Noderole))
 }
 
-/// What a run was told.
+/// The input of a run.
 #[component]
 pub fn RunValues() -> impl IntoView {
     page(|id| id.parse().ok().map(Of::Run))
 }
 
-/// What the address asks for, as it was written.
+/// The parameters of the address, as written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Asked {
     id: String,
@@ -157,7 +158,7 @@ fn form(of: Of, asked: Memo<Asked>) -> impl IntoView {
     .into_any()
 }
 
-/// The ways out of what the address asks for.
+/// Links that correct the address.
 fn ways_out(of: Option<Of>, asked: &Asked) -> AnyView {
     let Some(of) = of else {
         return view! { <a class="button" href=places::NODES>"All nodes"</a> }.into_any();
@@ -166,7 +167,7 @@ fn ways_out(of: Option<Of>, asked: &Asked) -> AnyView {
     narrow.then(|| view! { <a class="button" href=of.place()>"All values"</a> }).into_any()
 }
 
-/// Whose values they are, and which.
+/// The heading: the owner of the values and the selected view.
 fn head(of: Of, wanted: &ValuesWanted, first: &ValuesView) -> AnyView {
     let title = format!("Data of {}", first.name);
     let noderole = first.noderole;
@@ -223,7 +224,8 @@ fn Loaded(of: Of, wanted: ValuesWanted, first: ValuesView) -> impl IntoView {
     .into_any()
 }
 
-/// What others set is seen by a run; what is said here is seen by others. Two things that are easily taken for one.
+/// Two views that are easily confused: the values that a run gets from others, and the values that
+/// this noderole sets for others.
 fn tabs(id: NoderoleId, wanted: &ValuesWanted) -> impl IntoView + use<> {
     let link = |own: bool, word: &'static str| {
         let address =

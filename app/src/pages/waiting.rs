@@ -1,4 +1,4 @@
-//! Why not yet: what waits, by what it waits for, with who or what frees it.
+//! Pending steps, grouped by reason, with the person or event that unblocks each.
 
 use api::console::NoderoleRef;
 use api::listing::{Cursor, Order};
@@ -21,12 +21,12 @@ use crate::parts::notice::problem_in_page;
 use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_or, rows};
 use crate::places;
 
-/// The word of the place.
+/// The name of the cursor parameter.
 const PLACE: &str = "after";
-/// What the form sorts by.
+/// The sort orders with their labels.
 const SORTS: &[(WaitingSort, &str)] = &[(WaitingSort::Since, "waits since")];
 
-/// What waits as a list: its form, and the heads of its columns.
+/// The pending steps as a list: its form and headers.
 fn listed(query: &ParamsMap) -> Listed<WaitingSort> {
     let word = |name: &str| query.get(name).unwrap_or_default();
     Listed::read(places::WAITING, query, PLACE)
@@ -35,7 +35,7 @@ fn listed(query: &ParamsMap) -> Listed<WaitingSort> {
         .kept("reason", &word("reason"))
 }
 
-/// The address of a part of what waits.
+/// The address of a filtered list.
 fn address(wanted: &WaitingWanted) -> String {
     let pairs =
         [("deployment", &wanted.deployment), ("node", &wanted.node), ("reason", &wanted.reason)];
@@ -52,7 +52,7 @@ fn address(wanted: &WaitingWanted) -> String {
     }
 }
 
-/// What the page is asked for: a part of what waits, the place in it as it was written, and what is wrong with the address's words.
+/// The parsed address: the filter, the cursor as written, and the error about unknown parameters.
 type Asked = (WaitingWanted, String, Option<String>);
 
 fn read(query: &ParamsMap) -> Asked {
@@ -68,7 +68,7 @@ fn read(query: &ParamsMap) -> Asked {
     )
 }
 
-/// A place that there is not is refused here, before anybody is asked, in words for people.
+/// Parses the cursor. An invalid one is refused here, with a readable error and without a request.
 fn at_place((wanted, after, odd): Asked) -> Answer<WaitingWanted> {
     if let Some(odd) = odd {
         return Err(refused(odd));
@@ -87,7 +87,6 @@ fn at_place((wanted, after, odd): Asked) -> Answer<WaitingWanted> {
     Ok(WaitingWanted { after: Some(after), ..wanted })
 }
 
-/// What waits.
 #[component]
 pub fn Waiting() -> impl IntoView {
     let query = use_query_map();
@@ -117,7 +116,7 @@ pub fn Waiting() -> impl IntoView {
     .into_any()
 }
 
-/// The ways out of what the address asks for.
+/// Links that correct the address.
 fn ways_out((wanted, after, odd): &Asked) -> AnyView {
     let part = address(wanted);
     let all =
@@ -179,7 +178,7 @@ fn number(group: &WaitingGroup) -> String {
     }
 }
 
-/// Every reason with its number; a link each.
+/// All reasons with their counts, as links.
 fn reasons(all: &[WaitingGroup], wanted: &WaitingWanted) -> impl IntoView + use<> {
     let link = |reason: &str, words: String, count: String| {
         let is_here = (wanted.reason == reason).then_some("true");
@@ -213,7 +212,7 @@ fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
     .into_any()
 }
 
-/// What waits for one reason. Its rows stay where they are as long as they wait.
+/// The steps that are pending for one reason. A row keeps its place while its step is pending.
 fn one(
     group: Memo<WaitingGroup>,
     of: StoredValue<WaitingWanted>,
@@ -275,7 +274,7 @@ fn row(step: Memo<WaitingStep>) -> impl IntoView {
         let line = |says: String| view! { <li>{icon(Icon::Right)} <span>{says}</span></li> };
         says.get().into_iter().map(line).collect_view()
     };
-    // What is focused here stays, as long as the same would free it.
+    // A focused link remains while the unblocking action stays the same.
     let freed_by = Memo::new(move |_| step.read().freed_by.clone());
     let freed_by = move || freed_by.read().iter().map(freeing).collect_view();
     let since = Memo::new(move |_| step.read().since);

@@ -1,4 +1,4 @@
-//! Workers: who carries out runs, how far they have joined, and what they hold.
+//! Workers: the phase of their join, and the runs that they lease.
 
 use api::calls::List;
 use api::listing::WorkerSort;
@@ -29,7 +29,7 @@ columns_of!(Part {
     Started "started" "Started",
 });
 
-/// Colour, shape and word of how far a worker has joined.
+/// The colour, shape and word of a worker's join phase.
 fn phase_look(phase: Phase) -> (&'static str, Icon, &'static str) {
     match phase {
         Phase::None => ("blocked", Icon::Leave, "left"),
@@ -41,7 +41,7 @@ fn phase_look(phase: Phase) -> (&'static str, Icon, &'static str) {
     }
 }
 
-/// Whether a worker is heard, where that means something.
+/// Whether a worker responds. `None` if its phase makes that irrelevant.
 fn life_look(worker: &WorkerView) -> Option<(&'static str, Icon, &'static str)> {
     match (worker.alive, worker.phase) {
         (true, _) => Some(("active", Icon::Dot, "alive")),
@@ -54,7 +54,7 @@ fn pill((colour, shape, word): (&'static str, Icon, &'static str)) -> impl IntoV
     view! { <span class="pill" data-state=colour>{drawn(shape, "icon")} {word}</span> }.into_any()
 }
 
-/// The runs that a worker holds, each a link, and how many more there are; and the way to all that it ever had.
+/// The leased runs as links, with the number of further ones, and a link to all runs of the worker.
 fn runs(worker: &WorkerView) -> impl IntoView + use<> {
     let links =
         worker.runs.iter().map(|run| view! { <a href=places::run(*run)>"run " {run.0}</a> " " });
@@ -165,7 +165,6 @@ impl ListPage for AllWorkers {
     }
 }
 
-/// The list of workers.
 #[component]
 pub fn Workers() -> impl IntoView {
     let list = ListOf::new(AllWorkers);

@@ -1,5 +1,5 @@
-//! What whoever decides has to heed, and would not see by themselves: scripts with hidden characters, what a restore leaves out, and
-//! where one author overrules another.
+//! Warnings for reviewers about risks that are hard to see: scripts with hidden characters, the
+//! parts that a restore leaves out, and authors who overrule each other.
 
 use api::console::{ClashView, Deceiving, DeceivingScript, LeftOut};
 use engine::text::READ_OTHERWISE;
@@ -8,10 +8,10 @@ use leptos::prelude::*;
 use super::icon::{Icon, icon};
 use crate::places;
 
-/// Lines that are shown unfolded.
+/// The number of lines that are visible without expanding.
 const GLANCE: usize = 8;
 
-/// Scripts that begin to be used here and have hidden characters; nothing where there are none.
+/// The scripts with hidden characters that this change starts to use. Nothing if there are none.
 pub fn deceiving(found: &Deceiving) -> AnyView {
     if found.is_empty() {
         return ().into_any();
@@ -26,7 +26,7 @@ pub fn deceiving(found: &Deceiving) -> AnyView {
     notice(title, scripts(found), view! { <p>{advice} {READ_OTHERWISE} "."</p> }.into_any())
 }
 
-/// The same of a version in a list, folded.
+/// As [`deceiving`], collapsed, for a version in a list.
 pub fn deceiving_in_version(found: &Deceiving) -> AnyView {
     if found.is_empty() {
         return ().into_any();
@@ -44,7 +44,7 @@ pub fn deceiving_in_version(found: &Deceiving) -> AnyView {
     .into_any()
 }
 
-/// What a proposal that restores a deployment leaves out.
+/// The parts that a restoring proposal leaves out.
 pub fn left_out(found: LeftOut) -> AnyView {
     let LeftOut { target, missing, more } = found;
     let title = match missing.len() + more {
@@ -58,7 +58,8 @@ pub fn left_out(found: LeftOut) -> AnyView {
     notice(title, with_more(lines, more), ().into_any())
 }
 
-/// Where one author's edit overrules another's: both, what they are about, and that the later one counts.
+/// Edits of one author that overrule another's: both edits and their subject. The later edit
+/// applies.
 pub fn clashes(found: &[ClashView]) -> AnyView {
     if found.is_empty() {
         return ().into_any();

@@ -1,7 +1,7 @@
-//! Lists that change under the reader.
+//! Lists that change while they are displayed.
 //!
-//! What the browser does with a list, comparing it with the one before and moving rows about, is the same for all of them and much code:
-//! so lists are lists of numbers to it, given out by the keys, and there is that code once and not for each kind of row.
+//! The keyed list of the framework compares and moves rows, which is much code for each type of
+//! item. So this module maps keys to numbers and instantiates that code once, for lists of numbers.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use api::console::PAGE_SIZE;
 use leptos::prelude::*;
 
-/// A list, and the numbers of its rows: a key keeps its number as long as it is in the list.
+/// A list and the numbers of its rows. A key keeps its number while it is in the list.
 #[derive(Clone, PartialEq)]
 struct Numbered<T, K: Eq + Hash> {
     order: Vec<u32>,
@@ -40,13 +40,14 @@ impl<T: Clone, K: Eq + Hash> Numbered<T, K> {
     }
 }
 
-/// How many there are, of what is shown as far as a page goes.
+/// The number of visible rows, which a page may limit.
 pub fn counted(shown: usize) -> String {
     if shown < PAGE_SIZE { shown.to_string() } else { format!("{shown} or more") }
 }
 
-/// One view for each item of a list, by key. A view stays in the page as long as its item is in the list, and follows it through its
-/// signal: what is focused stays focused, what is open stays open. A change costs the list once, however many rows there are.
+/// Renders one view for each item, by key. The view stays in the page while its item is in the
+/// list, and follows the item through a signal. So the focus and open sections survive. A change
+/// costs one pass over the list.
 pub fn rows<T, K, V>(
     list: Signal<Vec<T>>,
     key: impl Fn(&T) -> K + Clone + Send + Sync + 'static,
@@ -66,7 +67,8 @@ where
         };
         let item = Memo::new(move |last: Option<&T>| {
             let now = numbered.with(|all| all.items.get(&number).cloned());
-            // Gone from the list: it is about to leave the page, and shows what it was until then.
+            // The item was removed and its view is about to leave the page. Until then it shows the
+            // last value.
             now.or_else(|| last.cloned()).unwrap_or_else(|| first.clone())
         });
         row(item).into_any()

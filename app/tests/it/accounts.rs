@@ -1,4 +1,5 @@
-//! The settings' accounts in memory. They are read there, and of everything else it says that there is no such thing.
+//! A fake of the accounts for the settings pages. It serves reads and refuses everything else as
+//! not found.
 
 use api::people::{
     AccessChangeView, AccessLimitView, AccountKind, Ended, Grant, LinkMade, MyAccount,
@@ -17,7 +18,7 @@ use uuid::Uuid;
 use crate::fake::Fake;
 use crate::serve::get;
 
-/// Two people, one of whom is kept out, and a program.
+/// Two people, one of them disabled, and a service account.
 pub fn some() -> Vec<PersonView> {
     let account = |n: u128, name: &str, kind: AccountKind, disabled: bool| PersonView {
         id: PersonId(Uuid::from_u128(n)),
@@ -37,12 +38,12 @@ pub fn some() -> Vec<PersonView> {
     ]
 }
 
-/// A session that has presented what it needs.
+/// A session that has completed its second factor.
 pub fn factor() -> FactorPage {
     FactorPage { person: "ada".into(), state: SecondFactor::default(), set_up: None }
 }
 
-/// One that is confirmed, and one that is not.
+/// A confirmed and an unconfirmed passkey.
 pub fn passkeys() -> Vec<PasskeyView> {
     let passkey = |n: u128, name: &str, confirmed: bool| PasskeyView {
         id: PasskeyId(Uuid::from_u128(n)),

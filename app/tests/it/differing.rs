@@ -1,4 +1,4 @@
-//! What a review's changes say of noderoles that are wired anew, of other contents, and of the policy.
+//! The rendering of a review's changes: changed dependencies, role contents and the policy.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::fake::{Fake, deployment_id, fqdn, node, noderole, role};
 use crate::serve::get;
 
-/// `app` on node `n` waits for other noderoles than before.
+/// The noderole `app` on node `n`, with changed dependencies.
 fn rewired(n: u128, edges: Vec<EdgeDifference>) -> NodeDifference {
     let content = |text: &str| Some(Hash::of_bytes(text.as_bytes()));
     NodeDifference {
@@ -212,7 +212,7 @@ async fn another_version_is_told_with_what_it_takes_the_place_of_and_with_the_te
     let fake = Fake::new(|world| {
         let deployment = &mut world.review.difference.deployments[0];
         deployment.id = deployment_id(1);
-        // The document itself only knows that it had no pin of its own.
+        // The document only shows that the deployment had no pin of its own.
         deployment.barclamps = vec![engine::blueprint::difference::BarclampDifference {
             barclamp,
             mark: Mark::Added,

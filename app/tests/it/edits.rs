@@ -1,4 +1,4 @@
-//! The ways to the edits that are made by form, as the server renders them.
+//! The forms for edits, as the server renders them.
 
 use api::console::HoldView;
 
@@ -69,7 +69,7 @@ async fn a_deployment_s_priority_is_read_and_set_without_scripts_too() {
     assert_eq!(fake.0.lock().expect("no test died here").told, ["priority -20 Tests"]);
     let low = get(&Fake::new(|world| world.board.priority = -20), "/deployments/web").await;
     low.says(&["priority <!>-20", "It is -20 now; 0 is usual.", "value=\"-20\""]);
-    // Who may not operate reads it and can't set it.
+    // Readers without the operator permission see the priority and cannot change it.
     let viewer = Fake::new(|world| {
         world.board.priority = 7;
         world.board.may_propose =
@@ -90,7 +90,7 @@ async fn a_node_goes_elsewhere_and_has_its_own_proposal_from_where_it_is_shown()
     ]);
     let panel =
         get(&Fake::new(|_| {}), &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await;
-    // The node's name stands beside the button, and is said in full on hover.
+    // The node's name is next to the button, and the tooltip contains it in full.
     panel.says(&[
         ">Propose on this node alone<",
         "title=\"Propose changes on web-4.rack1.example.com alone\"",
@@ -120,7 +120,7 @@ async fn a_proposal_on_a_node_says_all_that_it_can() {
         "Give it up…",
     ]);
     page.says(&["Undo “bind web-6 to discovery”"]);
-    // What only the proposal has runs anyway.
+    // A role that is only proposed runs anyway.
     page.says_not(&["Run again discovery"]);
 }
 
@@ -244,7 +244,7 @@ async fn a_form_that_was_refused_without_scripts_comes_back_open_and_filled_in()
     let button = form.split("<button").last().expect("a button");
     assert!(!button.contains("disabled"), "what came back can be sent again: {button}");
 
-    // Another problem opens nothing, and neither do words that somebody put into an address.
+    // Neither another problem nor parameters in the address open the form.
     for path in [
         "/nodes",
         "/nodes?typed.fqdn=n9",
@@ -306,7 +306,7 @@ async fn a_reason_that_was_not_enough_stays_in_its_dialog() {
 #[tokio::test]
 async fn what_comes_back_in_an_address_is_text_and_no_markup() {
     let fake = Fake::new(|_| {});
-    // A form without its text is refused before anything is done.
+    // A form with a missing field is refused before the function runs.
     let location =
         post(&fake, "/call/import", "path=demo.yml").await.location.expect("the way back");
     let problem = location.split_once('?').expect("the problem").1;

@@ -1,7 +1,7 @@
-//! A console in memory: a small cluster in which something of everything is going on.
+//! A fake console in memory: a small cluster with an example of everything.
 //!
-//! It decides nothing that the real one decides; it says what a test told it to say, so that pages can be looked at in states that
-//! are hard to bring about.
+//! It contains no logic of the real console. It returns the data that a test sets, so that tests
+//! can render states that are hard to produce.
 
 use std::sync::{Arc, Mutex};
 
@@ -85,7 +85,7 @@ pub fn fqdn(n: u128) -> String {
     format!("web-{n}.rack1.example.com")
 }
 
-/// What the fake says; tests change it before they look.
+/// The data that the fake returns. Tests change it before they load a page.
 #[derive(Clone)]
 pub struct World {
     pub signed_in: bool,
@@ -94,7 +94,7 @@ pub struct World {
     pub lift: Lift,
     pub reviews: Vec<ReviewSummary>,
     pub proposals: Vec<ProposalSummary>,
-    /// Whether lists have another page.
+    /// Whether lists have a next page.
     pub long: bool,
     pub waiting: Waiting,
     pub waits: Vec<WaitingGroup>,
@@ -122,9 +122,8 @@ pub struct World {
     pub people: Vec<api::people::PersonView>,
     pub factor: api::second_factor::FactorPage,
     pub passkeys: Vec<api::people::PasskeyView>,
-    /// What every read answers instead.
+    /// The error that every read returns, if set.
     pub problem: Option<Problem>,
-    /// Commands that were given.
     pub opened: Opened,
     pub told: Vec<String>,
 }
@@ -218,7 +217,7 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
     }
 }
 
-/// A proposal on a node that carries one role and gets another.
+/// A proposal on a node that has one role and gets another.
 pub fn node_proposal() -> NodeProposal {
     let key = |name: &str| NoderoleKey::first(RoleName::parse(name).expect("a name"));
     let choice = |name: &str| NodeChoice {
@@ -339,7 +338,7 @@ fn board() -> Board {
     }
 }
 
-/// The board of a deployment that is PROPOSED.
+/// The board of a deployment in state PROPOSED.
 pub fn proposed_board() -> Board {
     let mut board = board();
     board.proposal =
@@ -353,7 +352,7 @@ pub fn proposed_board() -> Board {
     board
 }
 
-/// A machine that is reached by SSH and carries something.
+/// A node with an SSH connection and noderoles.
 pub fn machine() -> NodeView {
     let carried = |name: &str, state| Carried {
         id: noderole(1, name),
@@ -846,7 +845,7 @@ fn review() -> ReviewView {
     }
 }
 
-/// A failure, what is behind it, and a full lane.
+/// A failed step, its dependents, and a full concurrency group.
 fn waits() -> Vec<WaitingGroup> {
     let group = |reason: Wait, count, more, steps| WaitingGroup {
         reason,
@@ -1126,7 +1125,6 @@ impl Default for World {
     }
 }
 
-/// An open thread of bo's on a change of the review, and a resolved one.
 fn line() -> Vec<TargetSummary> {
     let target = |number: i64, kind, title: &str| TargetSummary {
         number: TargetNo(number),
@@ -1234,7 +1232,7 @@ fn catalog() -> Vec<BarclampVersion> {
     ]
 }
 
-/// Two approvals for what can't be taken back, one for everything else.
+/// Two approvals for irreversible changes, one for all others.
 fn policy() -> PolicyView {
     let by_risk = [(Risk::Destructive, 2), (Risk::Move, 1)].into();
     let (number, target) = (PolicyNo(3), TargetNo(40));
@@ -1297,7 +1295,7 @@ fn discussion() -> Discussion {
     }
 }
 
-/// `runtime` before `app`, whose noderoles are shown one by one.
+/// `runtime` before `app`, whose noderoles are expanded.
 fn graph() -> GraphView {
     let group = |name: &str, looks: &[(Look, usize)]| GraphVertex {
         key: format!("web:{name}"),
@@ -1364,7 +1362,7 @@ pub fn refusal() -> Refusal {
     }
 }
 
-/// The number that a place in a list is, in its usual order.
+/// The number in a cursor of the default order.
 fn number_in(place: Option<&Cursor>) -> Option<i64> {
     place.and_then(|place| place.as_str().parse().ok())
 }

@@ -1,4 +1,4 @@
-//! What whoever decides would not see by themselves, and what was once.
+//! Warnings to reviewers about hidden risks, texts that appear only once, and large changes.
 
 use api::console::{DOCUMENTS_SHOWN, Deceiving, DeceivingScript, LeftOut};
 use app::places;
@@ -120,7 +120,7 @@ async fn what_is_gone_is_looked_at_where_it_was() {
     );
 }
 
-/// So many nodes that get one noderole each, with a value of its own.
+/// A change with this many nodes. Each gets one noderole with its own value.
 fn large(nodes: u128) -> Fake {
     Fake::new(|world| {
         let difference = &mut world.review.difference;
@@ -143,7 +143,7 @@ fn large(nodes: u128) -> Fake {
     })
 }
 
-/// A reviewer sees all of a change, page by page: what a page has is bounded, as it is for programs.
+/// A reviewer can see all of a large change. Pages are limited, as in the API.
 #[tokio::test]
 async fn a_large_change_comes_page_by_page() {
     let fake = large(1_000);

@@ -1,20 +1,20 @@
-//! Lists: their whole state is in their address, and what hides a part of them is said.
+//! Lists: the state is in the address, and active filters are shown.
 
 use crate::fake::{Fake, World};
 use crate::serve::{Page, get};
 
-/// A list as it stands in this table: everything that holds for all of them is tried on each.
+/// A list under test. All common properties are tested on each list.
 struct List {
     path: &'static str,
-    /// Words that it can be asked by, each with a value.
+    /// Filters, each with a value.
     words: &'static [(&'static str, &'static str)],
-    /// An order that is not its own.
+    /// A sort order other than the default.
     sort: &'static str,
-    /// The word of its place and a place in its usual order; None: it comes as a whole.
+    /// The cursor parameter, and a cursor in the default order. `None`: the list has no pages.
     place: Option<(&'static str, &'static str)>,
-    /// A word that there is not.
+    /// An unknown parameter value.
     odd: Option<&'static str>,
-    /// What the same asks the interface for, beside the order.
+    /// The API parameters of the equivalent request, except the sort order.
     same: &'static [&'static str],
     heads: &'static [&'static str],
     many: &'static str,
@@ -207,13 +207,13 @@ impl List {
     }
 }
 
-/// What stands between two texts, for the first of which it looks.
+/// The text between `from` and the next `to`.
 fn between<'p>(page: &'p Page, from: &str, to: &str) -> &'p str {
     let rest = page.body.split_once(from).unwrap_or_else(|| panic!("no {from} in {}", page.body)).1;
     rest.split_once(to).map_or(rest, |(found, _)| found)
 }
 
-/// The page's text without what it is marked up with.
+/// The page's text without markup.
 fn text(html: &str) -> String {
     let parts = html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
     parts.collect::<Vec<&str>>().join("")
@@ -283,7 +283,7 @@ async fn a_list_has_the_heads_that_it_says_and_each_sorts_within_what_is_asked_f
             heads.split("</th>").map(text).map(|head| head.trim().to_owned()).collect();
         let found: Vec<&str> =
             found.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
-        // Who may change nodes has a column more.
+        // Readers who may change nodes see an additional column.
         let named: Vec<&str> =
             found.into_iter().filter(|head| *head != "Change" || list.path != "/nodes").collect();
         assert_eq!(named, list.heads, "{}: {heads}", list.path);
@@ -363,14 +363,14 @@ async fn every_page_with_an_address_of_its_own_says_what_it_does_not_read() {
         "is no place in the chain",
         "href=\"/audit?who=ada\" class=\"button\">Without that",
     ]);
-    // What a form without scripts brings back is no word of the list.
+    // The parameters of a form that was refused without JavaScript are not reported as unknown.
     let back = get(&Fake::new(|_| {}), "/nodes?__path=%2Fcall%2Fretry&__err=e30%3D").await;
     assert_eq!(back.status, 200);
 }
 
 #[tokio::test]
 async fn behind_its_end_a_list_says_so_and_leads_back() {
-    // The places of the catalog are versions, so behind one that there is not is nowhere.
+    // The cursors of the catalog are versions, so no page follows an unknown one.
     for list in LISTS.iter().filter(|list| list.path != "/catalog") {
         let Some((word, place)) = list.place else { continue };
         let page = get(&Fake::new(without_rows), &format!("{}?{word}={place}", list.path)).await;

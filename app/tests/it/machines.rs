@@ -1,4 +1,4 @@
-//! A node's own page, as the server renders it.
+//! The page of a node, as the server renders it.
 
 use api::nodes::OutOfService;
 
@@ -123,7 +123,7 @@ async fn every_look_and_every_result_that_is_kept_can_be_reached_without_scripts
     }
 }
 
-/// The first link in a page that begins like this.
+/// The first link in a page that starts with `begin`.
 fn linked(body: &str, begin: &str) -> String {
     let at = body.find(&format!("href=\"{begin}")).expect("such a link") + "href=\"".len();
     body[at..].split('"').next().expect("its end").to_owned()

@@ -1,4 +1,4 @@
-//! The pages as the server renders them, with a console in memory behind them: what they say, in which states, with which status.
+//! Tests of the server-rendered pages with a fake console: their texts, states and status codes.
 
 mod accounts;
 mod differing;
@@ -93,7 +93,7 @@ async fn a_committed_board_is_read_only_and_offers_one_button() {
 #[tokio::test]
 async fn a_board_says_what_is_beside_what_was_decided() {
     let page = get(&Fake::new(|_| {}), "/deployments/web").await;
-    // Roles of deployments above it are theirs.
+    // Roles of ancestors are not counted.
     page.says(&[
         "COMMITTED",
         ">1 error<",
@@ -122,7 +122,7 @@ async fn a_board_says_what_is_beside_what_was_decided() {
         world.board.beyond = StateCounts { error: 2, active: 40, ..StateCounts::default() }
     });
     get(&full, "/deployments/web").await.says(&[">3 error<", ">47 active<", ">1 blocked<"]);
-    // What a proposal would add is no step yet.
+    // Proposed noderoles are not steps yet.
     let proposed = Fake::new(|world| world.board = fake::proposed_board());
     get(&proposed, "/deployments/web").await.says(&["PROPOSED", ">1 error<", ">7 active<"]);
     let empty = Fake::new(|world| world.board.groups.clear());
@@ -131,7 +131,7 @@ async fn a_board_says_what_is_beside_what_was_decided() {
     page.says_not(&[">1 error<"]);
 }
 
-/// A count in a cell, as it is rendered.
+/// The markup of a count in a cell.
 fn more(n: usize) -> String {
     format!("+<!>{n}<!> more")
 }
@@ -573,7 +573,7 @@ async fn what_is_grave_is_never_folded_away() {
     }
 }
 
-/// A page without what is inside of its `<details>`, open or not.
+/// A page without the content of its `<details>` elements, open or not.
 fn without_folds(body: &str) -> String {
     let (mut seen, mut depth) = (String::new(), 0_usize);
     for part in body.split_inclusive('>') {
@@ -767,8 +767,8 @@ async fn colours_have_words() {
     page.says(&["in web · active", "data-state=\"tone-1\""]);
 }
 
-/// A resource that is made while something else is waited for is made again each time that is looked at; then server and browser
-/// number them differently, and the browser can't take the page over.
+/// A resource that is created inside a pending `Suspense` is created again on each render. Then the
+/// server and the browser number resources differently, and hydration fails.
 #[tokio::test]
 async fn every_page_loads_once_what_it_shows() {
     let id = fake::noderole(4, "gateway");

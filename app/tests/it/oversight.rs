@@ -1,4 +1,4 @@
-//! How it stands, who carries it out, who did what, and what is called how: the pages.
+//! The overview, workers, audit and search pages.
 
 use api::audit::{AuditEntry, AuditPage, AuditWanted, ChainView};
 use api::console::{RunState, StateCounts};
@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::fake::{Fake, deployment, fqdn, node, role};
 use crate::serve::{get, get_with, post};
 
-/// What the fake says of it; tests change it before they look.
+/// The data that the fake returns. Tests change it before they load a page.
 #[derive(Clone)]
 pub struct Overseen {
     pub overview: Overview,
@@ -29,7 +29,7 @@ pub struct Overseen {
     pub entries: Vec<AuditEntry>,
     pub chain: ChainView,
     pub found: Found,
-    /// What the audit is refused with.
+    /// The error of the audit, if set.
     pub refused: Option<Problem>,
 }
 
@@ -455,6 +455,6 @@ async fn the_palette_is_on_every_page_and_a_link_without_scripts() {
         "aria-activedescendant",
         "id=\"palette-list\" role=\"listbox\"",
     ]);
-    // Its list is made when it opens: a closed one is no second rail in every page.
+    // The list is created when the palette opens, so that a closed one adds nothing to each page.
     page.says_not(&["id=\"palette-0\"", "Colours: dark"]);
 }

@@ -1,4 +1,4 @@
-//! The policy of the gate: the page.
+//! The page of the approval policy.
 
 use api::Problem;
 use engine::gate::{Risk, SignedRule};

@@ -1,4 +1,4 @@
-//! Same by CLI, same by API: beside what does something.
+//! *CLI and API*: the equivalent commands of forms and pages.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use api::console::StepState;
 use crate::fake::{self, Fake};
 use crate::serve::get;
 
-/// What stands in a page as text.
+/// A text as it appears in HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -78,7 +78,7 @@ async fn a_review_says_how_to_judge_and_to_commit_it() {
     let graph =
         ["gantry review graph 128 --roles app", "/api/v1/submissions/128/graph?roles=app\""];
     says(&Fake::new(|_| {}), "/reviews/128?tab=graph&roles=app", &graph).await;
-    // What is closed takes no verdict any more.
+    // A closed review accepts no verdicts.
     let closed = Fake::new(|world| world.review.state = api::console::ReviewState::Discarded);
     get(&closed, "/reviews/128").await.says_not(&["gantry review approve"]);
 }
@@ -141,7 +141,7 @@ async fn a_graph_s_page_says_how_to_get_what_it_shows() {
         &["gantry deployment graph web", "\"$GANTRY_SERVER/api/v1/deployments/web/graph\""],
     )
     .await;
-    // How a page looks is nothing that a program asks for.
+    // Display options of a page are not part of the API request.
     let path = "/graph/web?focus=web%3Aapp&way=up&steps=2&colour=wave&as=table&at=web%3Aapp";
     let lines = [
         "gantry deployment graph web --focus web:app --way up --steps 2",
@@ -170,7 +170,7 @@ async fn what_is_done_to_a_machine_or_a_run_says_how() {
         ],
     )
     .await;
-    // Everywhere: the switch.
+    // The execution switch is on every page.
     says(
         &fake,
         "/runs",
@@ -233,7 +233,7 @@ async fn the_overview_and_the_way_out_say_how() {
     says(&Fake::new(|_| {}), "/", &lines).await;
 }
 
-/// What a page's forms do, and the command that stands beside each: what both are called in the program.
+/// The actions of forms with equivalent commands, by their names in the code.
 const SHOWN: [(&str, &str); 42] = [
     ("AddNode", "add_node"),
     ("AddNodes", "add_nodes"),
@@ -279,11 +279,11 @@ const SHOWN: [(&str, &str); 42] = [
     ("Undo", "undo"),
 ];
 
-/// What is done without one, and why.
+/// The actions without equivalent commands, with the reason.
 const NOT_SHOWN: [(&str, &str); 1] =
     [("PutFirstStepsAway", "hides a list of first steps on pages, where alone it is")];
 
-/// The texts of a folder's files, with those of the folders in it.
+/// The contents of all files in a folder and its subfolders.
 fn sources(folder: &Path) -> Vec<String> {
     let entries =
         std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());

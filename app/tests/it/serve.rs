@@ -1,4 +1,4 @@
-//! Serves the pages with a console behind them, without a socket.
+//! Serves the pages with a fake console, without a socket.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,7 +15,7 @@ use tower::ServiceExt;
 
 use crate::fake::Fake;
 
-/// What came back.
+/// The response.
 pub struct Page {
     pub status: u16,
     pub location: Option<String>,
@@ -23,20 +23,21 @@ pub struct Page {
 }
 
 impl Page {
-    /// Fails unless all of these are in the page.
+    /// Fails unless the page contains all of these texts.
     pub fn says(&self, wanted: &[&str]) {
         let missing: Vec<_> = wanted.iter().filter(|text| !self.body.contains(**text)).collect();
         assert!(missing.is_empty(), "missing {missing:?} in {} {}", self.status, self.body);
     }
 
-    /// Fails when one of these is in the page.
+    /// Fails if the page contains one of these texts.
     pub fn says_not(&self, unwanted: &[&str]) {
         let found: Vec<_> = unwanted.iter().filter(|text| self.body.contains(**text)).collect();
         assert!(found.is_empty(), "found {found:?} in {}", self.body);
     }
 }
 
-/// Once: while routes are listed no resource is loaded, in no thread of the process.
+/// Initialized once: while routes are generated, resources do not load in any thread of the
+/// process.
 static ROUTES: LazyLock<Vec<AxumRouteListing>> = LazyLock::new(|| generate_route_list(app::App));
 
 pub fn router(fake: &Fake) -> Router {
@@ -70,10 +71,10 @@ pub async fn get_with(fake: &Fake, path: &str, headers: &[(&str, &str)]) -> Page
     answer(fake, request.body(Body::empty()).expect("a request")).await
 }
 
-/// The page that forms are posted from.
+/// The page from which forms are posted.
 pub const HERE: &str = "http://localhost/from-here";
 
-/// Posts a form as a browser without scripts does.
+/// Posts a form like a browser without JavaScript.
 pub async fn post(fake: &Fake, path: &str, form: &str) -> Page {
     let request = Request::post(path)
         .header(header::ACCEPT, "text/html")

@@ -1,4 +1,4 @@
-//! Values and where they come from, as a browser without scripts gets them.
+//! Values and their sources, without JavaScript.
 
 use api::values::ValuesWanted;
 
@@ -100,6 +100,7 @@ async fn a_form_is_made_of_the_roles_schema_and_shows_what_is_below() {
         "Use a secret",
         "As JSON",
     ]);
-    // The one that is wrong is said at its field and beside the text; the port is below, so it is not missing.
+    // The invalid value is reported at its field and next to the text. The port has a value below,
+    // so it is not missing.
     page.says_not(&["is required, and missing"]);
 }

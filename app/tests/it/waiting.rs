@@ -1,4 +1,4 @@
-//! Why not yet: the page.
+//! The page of pending steps.
 
 use api::waiting::WaitingGroup;
 use engine::anneal::Wait;

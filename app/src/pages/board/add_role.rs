@@ -10,7 +10,7 @@ use crate::pages::edits::SameEdits;
 use crate::parts::foresight::{Consequence, Foresight};
 use crate::parts::{Icon, icon};
 
-/// Most that are listed at once: whoever has more types.
+/// The maximum number of listed roles. Typing narrows the list.
 const LISTED: usize = 100;
 
 #[component]
@@ -30,7 +30,7 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
         );
         taken.run(());
     };
-    // What would be added: the one that is pointed at or has the focus, else the first.
+    // The role to preview: the one under the pointer or with the focus. Default: the first one.
     let aim = RwSignal::new(None::<RoleName>);
     let foresight = Foresight::new(
         desk.pen().proposal,
@@ -104,7 +104,8 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-/// Roles that have a text in name, barclamp or description: milestones first, then those whose name begins with it.
+/// Roles whose name, barclamp or description contains a text. Milestones come first, then roles
+/// whose names start with the text.
 fn fitting(choices: &[RoleChoice], wanted: &str) -> Vec<RoleChoice> {
     let fits = |choice: &&RoleChoice| {
         [choice.role.as_str(), choice.barclamp.as_str(), &choice.description]

@@ -1,4 +1,4 @@
-//! The bar of an open proposal: what it comes to, what can be taken back, and the way to its review.
+//! The bar of an open proposal: its impact, undo and redo, and submission.
 
 use api::calls::Call;
 use api::console::{EditView, ProposalView};
@@ -103,7 +103,7 @@ fn Open(desk: Desk) -> impl IntoView {
     .into_any()
 }
 
-/// What can be taken back and brought back, as commands.
+/// Undo and redo, as equivalent commands.
 pub(super) fn steps(desk: Desk) -> Vec<Call> {
     let proposal = desk.proposal().read();
     let Some(proposal) = proposal.as_ref() else { return Vec::new() };
@@ -112,7 +112,7 @@ pub(super) fn steps(desk: Desk) -> Vec<Call> {
     undo.into_iter().chain(redo).collect()
 }
 
-/// How many edits, and on demand which.
+/// The number of edits, expandable to the list.
 #[component]
 fn Edits(desk: Desk) -> impl IntoView {
     let edits = Memo::new(move |_| {
@@ -144,7 +144,7 @@ fn Edits(desk: Desk) -> impl IntoView {
     .into_any()
 }
 
-/// Hidden fields that name the proposal and the version that the reader sees.
+/// Hidden fields with the proposal and the displayed version.
 #[component]
 fn Which(desk: Desk) -> impl IntoView {
     let proposal = desk.proposal();
@@ -211,7 +211,7 @@ fn RedoButton(desk: Desk) -> impl IntoView {
     }
 }
 
-/// Why the review of it was closed, while nobody edited it since.
+/// The reason for which the review was closed, until the next edit.
 #[component]
 fn SentBack(desk: Desk) -> impl IntoView {
     move || {
@@ -228,7 +228,7 @@ fn SentBack(desk: Desk) -> impl IntoView {
     }
 }
 
-/// Where one author's edit overrules another's.
+/// Edits of one author that overrule another's.
 #[component]
 fn Clashes(desk: Desk) -> impl IntoView {
     let clashes = Memo::new(move |_| {
@@ -237,7 +237,7 @@ fn Clashes(desk: Desk) -> impl IntoView {
     move || heed::clashes(&clashes.read())
 }
 
-/// Edits that can't take effect, each with the reason.
+/// Edits that cannot take effect, each with the reason.
 #[component]
 fn Refused(desk: Desk) -> impl IntoView {
     move || {

@@ -1,4 +1,5 @@
-//! Binding by menu: *Bind to…* for a selection, `+` for a role, and the question when only some of the nodes can be bound.
+//! Binding by menu: *Bind to…* for a selection, `+` for a role, and the confirmation if only some
+//! of the nodes can be bound.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +14,6 @@ use super::desk::{By, Desk, nodes};
 use super::lifting::{Verdict, legal, not_worked_out};
 use crate::parts::{Dialog, DialogHandle, Icon, Same, Typed, icon};
 
-/// Opens *Bind to…* for these nodes.
 pub(super) fn open(desk: Desk, nodes: Vec<NodeId>) {
     if desk.editable().get_untracked() && !nodes.is_empty() {
         desk.pick_up(nodes, By::Menu);
@@ -21,14 +21,14 @@ pub(super) fn open(desk: Desk, nodes: Vec<NodeId>) {
     }
 }
 
-/// A menu that closes without a choice puts back what it lifted.
+/// Cancels the lift of a menu that closes without a choice.
 pub(super) fn put_back(desk: Desk) {
     if desk.is_lifted_by(By::Menu) {
         desk.cancel();
     }
 }
 
-/// The binding of those of the lifted nodes that can be bound, as commands.
+/// The binding of the valid nodes among the lifted ones, as equivalent commands.
 fn by_command(desk: Desk, role: &RoleName) -> Vec<Call> {
     let (board, proposal, lift) = (desk.board().get(), desk.proposal().get(), desk.lift().get());
     let (Some(proposal), Some(lift)) = (proposal, lift) else { return Vec::new() };
@@ -145,7 +145,7 @@ fn choice(chosen: RwSignal<Option<RoleName>>, role: &RoleName, verdict: &Verdict
     .into_any()
 }
 
-/// Asks whether the valid ones are to be bound without the others.
+/// Asks whether to bind only the valid nodes.
 #[component]
 pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
     let handle = desk.dialogs.part;
@@ -213,7 +213,7 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
     .into_any()
 }
 
-/// `+` in a row: chooses nodes for one role.
+/// Selects nodes for one role: the dialog behind `+`.
 #[component]
 pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl IntoView {
     let tray = desk.board().read_untracked().tray.clone();
@@ -307,7 +307,7 @@ fn node_choice(
     .into_any()
 }
 
-/// Which nodes the role could take, and why not the others.
+/// Requests the nodes that can be bound to the role, and the reasons against the others.
 fn ask_for_all(
     desk: Desk,
     role: RoleName,
@@ -328,7 +328,7 @@ fn ask_for_all(
     });
 }
 
-/// Lifts what is chosen, a moment after the choice settled.
+/// Lifts the selected nodes after a short delay, to preview the binding.
 fn preview(desk: Desk, chosen: RwSignal<BTreeSet<NodeId>>) {
     Effect::new(move |last: Option<Option<TimeoutHandle>>| {
         if let Some(Some(waiting)) = last {

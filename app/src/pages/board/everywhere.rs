@@ -1,4 +1,4 @@
-//! What a proposal says for all deployments: which jigs run, and how many approvals changes need.
+//! Edits that affect all deployments: enabled jigs and the approval policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,6 @@ use super::desk::Desk;
 use crate::pages::edits::{Outcome, PutIn, Wish};
 use crate::parts::Fault;
 
-/// Switches jigs.
 #[component]
 pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let jigs = desk.board().read_untracked().jigs.clone();
@@ -73,7 +72,7 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-/// Changes with these risks can need more approvals than others.
+/// Risks for which the policy can require more approvals.
 pub(crate) const RISKS: [(Risk, &str); 7] = [
     (Risk::Destructive, "When something destructive runs"),
     (Risk::Rerun, "When something that is applied runs again"),
@@ -84,7 +83,7 @@ pub(crate) const RISKS: [(Risk, &str); 7] = [
     (Risk::Connection, "When the connection of a node changes"),
 ];
 
-/// A number of approvals, as it is typed. Whether it is enough, or too much, the gate says.
+/// Parses a number of approvals. The server checks the range.
 fn read(typed: &str) -> Result<Option<u32>, String> {
     match typed.trim() {
         "" => Ok(None),
@@ -92,7 +91,7 @@ fn read(typed: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// Sets how many approvals changes need.
+/// Edits the approval policy.
 #[component]
 pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let before = desk.board().read_untracked().policy.clone();
@@ -214,7 +213,7 @@ impl Deployments {
         )
     }
 
-    /// The rules on single deployments, as somebody would type them.
+    /// Formats the rules for single deployments as text.
     fn lines(&self, rules: &BTreeSet<SignedRule>) -> String {
         let line = |rule: &SignedRule| {
             let id = rule.deployment?;

@@ -1,4 +1,4 @@
-//! The rows of a board: roles, and the nodes that carry them.
+//! The rows of a board: roles, and the nodes with each role.
 
 use api::console::{BoardGroup, BoardRole, Chip, StepState};
 use engine::counting::many;
@@ -206,7 +206,7 @@ fn drag_over(
     if is_other {
         desk.over().set(Some(name.get_value()));
     }
-    // Not answered yet: let it be dropped, the answer decides.
+    // Allow the drop while the response is pending. The response decides.
     let takes = verdict.as_ref().is_none_or(Verdict::takes);
     if takes {
         event.prevent_default();
@@ -248,7 +248,7 @@ pub(super) fn node_chip(
                 class="chip"
                 class:touched=move || chip.read().touched
                 class:going=move || chip.read().going
-                // What only a proposal has is no noderole yet, so there is its menu to open, and no panel.
+                // A proposed noderole does not exist yet, so it has a menu instead of a panel.
                 href=move || (!is_proposed()).then(address)
                 tabindex=move || is_proposed().then_some("0")
                 role=move || is_proposed().then_some("button")
@@ -285,7 +285,7 @@ pub(super) fn node_chip(
     .into_any()
 }
 
-/// What a chip says on hover.
+/// The tooltip of a chip.
 fn hover(chip: &Chip, state: StepState) -> String {
     let mut said = vec![format!("{}: {}", chip.fqdn, state.word())];
     said.extend(chip.brought_by.as_ref().map(|by| format!("brought by {by}")));
@@ -296,7 +296,6 @@ fn hover(chip: &Chip, state: StepState) -> String {
     said.join("\n")
 }
 
-/// Brings a row into sight.
 pub(super) fn scroll_to(role: &RoleName) {
     let selector = format!("[data-bindable][data-role='{role}']");
     let Ok(Some(row)) = document().query_selector(&selector) else { return };

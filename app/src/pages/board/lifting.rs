@@ -1,42 +1,40 @@
-//! What lifting nodes means for a row, in words. Pure: the server decides, this says it.
+//! The impact of dropping nodes on a role, in words. Pure: the response to the lift contains the
+//! decision.
 
 use api::console::{Brought, Lift, LiftRole};
 use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
 
-/// Names that are said before the rest becomes a count.
+/// The maximum number of listed names. The rest is a count.
 const NAMED: usize = 6;
 
-/// What dropping on a role would do.
+/// The impact of a drop on a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All can be bound; what it would bring.
+    /// All nodes can be bound.
     Legal {
-        /// What comes along and when it runs.
+        /// The roles that the drop also adds, and when they run.
         promise: String,
         /// The same, each with its reason.
         reasons: String,
     },
-    /// Some can.
+    /// Some nodes can be bound.
     Mixed {
-        /// How many, of how many, and why not the rest.
+        /// How many of how many, and the reasons against the rest.
         said: String,
-        /// What comes along for these.
+        /// The roles that the drop also adds for the valid nodes.
         promise: String,
         /// The same, each with its reason.
         reasons: String,
     },
-    /// None can.
-    Illegal {
-        /// Why.
-        why: String,
-    },
-    /// The role is no target.
+    /// No node can be bound.
+    Illegal { why: String },
+    /// The role is not a target for drops.
     None,
 }
 
 impl Verdict {
-    /// What the server said of a role.
+    /// The impact for a role, from the response to the lift.
     pub(super) fn of(lift: &Lift, role: &RoleName) -> Self {
         let Some(found) = lift.roles.iter().find(|found| found.role == *role) else {
             return Self::None;
@@ -53,7 +51,7 @@ impl Verdict {
         }
     }
 
-    /// The word for styles.
+    /// The word in CSS.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Legal { .. } => "legal",
@@ -63,7 +61,7 @@ impl Verdict {
         }
     }
 
-    /// What stands in the row; more when it is the row under the pointer.
+    /// The text in the row. More detailed if the row is under the pointer.
     pub(super) fn said(&self, over: bool) -> String {
         match (self, over) {
             (Self::Legal { .. }, false) => "allowed".into(),
@@ -75,7 +73,7 @@ impl Verdict {
         }
     }
 
-    /// What is announced when the row is reached by keyboard.
+    /// The announcement when the keyboard reaches the row.
     pub(super) fn announced(&self, role: &RoleName) -> String {
         match self {
             Self::Legal { promise, .. } => format!("{role}: allowed. {promise}. Enter drops."),
@@ -85,7 +83,7 @@ impl Verdict {
         }
     }
 
-    /// Why what comes along does, for who points at it.
+    /// The reasons for the roles that the drop also adds, as a tooltip.
     pub(super) fn reasons(&self) -> Option<String> {
         match self {
             Self::Legal { reasons, .. } | Self::Mixed { reasons, .. } => {
@@ -95,13 +93,14 @@ impl Verdict {
         }
     }
 
-    /// Whether something can be dropped.
+    /// Whether the drop binds at least one node.
     pub(super) fn takes(&self) -> bool {
         matches!(self, Self::Legal { .. } | Self::Mixed { .. })
     }
 }
 
-/// What would come along: `+ 6 noderoles: brings dns-client, runtime; web-1 moves from system to web; place 3 of 4 in its order`.
+/// The additions: `+ 6 noderoles: brings dns-client, runtime; web-1 moves from system to web; place
+/// 3 of 4 in its order`.
 fn promise(role: &LiftRole) -> String {
     let mut said = format!("+ {}", many(role.added, "noderole"));
     if !role.brings.is_empty() {
@@ -117,7 +116,7 @@ fn promise(role: &LiftRole) -> String {
     said
 }
 
-/// The same, each with its reason, for who wants to know more.
+/// The additions, each with its reason.
 fn reasons(role: &LiftRole) -> String {
     let line = |brought: &Brought| {
         let nodes: Vec<&str> = brought.nodes.iter().map(String::as_str).collect();
@@ -134,7 +133,8 @@ fn some_of(sentences: &[String]) -> Option<String> {
     }
 }
 
-/// Why nodes can't be bound: one reason when they share it, else each with its own; and of how many it was not worked out.
+/// Why nodes cannot be bound: a shared reason once, or each node with its own reason. Also the
+/// number of nodes without a computed reason.
 fn why_not(role: &LiftRole) -> String {
     let said = [refused(role), not_worked_out(role).unwrap_or_default()];
     said.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("; ")
@@ -159,18 +159,18 @@ fn refused(role: &LiftRole) -> String {
     said.join("; ")
 }
 
-/// That there were too many nodes to say it of all of them.
+/// A note that there were too many nodes to compute all reasons.
 pub(super) fn not_worked_out(role: &LiftRole) -> Option<String> {
     let n = role.unknown.len();
     (n > 0).then(|| format!("{} not worked out: lift fewer at once", many(n, "node")))
 }
 
-/// Names, the first few of many.
+/// Names, abbreviated to the first few.
 pub(super) fn named(names: &[&str]) -> String {
     first_of(names, names.len())
 }
 
-/// The same for a list of which only the first names are at hand.
+/// Names, if only the first of `count` are known.
 fn first_of(names: &[&str], count: usize) -> String {
     let mut said = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     let more = count.saturating_sub(names.len().min(NAMED));
@@ -180,7 +180,7 @@ fn first_of(names: &[&str], count: usize) -> String {
     said
 }
 
-/// The nodes of a role that could be bound.
+/// The nodes that can be bound to a role.
 pub(super) fn legal(lift: &Lift, role: &RoleName) -> Vec<NodeId> {
     lift.roles
         .iter()

@@ -1,6 +1,7 @@
-//! A node's menu: everything that can be done with it, for pointer, finger and keyboard alike.
+//! A node's context menu, for pointer, touch and keyboard.
 //!
-//! It opens by the secondary button, by a long touch, by the menu key (Shift F10), and on chips that have nothing else to open.
+//! It opens on a right click, a long touch or the menu key (Shift+F10). Chips without a panel open
+//! it on click.
 
 use api::console::{Chip, StepState};
 use engine::cluster::NoderoleKey;
@@ -17,13 +18,13 @@ use super::moving::Placed;
 use crate::pages::edits::{About, Alone, Carried, Named, Shows};
 use crate::parts::{Icon, icon};
 
-/// A node, and the role that it was asked about on, if it was.
+/// A node, and its role if the menu was opened on one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Subject {
     named: Named,
-    /// Its whole name and how it is.
+    /// Its full name and state.
     about: String,
-    /// Where it belongs, where that is known.
+    /// Its deployment, if known.
     deployment: Option<DeploymentName>,
     of: Option<Of>,
 }
@@ -33,7 +34,7 @@ pub(super) struct Subject {
 struct Of {
     role: RoleName,
     id: NoderoleId,
-    /// Whether only the proposal has it.
+    /// Whether the noderole is only proposed.
     proposed: bool,
 }
 
@@ -73,7 +74,7 @@ impl Subject {
     }
 }
 
-/// Opens the menu of the chip that has the focus; false when none has.
+/// Opens the menu of the focused chip. Returns false if no chip has the focus.
 pub(super) fn of_focused(desk: Desk, event: &KeyboardEvent) -> bool {
     let Some(chip) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok())
     else {
@@ -91,7 +92,8 @@ pub(super) fn of_focused(desk: Desk, event: &KeyboardEvent) -> bool {
     true
 }
 
-/// Asks to take the noderole whose chip has the focus off its node; false when there is none, or no proposal.
+/// Opens the dialog that unbinds the focused chip's noderole. Returns false without a focused chip
+/// or an open proposal.
 pub(super) fn unbind_focused(desk: Desk, event: &KeyboardEvent) -> bool {
     let chip = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
     let Some(id) = chip.and_then(|chip| chip.get_attribute("data-noderole")) else { return false };

@@ -1,5 +1,5 @@
-//! Nodes move between deployments: from here to one below, or from anywhere to here. A proposal reaches no further, since its review
-//! would not cover that.
+//! Moves nodes between deployments: from here to a child, or from anywhere to here. Other moves are
+//! impossible, because the proposal's review would not cover them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::calls;
 use crate::pages::edits::{Named, Outcome, PutIn, Wish};
 use crate::parts::{DeploymentField, ProblemNotice, rows};
 
-/// Typing pauses this long before the server is asked.
+/// The delay after the last keystroke before the server is queried.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// A node and where it belongs, where that is known.
+/// A node and its deployment, if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Placed {
     pub(super) named: Named,
@@ -34,7 +34,7 @@ impl Placed {
     }
 }
 
-/// Moves nodes to this deployment or to one below it.
+/// Moves nodes to this deployment or to one of its children.
 #[component]
 pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl IntoView {
     let to = RwSignal::new(String::new());
@@ -101,7 +101,7 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
     .into_any()
 }
 
-/// Moves nodes here from wherever they are.
+/// Moves nodes here from any deployment.
 #[component]
 pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl IntoView {
     let filter = RwSignal::new(wanted.clone());
@@ -109,7 +109,7 @@ pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl Int
     let chosen = RwSignal::new(BTreeMap::<NodeId, NodeSummary>::new());
     let problem = RwSignal::new(None::<Problem>);
     look_for(filter, found, problem);
-    // Whoever came for one node has chosen it.
+    // A node that the address names is selected at once.
     Effect::new(move |_| {
         let found = found.read();
         let asked = found.iter().flat_map(|(nodes, _)| nodes).find(|node| node.fqdn == wanted);
@@ -124,7 +124,7 @@ pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl Int
         let deployment = desk.board().read_untracked().id;
         chosen.read().keys().map(|node| Edit::MoveNode { node: *node, deployment }).collect()
     });
-    // What was chosen stays in sight when the filter changes.
+    // Selected nodes stay visible when the filter changes.
     let list = Memo::new(move |_| {
         let chosen = chosen.get();
         let other = found
@@ -211,7 +211,7 @@ fn bring_line(
     .into_any()
 }
 
-/// Finds nodes by name, a moment after the name settled.
+/// Searches nodes by name, after a pause in typing.
 fn look_for(
     filter: RwSignal<String>,
     found: RwSignal<Option<(Vec<NodeSummary>, bool)>>,
@@ -221,7 +221,7 @@ fn look_for(
         spawn_local(async move {
             let asked = NodesWanted { filter: wanted.trim().to_owned(), ..NodesWanted::default() };
             let answer = calls::nodes(asked).await;
-            // An answer about another name comes too late.
+            // The response to an outdated query.
             if filter.try_get_untracked().as_ref() != Some(&wanted) {
                 return;
             }

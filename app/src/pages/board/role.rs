@@ -1,4 +1,4 @@
-//! What a proposal can say of a role as a whole: its data in this deployment, and that it runs again.
+//! Edits of a role as a whole: its data in this deployment, and another run.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,6 @@ use crate::check::Purpose;
 use crate::pages::edits::{Outcome, PutIn, Reason, Wish};
 use crate::parts::json::{DataEditor, Draft};
 
-/// Sets the deployment's data for it.
 #[component]
 pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
     let draft = Draft::new(
@@ -53,7 +52,7 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
     .into_any()
 }
 
-/// Lets it run again: on its nodes, or with whatever waits for it.
+/// Runs the role again: on its nodes, or as a slice with its dependents.
 #[component]
 pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
     let (reason, behind) = (RwSignal::new(String::new()), RwSignal::new(false));
@@ -122,7 +121,7 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
     .into_any()
 }
 
-/// Other roles that a slice begins with, too.
+/// Further roles with which the slice starts.
 #[component]
 fn Beside(desk: Desk, name: RoleName, beside: RwSignal<BTreeSet<RoleName>>) -> impl IntoView {
     let board = desk.board().read_untracked();
@@ -164,7 +163,7 @@ fn Beside(desk: Desk, name: RoleName, beside: RwSignal<BTreeSet<RoleName>>) -> i
     })
 }
 
-/// Whether a node carries it by now: what only the proposal has runs anyway.
+/// Whether a node already has the role. A role that is only proposed runs anyway.
 pub(super) fn is_there(role: &BoardRole) -> bool {
     role.more > 0 || role.chips.iter().any(|chip| chip.state != StepState::Proposed)
 }
@@ -177,7 +176,8 @@ fn there(chips: &[Chip]) -> Vec<NodeId> {
         .collect()
 }
 
-/// The nodes that carry a role, and how many are beyond these: those of its cell, and those that it has no room for.
+/// The nodes with a role, and the number of further ones: those in its cell, and those that do not
+/// fit there.
 fn carriers(desk: Desk, role: &BoardRole) -> (RwSignal<Vec<NodeId>>, RwSignal<usize>) {
     let (bound, more) = (RwSignal::new(there(&role.chips)), RwSignal::new(role.more));
     if role.more > 0 {

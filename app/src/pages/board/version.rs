@@ -1,7 +1,8 @@
-//! Uses other versions of barclamps, or those that the deployment above has.
+//! Changes the versions of barclamps, or returns to those of the parent deployment.
 //!
-//! A barclamp has one version here, so each has one choice; several barclamps may get theirs in one step, because two that exchange a
-//! role can't do so one after the other.
+//! Each barclamp has one version in a deployment, so the form has one choice per barclamp. Several
+//! barclamps can change in one step, because two barclamps that exchange a role cannot change one
+//! after the other.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use super::desk::{Desk, taken_back};
 use crate::pages::edits::{Outcome, PutIn, Wish};
 use crate::parts::{Icon, icon};
 
-/// What a barclamp is to be here.
+/// The chosen version of a barclamp.
 #[derive(Clone)]
 enum Choice {
     Use(VersionChoice),
@@ -42,7 +43,7 @@ impl Choice {
         matches!(self, Self::Use(choice) if choice.using)
     }
 
-    /// The value of its button, alone among those of its barclamp.
+    /// The value of the radio button, unique within the barclamp.
     fn value(&self) -> String {
         match self {
             Self::Use(choice) => choice.hash.to_string(),
@@ -110,7 +111,7 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
         });
         let (group, value, using) =
             (format!("version of {}", choice.barclamp()), choice.value(), choice.is_in_use());
-        // A board that has changed meanwhile is drawn anew, and what was chosen stays so.
+        // When the board changes, the list is rendered again and the choices remain.
         let checked = chosen.with_untracked(|chosen| match chosen.get(choice.barclamp()) {
             Some(known) => known.value() == value,
             None => using,
@@ -147,7 +148,7 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
             .map(Choice::Inherit)
             .chain(versions.into_iter().map(Choice::Use))
             .collect();
-        // Each barclamp’s together, the way back to the one above first; its versions stay in their order.
+        // Grouped by barclamp, the parent's version first. Other versions keep their order.
         all.sort_by(|a, b| a.barclamp().cmp(b.barclamp()));
         view! { <ul class="choices">{all.into_iter().map(line).collect_view()}</ul> }.into_any()
     };

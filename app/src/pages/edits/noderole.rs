@@ -1,4 +1,4 @@
-//! What a proposal can say of one noderole: its own data, that it runs again, that it goes.
+//! Edits of one noderole: its own data, another run, and unbinding.
 
 use api::console::DraftedNoderole;
 use engine::plan::Edit;
@@ -11,7 +11,6 @@ use crate::check::Purpose;
 use crate::parts::ProblemNotice;
 use crate::parts::json::{DataEditor, Draft};
 
-/// Takes it off its node.
 #[component]
 pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
     let along = RwSignal::new(false);
@@ -45,7 +44,7 @@ pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVie
     .into_any()
 }
 
-/// Lets it run again.
+/// Runs the noderole again.
 #[component]
 pub(super) fn Again(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
     let reason = RwSignal::new(String::new());
@@ -75,14 +74,13 @@ pub(super) fn Again(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView
     .into_any()
 }
 
-/// Why something is wanted.
+/// A field for a reason.
 #[component]
 pub fn Reason(
-    /// Tells the fields of one page apart.
+    /// The id, unique on the page.
     id: &'static str,
-    /// What is typed.
     reason: RwSignal<String>,
-    /// Who reads it.
+    /// The hint, which names the readers of the reason.
     hint: &'static str,
 ) -> impl IntoView {
     let hint_id = format!("{id}-hint");
@@ -106,7 +104,7 @@ pub fn Reason(
     .into_any()
 }
 
-/// Says what holds for it alone: of a noderole that is there, and of one that only the proposal has.
+/// Edits the data of one noderole, existing or proposed.
 #[component]
 pub(super) fn OwnData(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
     let (found, problem) = (RwSignal::new(None::<DraftedNoderole>), RwSignal::new(None));

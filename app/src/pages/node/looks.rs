@@ -1,4 +1,5 @@
-//! What came of looks at a node: its own page has the first of them. It is looked at again from time to time.
+//! The results of a node's health checks, which workers repeat periodically. The node's page shows
+//! the first ones.
 
 use api::At;
 use api::calls::{Call, List, list_of};
@@ -31,7 +32,7 @@ impl ListPage for LooksAt {
     type Sort = LookSort;
     type Part = Part;
     type Page = LookPage;
-    // Two workers may look in the same millisecond.
+    // Two workers may check in the same millisecond.
     type Key = (At, String);
 
     const ID: &'static str = "look";
@@ -82,7 +83,7 @@ impl ListPage for LooksAt {
     }
 
     fn row(self, look: Memo<LookView>, with: With<Self>) -> AnyView {
-        // What was seen stays as it was.
+        // A result never changes.
         let look = look.get_untracked();
         view! {
             <tr>
@@ -97,7 +98,6 @@ impl ListPage for LooksAt {
     }
 }
 
-/// The page.
 #[component]
 pub fn LooksPage() -> impl IntoView {
     let whose = Whose::read();

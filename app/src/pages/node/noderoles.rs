@@ -1,4 +1,4 @@
-//! What a node carries, all of it: its own page has the first of them.
+//! All noderoles of a node. The node's page shows the first ones.
 
 use api::calls::{Call, List, list_of};
 use api::console::StepState;
@@ -23,7 +23,7 @@ columns_of!(Part {
     Since "since" "Since",
 });
 
-/// States of what is there: a draft is on its board.
+/// States of existing steps. Proposed ones are shown on the board.
 const STATES: [StepState; 5] = [
     StepState::Blocked,
     StepState::Todo,
@@ -51,7 +51,7 @@ impl ListPage for CarriedBy {
         Field::text("role", "Role", "role is"),
     ];
     const SORTS: &'static [(CarriedSort, &'static str)] = &[(CarriedSort::Rank, "order")];
-    // A step's state moves with its runs, and with what is meant.
+    // A step's state changes with its runs and with the target.
     const TOPICS: &'static [Topic] = &[Topic::Runs, Topic::Targets, Topic::Nodes];
     const SAME: List = List::Noderoles;
 
@@ -115,7 +115,6 @@ impl ListPage for CarriedBy {
     }
 }
 
-/// The page.
 #[component]
 pub fn NoderolesPage() -> impl IntoView {
     let whose = Whose::read();

@@ -1,5 +1,5 @@
-//! What attempts returned that is kept for a node. Of each result its beginning is shown: all of it is on the page of its run, and 50 of
-//! them may be large.
+//! The stored results of attempts on a node. The list shows only the beginning of each result,
+//! since 50 complete results may be large. The page of the run shows all of it.
 
 use api::calls::{Call, List, list_of};
 use api::live::Topic;
@@ -90,7 +90,7 @@ impl ListPage for ResultsOn {
     }
 
     fn row(self, line: Memo<ResultLine>, with: With<Self>) -> AnyView {
-        // What was handed back stays as it was.
+        // A result never changes.
         let line = line.get_untracked();
         let rest =
             line.result.ends_with('…').then(|| format!("{} in all", many(line.bytes, "byte")));
@@ -112,7 +112,6 @@ impl ListPage for ResultsOn {
     }
 }
 
-/// The page.
 #[component]
 pub fn ResultsPage() -> impl IntoView {
     let whose = Whose::read();

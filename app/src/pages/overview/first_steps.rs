@@ -1,4 +1,5 @@
-//! The first five minutes: five steps from a board to a step that was tried again, ticked off by what really happened.
+//! A checklist for new users: five steps from a board to a retried step. Gantry ticks them off from
+//! actual events.
 
 use api::overview::FirstSteps as Told;
 use leptos::form::ActionForm;
@@ -9,7 +10,6 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Icon, ProblemNotice, icon};
 use crate::places;
 
-/// One of the five.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Step {
     done: bool,
@@ -18,7 +18,7 @@ struct Step {
     place: String,
 }
 
-/// The five, each with where it is done.
+/// The five steps, each with a link.
 fn five(told: &Told) -> [Step; 5] {
     let board =
         told.deployment.as_ref().map_or_else(|| places::DEPLOYMENTS.to_owned(), places::deployment);
@@ -67,7 +67,7 @@ fn five(told: &Told) -> [Step; 5] {
     ]
 }
 
-/// The checklist; nothing once all is done, or where it was put away.
+/// The checklist. Empty once all is done, or after the user hides it.
 #[component]
 pub(super) fn FirstSteps(
     steps: Memo<Option<Told>>,

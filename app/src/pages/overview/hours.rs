@@ -1,4 +1,4 @@
-//! Runs of the last 24 hours by hour, as a picture with the same in words.
+//! Runs of the last 24 hours, as a bar chart and in words.
 
 use api::overview::Hour;
 use engine::counting::many;
@@ -6,16 +6,16 @@ use leptos::prelude::*;
 
 use crate::places;
 
-/// Of one hour's bar, in the picture's own measure.
+/// The width of an hour's bar, in units of the picture.
 const WIDE: i64 = 10;
 const HIGH: i64 = 40;
 
-/// How high a bar of so many is where the highest is of so many; what is there at all is seen.
+/// The height of a bar for `n` if the highest bar is for `most`. Any non-zero number is visible.
 fn height(n: i64, most: i64) -> i64 {
     if n == 0 { 0 } else { (n * HIGH / most.max(1)).max(1) }
 }
 
-/// The same in words.
+/// The chart in words.
 fn words(hours: &[Hour]) -> String {
     let runs: i64 = hours.iter().map(|hour| hour.runs).sum();
     let failed: i64 = hours.iter().map(|hour| hour.failed).sum();
@@ -32,7 +32,7 @@ fn words(hours: &[Hour]) -> String {
     }
 }
 
-/// Bars by hour, the last one of this hour.
+/// Bars by hour. The last one is the current hour.
 #[component]
 pub(super) fn Hours(hours: Memo<Vec<Hour>>) -> impl IntoView {
     let bars = move || {

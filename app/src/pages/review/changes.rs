@@ -1,4 +1,5 @@
-//! What differs, by deployment and by node. Nodes that change in the same way are shown once; what does not change is counted.
+//! The differences of a review, by deployment and by node. Nodes with equal changes share one card.
+//! Unchanged objects are only counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,28 +29,30 @@ use super::opened::{self, Marks};
 use crate::parts::{Empty, Feed, Icon, icon};
 use crate::places;
 
-/// Cards before the rest waits for a click.
+/// The maximum number of cards that are visible without expanding.
 const SHOWN: usize = 40;
-/// Noderoles in one card; more are counted.
+/// The maximum number of noderoles in one card. The rest is a count.
 const LINES: usize = 200;
-/// Lines of a change that is shown unfolded: it can be taken in at a glance.
+/// The maximum number of lines of a change that is expanded initially.
 const GLANCE: usize = 30;
-/// Edges of one noderole; more are counted.
+/// The maximum number of edges of one noderole. The rest is a count.
 const EDGES: usize = 20;
 
-/// What a difference changes, by what it is: `1 role and 12 noderoles`. The first lines of a review and the comparison of two blueprints
-/// say it in these words, so that they agree; a card has a line for each value besides, and says lines.
+/// A summary of a difference by kind: `1 role and 12 noderoles`. The top of a review and the
+/// comparison of two blueprints share this summary, so that they agree. A card also counts single
+/// values and therefore counts lines.
 ///
-/// Where only a part of its documents is here, what is in the others is not known, and all of them are counted as documents.
+/// If only some of the documents are loaded, the content of the others is unknown. Then all of them
+/// are counted as documents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::pages) struct Changed {
     pub(super) parts: Vec<String>,
-    /// Whether something on nodes changes.
+    /// Whether noderoles change.
     pub(super) is_on_nodes: bool,
 }
 
 impl Changed {
-    /// Of a difference, of which so many documents more are not here.
+    /// Summarizes a difference. `more` further documents are not loaded.
     pub fn of(difference: &Difference, more: usize) -> Self {
         let counts = match more {
             0 => parts_of(difference).to_vec(),
@@ -73,7 +76,8 @@ impl fmt::Display for Changed {
     }
 }
 
-/// How many of what differ. Deployments and nodes count for themselves where nothing in them does.
+/// The number of differences of each kind. Deployments and nodes are counted only if nothing inside
+/// of them differs.
 fn parts_of(difference: &Difference) -> [(usize, &'static str); 5] {
     let Difference { deployments, nodes, .. } = difference;
     let bare = deployments.iter().filter(|d| d.roles.is_empty() && d.barclamps.is_empty());
@@ -87,22 +91,23 @@ fn parts_of(difference: &Difference) -> [(usize, &'static str); 5] {
     ]
 }
 
-/// Names that a difference needs.
+/// Names and contents that the rendering of a difference needs.
 #[derive(Clone, Default)]
 struct Names {
     known: Known,
     brought: BTreeMap<NoderoleId, String>,
-    /// In what contents differ, old and new; those that a deployment's card has, no node's needs again.
+    /// The differences between role contents, by old and new hash. A node's card omits those that
+    /// its deployment's card shows.
     contents: BTreeMap<(Hash, Hash), Told>,
-    /// What is seen in place of what, where barclamps are pinned otherwise.
+    /// The roles that change because barclamps are pinned to other versions.
     pins: Vec<PinChange>,
     talks: Option<Talks>,
     marks: Option<Marks>,
-    /// Whether cards are unfolded from the start.
+    /// Whether cards are initially expanded.
     unfolded: bool,
 }
 
-/// In what two contents of a role differ.
+/// The difference between two contents of a role.
 #[derive(Clone)]
 struct Told {
     changes: Vec<Change>,
@@ -110,7 +115,7 @@ struct Told {
 }
 
 impl Names {
-    /// With what is told of other versions.
+    /// Adds the differences between contents and between pinned versions.
     fn with_versions(self, contents: Vec<ContentChange>, pins: Vec<PinChange>) -> Self {
         let told = contents.into_iter().map(|content| {
             let ContentChange { old, new, changes, files } = content;
@@ -136,7 +141,8 @@ impl Names {
         self.known.node(fqdn).into_owned()
     }
 
-    /// Rows of what differs between two contents: the definition value by value, and the files.
+    /// Rows for the difference between two contents: the changed values of the definition, and the
+    /// files.
     fn content_rows(&self, sides: Sides<Option<Hash>>) -> AnyView {
         let told = sides.old.zip(sides.new).and_then(|both| self.contents.get(&both));
         let Some(Told { changes, files }) = told else { return ().into_any() };
@@ -145,10 +151,10 @@ impl Names {
     }
 }
 
-/// Threads by the change that they hang on: how many, and how many of these are open.
+/// The numbers of all threads and of open threads, by the change that they are about.
 type Threads = BTreeMap<Anchor, (usize, usize)>;
 
-/// The way from each change to what is said of it.
+/// Links from each change to its discussion.
 #[derive(Clone, Copy)]
 pub(super) struct Talks {
     submission: SubmissionId,
@@ -169,7 +175,7 @@ impl Talks {
         Self { submission, threads }
     }
 
-    /// A link to the discussion of one change; it says how many threads there are.
+    /// A link to the discussion of one change, with the number of threads.
     fn link(self, anchor: Anchor, what: &str) -> AnyView {
         let address = format!(
             "{}?tab=discussion&about={}",
@@ -197,7 +203,7 @@ impl Talks {
     }
 }
 
-/// A change in words: `app on n1, /app/port`.
+/// The name of a change: `app on n1, /app/port`.
 pub(super) fn words(review: &ReviewView, anchor: &Anchor) -> String {
     let deployment = |id: &DeploymentId| {
         review.deployments.get(id).map_or_else(|| id.to_string(), ToString::to_string)
@@ -221,30 +227,31 @@ pub(super) fn words(review: &ReviewView, anchor: &Anchor) -> String {
     }
 }
 
-/// What people call a node.
+/// The display name of a node.
 pub(super) fn called(fqdn: &Fqdn, deployments: &BTreeMap<DeploymentId, DeploymentName>) -> String {
     phantom::called(fqdn, |id| deployments.get(&id).map(ToString::to_string)).into_owned()
 }
 
 #[component]
 pub(super) fn Changes(
-    /// Of which names come.
+    /// The review that provides names.
     review: RwSignal<ReviewView>,
-    /// What differs: the review's own, or what is new since an earlier look.
+    /// The differences: those of the review, or those since the version that the reader last
+    /// viewed.
     difference: Difference,
-    /// Names of what others wait for that the review does not have.
+    /// Names of dependencies that the review does not contain.
     #[prop(optional)]
     noderoles: BTreeMap<NoderoleId, Place>,
-    /// What differs inside of roles, and between versions, where that is not the review's own.
+    /// The differences inside of roles and between versions, if not those of the review.
     #[prop(optional)]
     versions: Option<(Vec<ContentChange>, Vec<PinChange>)>,
-    /// The way to comments; None where there is nothing to hang them on.
+    /// Links to comments. `None` if comments are impossible.
     talks: Option<Talks>,
-    /// What this person has opened; without it every card is simply there.
+    /// The changes that this person has viewed. Without it, all cards are expanded.
     #[prop(optional)]
     marks: Option<Marks>,
 ) -> impl IntoView {
-    // A submission never changes: what differs is drawn once, whatever happens around it.
+    // A review never changes, so the differences are rendered once.
     let review = review.get_untracked();
     let unfolded = lines(&difference) <= GLANCE;
     let mut known = Known { deployments: review.deployments, noderoles };
@@ -255,7 +262,7 @@ pub(super) fn Changes(
     drawn(difference, names.with_versions(contents, pins))
 }
 
-/// The same for any two blueprints.
+/// The differences between any two blueprints.
 pub(in crate::pages) fn differs(
     difference: Difference,
     known: Known,
@@ -317,7 +324,7 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
     .into_any()
 }
 
-/// Lines that a difference has when it is unfolded.
+/// The number of lines of a completely expanded difference.
 fn lines(difference: &Difference) -> usize {
     let policy = difference.policy.as_ref().map_or(0, |sides| sides.old.changes(&sides.new).len());
     let deployments = difference.deployments.iter().map(lines_of_deployment);
@@ -345,7 +352,7 @@ fn lines_of_node(node: &NodeDifference) -> usize {
     (node.noderoles.iter().map(of_noderole).sum::<usize>() + own).max(1)
 }
 
-/// The two contents of a noderole that stays.
+/// The two contents of a noderole that exists before and after.
 fn of_both(noderole: &NoderoleDifference) -> Option<Sides<Option<Hash>>> {
     noderole.contents.filter(|_| noderole.mark == Mark::Changed)
 }
@@ -363,12 +370,12 @@ pub(super) fn cards(review: &ReviewView) -> Vec<Vec<Anchor>> {
     policy.chain(deployments).chain(nodes.iter().map(Group::documents)).collect()
 }
 
-/// Nodes that change in the same way.
+/// Nodes with equal changes.
 #[derive(Clone)]
 struct Group {
     first: NodeDifference,
     others: Vec<(NodeId, String)>,
-    /// How the others are reached, where this is their first document.
+    /// The connections of the other nodes, for nodes that are new.
     connections: BTreeMap<NodeId, String>,
 }
 
@@ -387,7 +394,7 @@ fn alike(
     let mut groups: Vec<Group> = Vec::new();
     let mut place: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
-        // What can't be written stands for itself.
+        // If serialization fails, the node gets its own card.
         let looks = looks(&node, known, brought).unwrap_or_else(|_| node.id.to_string());
         match place.get(&looks) {
             Some(group) => {
@@ -409,7 +416,8 @@ fn alike(
     groups
 }
 
-/// What waits for what, as it looks from the node: who is waited for on the node itself is the same on every node.
+/// A dependency relative to the node. Dependencies on the same node are equal for all nodes of a
+/// group.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Serialize)]
 enum Awaited<'a> {
     Here(&'a NoderoleKey),
@@ -423,7 +431,8 @@ impl<'a> Awaited<'a> {
     }
 }
 
-/// Everything that a reader is shown of a node, but its name: two nodes with the same are one card.
+/// A key of everything that is displayed about a node, except its name. Nodes with equal keys share
+/// a card.
 fn looks(
     node: &NodeDifference,
     known: &Known,
@@ -441,13 +450,13 @@ fn looks(
         noderoles,
         unchanged: _,
     } = node;
-    // The connection in a first document is listed for each node of the card.
+    // The connection of a new node is listed separately for each node of the card.
     let connection = connection.as_ref().filter(|sides| sides.old.is_some());
     let alone = renamed.as_ref().map(|_| on);
     let noderoles: Vec<_> = noderoles
         .iter()
         .map(|noderole| {
-            // How often it was asked to run again before is not shown.
+            // The previous number of requested runs is not displayed.
             let NoderoleDifference {
                 id,
                 noderole,
@@ -514,7 +523,7 @@ fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
     .into_any()
 }
 
-/// What differs of a deployment itself; None: nothing.
+/// The rows for a deployment itself. `None`: no difference.
 fn deployment_rows(deployment: &DeploymentDifference, names: &Names) -> Option<AnyView> {
     let mut rows = Vec::new();
     if let Some(renamed) = &deployment.renamed {
@@ -541,7 +550,7 @@ fn deployment_rows(deployment: &DeploymentDifference, names: &Names) -> Option<A
     (!rows.is_empty()).then(|| rows.into_any())
 }
 
-/// What differs of a node itself; None: nothing.
+/// The rows for a node itself. `None`: no difference.
 fn node_rows(node: &NodeDifference) -> Option<AnyView> {
     let mut rows = Vec::new();
     if let Some(renamed) = &node.renamed {
@@ -560,7 +569,8 @@ fn node_rows(node: &NodeDifference) -> Option<AnyView> {
     (!rows.is_empty()).then(|| rows.into_any())
 }
 
-/// What differs in how a node is reached: the whole connection in one line where it comes or goes, else each field.
+/// The differences of a node's connection: one line for an added or removed connection, or one line
+/// for each changed field.
 fn connection_lines(node: &NodeDifference) -> Vec<(String, Option<String>, Option<String>)> {
     match &node.connection {
         None => Vec::new(),
@@ -594,7 +604,7 @@ fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -
     let Some(pin) = names.pin(id, &barclamp.barclamp) else {
         return row(barclamp.mark, about, sides_view(barclamp.old, barclamp.new), talk);
     };
-    // A pin of its own in place of one from above is another version, and nothing that was not there.
+    // If a pin replaces the inherited one, the barclamp changes its version and is not new.
     let mark = match (&pin.old, &pin.new) {
         (Some(_), Some(_)) => Mark::Changed,
         _ => barclamp.mark,
@@ -607,7 +617,7 @@ fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -
     (row(mark, about, values, talk), roles).into_any()
 }
 
-/// A role that the new version has otherwise and that nothing here uses.
+/// A role that differs in the new version and is not used here.
 fn pinned_role_rows(role: &PinnedRole, names: &Names) -> AnyView {
     let Sides { old, new } = role.contents;
     let mark = match (old, new) {
@@ -755,8 +765,8 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
     .into_any()
 }
 
-/// What is another about a noderole beside its data: content, order, and what it waits for. Of one that comes or goes, the latter is
-/// one line.
+/// The differences of a noderole other than its data: content, order and dependencies. For an added
+/// or removed noderole, the dependencies are one line.
 fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView {
     let more = noderole.edges.len().saturating_sub(EDGES);
     let more = (more > 0).then(|| format!("{more} more: the difference as JSON has them"));
@@ -796,7 +806,8 @@ fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView 
     rows.into_any()
 }
 
-/// `db on n2.example.com`, `runtime on the same node`; how it is waited for where that is not the usual way.
+/// `db on n2.example.com`, `runtime on the same node`, with the kind of the edge unless it is the
+/// default.
 fn awaited(edge: &EdgeDifference, node: NodeId, names: &Names) -> String {
     let parent = match names.known.noderoles.get(&edge.parent) {
         Some(place) if place.node == node => format!("{} on the same node", place.noderole),
@@ -832,12 +843,12 @@ fn sides_view<T: ToString>(old: Option<T>, new: Option<T>) -> AnyView {
     .into_any()
 }
 
-/// A value of a role's definition that another content has otherwise.
+/// A row for a changed value of a role's definition.
 fn definition_row(change: Change) -> AnyView {
     value_row(Change { path: format!("definition {}", change.path), ..change }, ().into_any())
 }
 
-/// The policy is no document, and looked at like one.
+/// The policy is not a document, but is displayed like one.
 fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
     let changes = old.changes(new);
     let count = changes.len();
@@ -881,7 +892,7 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
     .into_any()
 }
 
-/// A row of something that belongs to the row above it.
+/// A row for a detail of the row above.
 fn inner_row(
     mark: Mark,
     what: impl IntoView + 'static,
@@ -1004,7 +1015,7 @@ mod tests {
         assert_eq!(alike(nodes, &known, &brought).len(), 3);
     }
 
-    /// Waits for these from now on.
+    /// The difference of a node whose noderole gets these dependencies.
     fn rewired(mut node: NodeDifference, parents: &[(u128, &str)]) -> NodeDifference {
         let edge = |(n, role): &(u128, &str)| EdgeDifference {
             parent: place(*n, role).0,
@@ -1051,7 +1062,7 @@ mod tests {
             groups([rewired(one.clone(), &[(8, "db")]), rewired(two.clone(), &[(9, "db")])]),
             2
         );
-        // Each for what is on itself, in whatever order the ids come.
+        // Each depends on its own node's noderoles, regardless of the order of the ids.
         let own = |node, n| rewired(node, &[(n, "db"), (n, "dns")]);
         assert_eq!(groups([own(one.clone(), 1), own(two.clone(), 2)]), 1);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Every rule of the gate with what it looked at: what holds, what does not, and who can do something about it.
+//! All rules of the approval policy: their result, their evidence, and the people who can act.
 
 use api::console::{ReviewState, ReviewView};
 use engine::counting::{either, many};
@@ -54,7 +54,7 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
     .into_any()
 }
 
-/// What lint finds, each with what to do.
+/// The findings of lint, each with its remedy.
 fn findings(review: &ReviewView) -> impl IntoView + use<> {
     let line = |finding: &Finding| {
         let (colour, shape, word) = match finding.level {
@@ -87,7 +87,7 @@ fn findings(review: &ReviewView) -> impl IntoView + use<> {
     .into_any()
 }
 
-/// The checks that found nothing, by name.
+/// The names of checks without findings.
 fn passed(review: &ReviewView) -> impl IntoView + use<> {
     let found: Vec<Check> = review.checks.iter().map(|finding| finding.check).collect();
     let quiet: Vec<&str> =
@@ -119,7 +119,7 @@ fn row(state: &RuleState, evidence: &str) -> impl IntoView + use<> {
     .into_any()
 }
 
-/// The rule in a word or two. New rules of the engine have to be named here before this compiles.
+/// A short name. The match is exhaustive, so that a new rule of the engine needs a name.
 fn name(rule: Rule) -> &'static str {
     match rule {
         Rule::Newest => "Newest version",
@@ -134,7 +134,7 @@ fn name(rule: Rule) -> &'static str {
     }
 }
 
-/// What a rule looked at, as far as the page knows it.
+/// The evidence for a rule, as far as the page has it.
 fn evidence(review: &ReviewView, rule: Rule) -> String {
     let verdicts =
         |counts: bool| review.verdicts.iter().filter(|verdict| verdict.counts == counts).count();

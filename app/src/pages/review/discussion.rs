@@ -1,4 +1,5 @@
-//! What is said of a change: threads on single parts of it, and everybody's verdicts. An open thread keeps the gate shut.
+//! The discussion of a review: threads on parts of the change, and all verdicts. An open thread
+//! blocks the commit.
 
 use api::console::{Discussion, ReviewView, ThreadView, VerdictView};
 use api::limits;
@@ -13,7 +14,7 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, rows};
 use crate::places;
 
-/// Threads and verdicts; `about` is the change that a new thread is to hang on.
+/// Threads and verdicts. `about` is the change for a new thread.
 #[component]
 pub(super) fn Talk(
     review: Feed<ReviewView>,

@@ -1,4 +1,5 @@
-//! What happens, by name: the lists behind the plain words at the top. Long ones are counted; the difference has everything.
+//! The impact in detail: the complete lists for the summary at the top. Long lists are truncated.
+//! The difference is complete.
 
 use api::console::ReviewView;
 use engine::blueprint::Consequences;
@@ -123,7 +124,8 @@ fn section<T>(
     .into_any()
 }
 
-/// Each secret that the change uses, replaces or drops. All of them: a reviewer approves every one.
+/// Each secret that the change uses, replaces or drops. Never truncated: a reviewer approves every
+/// one.
 fn secrets(found: &Consequences) -> Option<AnyView> {
     if found.secrets.is_empty() {
         return None;
@@ -190,7 +192,7 @@ fn secret_line(change: &SecretChange) -> AnyView {
     .into_any()
 }
 
-/// A noderole; one that is there already has a page.
+/// A noderole. An existing one links to its page.
 fn line(touched: &Touched, there: bool, last: Option<AnyView>) -> AnyView {
     let name = touched.noderole.to_string();
     let node = phantom::in_full(&touched.fqdn, |_| Some(touched.deployment.to_string()));

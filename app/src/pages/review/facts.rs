@@ -1,5 +1,6 @@
-//! What a change comes to, in plain words: one line for each thing that people ask before they let it pass, each with the way to the
-//! list behind it. What is grave stands first; what does not happen is said in one line.
+//! The impact of a change in plain words: one line for each question of a reviewer, with a link to
+//! the complete list. The most severe lines come first. One line lists the effects that the change
+//! does not have.
 
 use std::borrow::Cow;
 
@@ -15,19 +16,20 @@ use super::changes::Changed;
 use crate::parts::{Icon, icon};
 use crate::places;
 
-/// Lines of what was asked for before the rest waits for a click. What is grave stands first and never waits, however much it is.
+/// The maximum number of summary lines that are visible without expanding. Severe lines come first
+/// and are always visible.
 const AT_FIRST: usize = 6;
-/// Names in one line; more are counted.
+/// The maximum number of names in one line. The rest is a count.
 const NAMED: usize = 3;
 
-/// One thing that happens.
+/// One effect of the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fact {
     state: &'static str,
     shape: Icon,
     lead: String,
     rest: String,
-    /// The tab and the place in it; how many are there.
+    /// The tab and its section, and the link's text with the count.
     way: (&'static str, String),
 }
 
@@ -40,7 +42,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     let line_of = |line: &String| view! { <li>{line.clone()}</li> };
     let in_sight = Memo::new(move |_| review.read().grave.max(AT_FIRST));
     let first = move || lines.read().iter().take(in_sight.get()).map(line_of).collect_view();
-    // What decides stays in sight: the tabs must not be pushed off the page by what can be read on demand.
+    // The decision must stay visible: optional details must not push the tabs off the page.
     let rest = move || {
         let (lines, in_sight) = (lines.read(), in_sight.get());
         let more = lines.len().saturating_sub(in_sight);
@@ -164,7 +166,8 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
     facts
 }
 
-/// What is said of steps that keep what is applied. Where nobody looked, a run of some may be due, and takes the new with it.
+/// The text for steps that stay applied. If the actual state is unknown, some steps may be due to
+/// run. These runs also take the new content and data.
 pub(super) struct Keeps {
     pub lead: &'static str,
     pub note: &'static str,
@@ -234,7 +237,7 @@ fn restarts(found: &Consequences) -> Option<Fact> {
     Some(Fact { state, shape: Icon::Again, lead, rest, way: ("effects#restarts", list(all)) })
 }
 
-/// The secrets that it begins to use.
+/// The secrets that the change starts to use.
 fn secrets(found: &Consequences) -> Option<Fact> {
     let used = found.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<String> = used.map(ToString::to_string).collect();
@@ -251,7 +254,7 @@ fn counted_runs(n: usize) -> String {
     if n == 1 { "1 more runs".into() } else { format!("{n} more run") }
 }
 
-/// How far it reaches.
+/// The scope of the change.
 fn reach(found: &Consequences, changed: &Changed) -> Fact {
     let waves = found.waves_in_all();
     let lead = format!("Changes {changed}");
@@ -269,7 +272,7 @@ fn reach(found: &Consequences, changed: &Changed) -> Fact {
     Fact { state: "", shape: Icon::Node, lead, rest, way }
 }
 
-/// What does not happen; None: all of it does.
+/// The effects that the change does not have. `None`: it has all of them.
 fn quiet(found: &Consequences) -> Option<String> {
     let all = [
         (found.restarts.count == 0, "restarts nothing"),
@@ -289,7 +292,7 @@ pub(super) fn touched(touched: &Touched) -> String {
     touched.to_string()
 }
 
-/// Something that goes, in words.
+/// A loss in words.
 pub(super) fn lost(loss: &Loss) -> String {
     match loss {
         Loss::Deployment { name } => format!("deployment {name}"),

@@ -1,4 +1,4 @@
-//! The text of a file that another version has otherwise: what runs is judged by what it says.
+//! The text of a changed file, so that reviewers can judge the code that runs.
 
 use api::console::{FILE_LINES, FileChange, FileLine, FileText, LineMark};
 use engine::blueprint::difference::Mark;
@@ -9,9 +9,9 @@ use super::opened;
 use crate::parts::{Icon, icon};
 use crate::places;
 
-/// Lines of a difference that is shown unfolded.
+/// The maximum number of lines of a difference that is expanded initially.
 const GLANCE: usize = 40;
-/// Lines that fit into the box, and characters of a line that fit beside each other in a wide window.
+/// The size of the box in a wide window: lines, and characters per line.
 const BOX: (usize, usize) = (24, 100);
 
 /// A row of a table of changes.

@@ -1,4 +1,4 @@
-//! How the change was planned, stage by stage: what the planner looked at, would do, waits on and is blocked by.
+//! The planner's report, stage by stage: did, will do, waiting on, blocked by.
 
 use engine::plan::Report;
 use engine::plan::report::{Line, Stage, StageReport};
@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use crate::failure::Answer;
 use crate::parts::{Icon, ProblemNotice, icon};
 
-/// What the planner says; none of what is no longer the newest version of an open proposal.
+/// The report. It exists only for the newest version of an open proposal.
 pub(crate) type OfReport = Answer<Option<Report>>;
 
 #[component]

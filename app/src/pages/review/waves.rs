@@ -1,5 +1,5 @@
-//! The order in which it will run: wave by wave, a role's noderoles together, with what they wait for. Names are few and counts are
-//! exact, so that 20,000 noderoles are as long a page as twenty.
+//! The order of execution: wave by wave, grouped by role, with dependencies. Names are abbreviated
+//! and counts are exact, so that the page for 20,000 noderoles is as short as for twenty.
 
 use std::borrow::Cow;
 
@@ -72,7 +72,7 @@ fn group_line(group: &WaveGroup) -> AnyView {
         None if group.instant => Some("no run: holds at once".to_owned()),
         None => None,
     };
-    // What a phantom carries is bound in the deployment that it stands for.
+    // A noderole of a phantom node is bound in the deployment that the node represents.
     let name = |fqdn| phantom::called(fqdn, |_| Some(group.deployment.to_string()));
     let names: Vec<Cow<'_, str>> = group.first.iter().map(name).collect();
     let more = group.nodes.saturating_sub(names.len());
@@ -102,7 +102,7 @@ fn group_line(group: &WaveGroup) -> AnyView {
     .into_any()
 }
 
-/// What a role's part of a wave waits for.
+/// The dependencies of a role's part of a wave.
 fn waits(group: &WaveGroup) -> String {
     let mut waits: Vec<String> =
         group.after.first.iter().take(4).map(|after| after.role.to_string()).collect();

@@ -1,4 +1,4 @@
-//! A run: its log as it comes, what it was told, what it handed back.
+//! A run: its live log, its input and its result.
 
 mod log;
 mod log_search;
@@ -27,10 +27,9 @@ use crate::parts::{
 use crate::places;
 use log::{Log, LogView};
 
-/// The end of the log that comes with the page.
+/// The number of bytes from the end of the log that the page loads with.
 const TAIL: i64 = 64 * 1024;
 
-/// A run, by the number in the address.
 #[component]
 pub fn RunPage() -> impl IntoView {
     let params = use_params_map();
@@ -209,7 +208,7 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
 
 const GONE: &str = "What it handed back is not kept any more: of each step the newest ten results are, until its node is gone.";
 
-/// What it was told, what it handed back, and the difference.
+/// The input, the result and the difference.
 #[component]
 fn Documents(run: RwSignal<RunView>) -> impl IntoView {
     let provenance = Memo::new(move |_| run.read().provenance.clone());

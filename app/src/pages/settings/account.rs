@@ -1,4 +1,4 @@
-//! One's own account: what one may, the password, where one is signed in, one's tokens.
+//! Your own account: permissions, password, second factor, sessions and tokens.
 
 use api::limits;
 use api::people::{MyAccount, SessionView, TokenView};
@@ -18,7 +18,6 @@ use crate::places;
 
 type Own = (MyAccount, Vec<TokenView>);
 
-/// The page.
 #[component]
 pub fn Account() -> impl IntoView {
     let query = use_query_map();
@@ -65,7 +64,7 @@ fn Shown(first: Own, asked: bool) -> impl IntoView {
     .into_any()
 }
 
-/// Resets of the sign-in by admins, until they are dismissed.
+/// Notices about resets by admins, until the user dismisses them.
 #[component]
 fn Notices(feed: Feed<Own>) -> impl IntoView {
     let dismiss = ServerAction::<DismissNotices>::new();
@@ -167,7 +166,8 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
     .into_any()
 }
 
-/// The second factor: its state, and the authenticator app. The forms are plain ones, as on the page of the second factor.
+/// The state of the second factor, and the authenticator app. The forms are plain ones, as on the
+/// page of the second factor.
 #[component]
 fn FactorCard(feed: Feed<Own>) -> impl IntoView {
     let own = feed.value();

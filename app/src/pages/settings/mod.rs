@@ -1,4 +1,4 @@
-//! Settings: one's own account, for admins everybody's, and the gate's policy.
+//! Settings: your own account, the approval policy and, for admins, all accounts.
 
 pub mod account;
 pub(crate) mod passkeys;
@@ -14,10 +14,10 @@ use leptos_router::hooks::use_location;
 use crate::parts::{Icon, Refused, Typed, icon, in_area};
 use crate::places;
 
-/// The permission to decide about people.
+/// The permission to manage accounts.
 pub(crate) const ADMIN: &str = "admin";
 
-/// The pages of the settings.
+/// The tabs of the settings.
 #[component]
 fn Sections() -> impl IntoView {
     let path = use_location().pathname;
@@ -40,7 +40,7 @@ fn Sections() -> impl IntoView {
     .into_any()
 }
 
-/// What somebody may, in words.
+/// Describes grants in words.
 fn in_words(grants: &[Grant]) -> String {
     if grants.is_empty() {
         return "nothing, not even look".into();
@@ -52,10 +52,11 @@ fn in_words(grants: &[Grant]) -> String {
     grants.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Where on an account's page is what they may.
+/// The id of the section with grants on the page of an account.
 const MAY: &str = "may";
 
-/// Says of who has no permission at all where some are given; of everybody else it says nothing.
+/// A warning for an account without permissions, with a link to the form at `there`. `None` for all
+/// others.
 fn may_nothing(grants: &[Grant], there: String) -> Option<AnyView> {
     grants.is_empty().then(|| {
         view! {
@@ -71,7 +72,7 @@ fn may_nothing(grants: &[Grant], there: String) -> Option<AnyView> {
     })
 }
 
-/// What the boxes and the field say, as far as it reads; the server refuses what doesn't.
+/// The grants of the form's checkboxes and text. Skips invalid lines, which the server rejects.
 fn granted(typed: Typed) -> Vec<Grant> {
     let everywhere =
         ["viewer", "operator", "reviewer", "admin"].into_iter().filter(|word| typed.is_on(word));
@@ -85,13 +86,13 @@ fn granted(typed: Typed) -> Vec<Grant> {
     everywhere.chain(inside).collect()
 }
 
-/// The boxes and the field that say what somebody may. `id` tells the forms of one page apart.
+/// The fields for grants. `id` is a prefix for ids, unique on the page.
 #[component]
 fn GrantFields(
     id: &'static str,
     grants: Vec<Grant>,
     service: bool,
-    /// What was ticked and typed before, where it was refused.
+    /// The input of a refused form.
     #[prop(optional)]
     refused: Option<Refused>,
 ) -> impl IntoView {

@@ -1,4 +1,4 @@
-//! Everybody who may come in, and programs that may.
+//! The lists of people and of service accounts.
 
 use api::calls::List;
 use api::listing::PersonSort;
@@ -18,13 +18,11 @@ use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon, ProblemNotice, Same, Typed, anew, icon};
 use crate::places;
 
-/// The list of people.
 #[component]
 pub fn People() -> impl IntoView {
     view! { <Accounts kind=AccountKind::Human/> }
 }
 
-/// The list of service accounts.
 #[component]
 pub fn Services() -> impl IntoView {
     view! { <Accounts kind=AccountKind::Service/> }
@@ -37,15 +35,16 @@ columns_of!(Part {
     Seen "seen" "Last here",
 });
 
-/// Accounts of a kind.
+/// The accounts of one kind.
 #[derive(Clone, Copy)]
 struct AllAccounts {
     kind: AccountKind,
-    /// Who was added last. Its link is shown once, so it stays whatever the list is asked for meanwhile.
+    /// The account that was added last. Its link is shown only once, so it remains when the list
+    /// changes.
     made: RwSignal<Option<Added>>,
 }
 
-/// Who was added, and what they may.
+/// The added account and its grants.
 type Added = (PersonMade, Vec<Grant>);
 
 impl ListPage for AllAccounts {
