@@ -7,8 +7,8 @@
 //! | | loopback, `http` | anywhere, `https` |
 //! |---|---|---|
 //! | session cookie | `gantry_session` | `__Host-gantry`, Secure |
-//! | accepted `Host` | loopback names, any port (a tunnel changes the port) | the address's host |
-//! | client address | the connection's | `X-Forwarded-For` of a trusted proxy, or the connection's |
+//! | accepted `Host` | loopback names, any port (a tunnel changes it) | the address's host |
+//! | client | the connection's | `X-Forwarded-For` of a trusted proxy, or the connection's |
 //!
 //! The `Host` check stops DNS rebinding: another site could point its name at 127.0.0.1 to reach a
 //! loopback server. Browsers accept a Secure cookie over plain HTTP only on some loopback names, so
