@@ -1,10 +1,10 @@
 # Entry point for developers and CI. scripts/ and xtask/ do the work (docs/developing.md).
 #
-#     make run      set up, build and start Gantry; prints an address and two one-time sign-in links;
+#     make run      set up, build and start Gantry; prints a URL and two one-time sign-in links;
 #                   Ctrl-C stops everything
 #     make build    the program (target/debug/gantry) and the browser files (target/site)
 #     make release  one optimized file with the embedded site: target/release/gantry
-#     make testbed  N SSH servers on this machine as test nodes of a running Gantry: make testbed N=8
+#     make testbed  N local SSH servers as test nodes of a running Gantry: make testbed N=8
 #     make test     all checks and tests, with the time of each part
 #     make chaos    random faults, then a checker: make chaos SEED=1 MINUTES=10
 #     make lint     format, clippy, licences, the book and its links, the container file

@@ -5,10 +5,13 @@
 //! itself. It adds the web to [`control`]: the sender of a request, protection against cross-site
 //! requests, and the format of the answer.
 //!
-//! A request passes these layers, from outside in: request id and span, the format of errors,
-//! response headers, limits (concurrency and time, except for health and metrics), compression, the
-//! checks of [`guard`], then the router. Pages, server functions and REST look up the session in
-//! the router. Site files and health checks don't.
+//! A request passes these layers, from outside in:
+//! 1. Request id and span.
+//! 2. The format of errors, then response headers.
+//! 3. Limits on concurrency and time, except for health and metrics.
+//! 4. Compression, then the checks of [`guard`].
+//! 5. The router. Pages, server functions and REST look up the session there. Site files and health
+//!    checks don't.
 //!
 //! Invariants:
 //! * A GET changes nothing. Other methods are accepted from our own pages or from API clients only.

@@ -1,9 +1,9 @@
 //! Latency from a commit to its first run on an idle system.
 //!
 //! A worker idles over a small cluster. 300 times, a regular commit changes one noderole. The next
-//! commit waits until the run has ended. Measured from the return of the commit call until the
-//! worker leases the run (it starts then), and until the step is ACTIVE, by the database's clock,
-//! in milliseconds.
+//! commit waits until the run has ended. It prints two times in milliseconds by the database's
+//! clock. Both begin at the return of the commit call. One ends when the worker leases the run,
+//! which starts then, the other when the step is ACTIVE.
 //!
 //! `cargo bench -p worker --bench latency`.
 

@@ -20,7 +20,7 @@
 //! A step has two content hashes here: the run's row has one, and the node's ledger compares one.
 //! All attempts of one generation must have the same hash in the ledger. It therefore comes from
 //! the root of the target that made this generation. The hash of the row may also come from the
-//! root in force, because data that does not cause a re-run may have changed since.
+//! root in force. Changed data that does not cause a re-run affects only that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -193,8 +193,8 @@ fn without_systemd(analyze: &str) -> Option<String> {
     ))
 }
 
-/// If the system does not allow mounting a small disk (crates/cli/tests/faults/namespace.rs), the
-/// test of a full disk passes without running. Another test simulates the full disk with a file
+/// The test of a full disk passes without running if the system does not allow mounting a small
+/// disk (crates/cli/tests/faults/namespace.rs). Another test simulates the full disk with a file
 /// size limit and always runs. The chaos test uses the same simulation then.
 fn without_namespace(unshare: &str) -> Option<String> {
     let root = nix::unistd::geteuid().is_root();

@@ -1,6 +1,6 @@
-//! The command `gantry catalog check`: output and exit codes. 0: it can be imported, possibly with
-//! warnings. 1: it can't, or there is none. 2: wrong usage, or it can't be read (with `--json`,
-//! reported as JSON too).
+//! The command `gantry catalog check`: output and exit codes. 0: the folder can be imported,
+//! possibly with warnings. 1: it can't, or it is empty. 2: wrong usage, or it can't be read (with
+//! `--json`, reported as JSON too).
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 

@@ -1,10 +1,15 @@
 //! The folder of a private cluster and its lock.
 //!
-//! Content: `lock` (locked by this process), `data/` (PostgreSQL's), `socket/`, `start.log` (output
-//! of the server before its own log is open), `socket-folder` (path of the socket's folder if the
-//! regular one was too long). The path of a Unix socket has at most 107 bytes. For longer paths,
-//! the socket is in a folder in `/tmp` with a random name. The path is stored, so that the next
-//! start removes the folder of a killed process.
+//! Content:
+//! - `lock`, locked by this process
+//! - `data/` of PostgreSQL
+//! - `socket/`
+//! - `start.log`: output of the server before its own log is open
+//! - `socket-folder`: path of the socket's folder if the regular one was too long
+//!
+//! The path of a Unix socket has at most 107 bytes. For longer paths, the socket is in a folder in
+//! `/tmp` with a random name. The path is stored, so that the next start removes the folder of a
+//! killed process.
 //!
 //! A `postmaster.pid` counts only if `/proc` confirms it, because process ids are reused (within
 //! seconds in containers). A process belongs to this folder only if its working directory is the

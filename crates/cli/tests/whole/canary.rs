@@ -62,7 +62,7 @@ impl Cage {
         &self.canaries.iter().find(|(known, _)| *known == name).unwrap().1
     }
 
-    /// Status and text of a response. Of a stream, the messages within a moment.
+    /// Status and text of a response. For a stream, the messages within a moment.
     async fn ask(
         &self,
         method: Method,

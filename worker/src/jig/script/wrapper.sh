@@ -35,9 +35,9 @@
 #            concatenated scripts that have BYTES, then the input and its surroundings (one line of
 #            JSON each), then lines of the form  export NAME='value'
 #     follow EPOCH.ATTEMPT OUT ERR MARK LIMIT
-#            Prints the streams from these byte offsets to the run's end. Unless MARK is -, the output
-#            of `take` follows the last byte of standard output, between MARK and MARK. The attempt's
-#            folder stays until a line on standard input confirms the receipt.
+#            Prints the streams from these byte offsets to the run's end. Unless MARK is -, the
+#            output of `take` follows the last byte of standard output, between MARK and MARK.
+#            The attempt's folder stays until a line on standard input confirms the receipt.
 #     take   EPOCH.ATTEMPT LIMIT
 #            Prints how the attempt ended (one line of words), then up to LIMIT + 1 bytes of
 #            GANTRY_OUTPUT
