@@ -48,7 +48,7 @@ impl PublicAddress {
     /// The address of a listener, for users on the same machine.
     ///
     /// # Errors
-    /// If it listens on an address that other machines can reach only.
+    /// If it listens on a single address that is not loopback.
     pub fn of_listener(address: SocketAddr) -> Result<Self, AddressError> {
         let host = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
