@@ -1,4 +1,4 @@
-//! A program that carries its site is built again when that changes.
+//! Rebuilds a program with an embedded site when the site changes.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

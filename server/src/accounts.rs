@@ -1,4 +1,4 @@
-//! The settings' [`Accounts`], bound to whoever sent the request.
+//! Implements [`Accounts`] for the settings pages, bound to the client of the request.
 
 use api::Problem;
 use api::people::{
@@ -31,7 +31,7 @@ impl Accounts for Bound {
 
     async fn one(&self, id: PersonId) -> Result<(PersonDetails, Vec<TokenView>), Problem> {
         let actor = self.actor()?;
-        // Its page decides about people, also where it is about who asks.
+        // The page requires an admin, also for the admin's own account.
         actor.require(Permission::Admin)?;
         let person = self.people.details(actor, id).await?;
         Ok((person, self.people.tokens(actor, Some(id)).await?))

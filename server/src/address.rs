@@ -1,18 +1,18 @@
-//! Under which address people reach this server, and what follows from it.
+//! The public address of this server.
 //!
-//! # Theory
-//!
-//! Gantry speaks plain HTTP. Two ways of reaching it are safe, and there is no third: from the same machine (or through a tunnel that
-//! ends there), and by HTTPS through a proxy in front of it. The address decides, once, at start:
+//! Gantry speaks plain HTTP. There are two safe ways to reach it: from the same machine (or through
+//! a tunnel that ends there), and with HTTPS through a reverse proxy. The address determines these
+//! settings at start:
 //!
 //! | | loopback, `http` | anywhere, `https` |
 //! |---|---|---|
 //! | session cookie | `gantry_session` | `__Host-gantry`, Secure |
-//! | `Host` that is answered to | loopback names, any port (a tunnel changes the port) | the address's host |
-//! | client's address | the connection's | what a trusted proxy says in `X-Forwarded-For`, else the connection's |
+//! | accepted `Host` | loopback names, any port (a tunnel changes it) | the address's host |
+//! | client | the connection's | `X-Forwarded-For` of a trusted proxy, or the connection's |
 //!
-//! Answering to known hosts only keeps a page elsewhere from reaching a loopback server through a name of its own that it points at
-//! 127.0.0.1. Browsers take a Secure cookie from plain HTTP on some loopback names and not on others, so there it is left out.
+//! The `Host` check stops DNS rebinding: another site could point its name at 127.0.0.1 to reach a
+//! loopback server. Browsers accept a Secure cookie over plain HTTP only on some loopback names, so
+//! the attribute is omitted there.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -23,13 +23,13 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
 use passkeys::Site;
 
-/// Why an address can't be the public one.
+/// Why an address can't be the public address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Not an address of this form.
+    /// It is not of the form `https://HOST[:PORT]`.
     #[error("{0:?} is no public address: write it like https://gantry.example.com, without a path")]
     Form(String),
-    /// Sessions would travel where everybody can read them.
+    /// Sessions would be sent unencrypted.
     #[error(
         "{0:?} is plain HTTP to another machine, and sessions could be read on the way: put a proxy with HTTPS in front \
          and give its address, or use a loopback address and a tunnel (ssh -L)"
@@ -37,7 +37,7 @@ pub enum AddressError {
     Plain(String),
 }
 
-/// The public address: safe by construction.
+/// A public address that is safe by construction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicAddress {
     secure: bool,
@@ -45,10 +45,10 @@ pub struct PublicAddress {
 }
 
 impl PublicAddress {
-    /// The address of a server that listens there, for people on the same machine.
+    /// The address of a listener, for users on the same machine.
     ///
     /// # Errors
-    /// When it listens on another machine's behalf only.
+    /// If it listens on a single address that is not loopback.
     pub fn of_listener(address: SocketAddr) -> Result<Self, AddressError> {
         let host = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
@@ -59,12 +59,12 @@ impl PublicAddress {
         format!("http://{host}:{}", address.port()).parse()
     }
 
-    /// Whether people come by HTTPS.
+    /// Whether users connect with HTTPS.
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// Whether this server is meant by a request's host.
+    /// Whether a request's host belongs to this server.
     pub fn is_host(&self, host: &str) -> bool {
         let Ok(host) = host.parse::<Authority>() else {
             return false;
@@ -75,7 +75,8 @@ impl PublicAddress {
         }
     }
 
-    /// The site of a request, for passkeys: the public address, or on this machine the name that the browser uses.
+    /// The site of a request, for passkeys: the public address, or on this machine the name that
+    /// the browser uses.
     ///
     /// # Errors
     /// If that has no host name.
@@ -83,10 +84,10 @@ impl PublicAddress {
         self.site_at(headers.get(header::HOST).and_then(|host| host.to_str().ok()))
     }
 
-    /// The same, by the `Host` of the request.
+    /// As [`PublicAddress::site`], from the `Host` of the request.
     ///
     /// # Errors
-    /// As [`PublicAddress::site`].
+    /// As for [`PublicAddress::site`].
     pub(crate) fn site_at(&self, host: Option<&str>) -> Result<Site, Problem> {
         let origin = match host.filter(|host| !self.secure && self.is_host(host)) {
             Some(host) => format!("http://{host}"),
@@ -95,7 +96,7 @@ impl PublicAddress {
         Site::of(&origin).map_err(|error| Problem::conflict("no_host_name", format!("{error}.")))
     }
 
-    /// Whether a page of this server, reached under `host`, has the origin.
+    /// Whether `origin` is a page of this server that was reached as `host`.
     pub fn is_own_origin(&self, origin: &str, host: Option<&str>) -> bool {
         match self.secure {
             true => origin.eq_ignore_ascii_case(&self.to_string()),
@@ -136,7 +137,7 @@ impl FromStr for PublicAddress {
     }
 }
 
-/// Browsers leave the scheme's own port out of an origin.
+/// Browsers omit the scheme's default port from an origin.
 fn default_port(authority: Authority, port: &str) -> Authority {
     match authority.as_str().strip_suffix(port).map(str::parse) {
         Some(Ok(without)) => without,

@@ -1,7 +1,8 @@
-//! The pages' [`Console`], bound to whoever sent the request.
+//! Implements [`Console`] for the pages, bound to the client of the request.
 //!
-//! Thin on purpose: who asks is found out by [`crate::session`], whether they may is decided in [`control`], and what they get is
-//! made there. What is left here is to let nobody through without a session, and to take the cookie away when one ends.
+//! It is thin on purpose: [`crate::session`] authenticates, and [`control`] authorizes and
+//! executes. This module rejects requests without a session, and deletes the cookie when a session
+//! ends.
 
 use std::sync::Arc;
 
@@ -46,7 +47,6 @@ use uuid::Uuid;
 use crate::address::PublicAddress;
 use crate::session;
 
-/// A [`Console`] for one request.
 pub(crate) struct Bound {
     pub control: Arc<Control>,
     pub people: People,
@@ -54,9 +54,8 @@ pub(crate) struct Bound {
     pub actor: Option<Actor>,
     /// The client that sent the request.
     pub visitor: Visitor,
-    /// The `Host` of the request.
     pub host: Option<String>,
-    /// Where the answer's cookies go.
+    /// Receives the cookies of the answer.
     pub answer: ResponseOptions,
 }
 
@@ -65,12 +64,12 @@ impl Bound {
         self.actor.as_ref().ok_or_else(Problem::signed_out)
     }
 
-    /// The site that passkeys of this request work on.
+    /// The site on which passkeys of this request work.
     pub fn site(&self) -> Result<Site, Problem> {
         self.address.site_at(self.host.as_deref())
     }
 
-    /// Whoever lacks a permission is told who gives it.
+    /// Adds to a missing permission the people who can grant it.
     pub async fn told<T>(&self, answer: Result<T, Problem>) -> Result<T, Problem> {
         match answer {
             Err(problem) => Err(self.control.whom_to_ask(problem).await),
@@ -79,7 +78,7 @@ impl Bound {
     }
 }
 
-/// Asks `control` the same as the actor.
+/// Calls the same method of `control` as the actor.
 macro_rules! asked {
     ($self:ident . $method:ident ( $($argument:expr),* )) => {{
         let answer = $self.control.$method($self.actor()? $(, $argument)*).await;
@@ -361,7 +360,8 @@ impl Console for Bound {
         submission: SubmissionId,
         kind: VerdictKind,
     ) -> Result<SignatureRequest, Problem> {
-        // A reader without permission learns that, rather than how to open the site.
+        // A reader without permission should get that error, not the one about passkeys and the
+        // site.
         self.told(self.actor()?.require(Permission::Viewer)).await?;
         let site = self.site()?;
         asked!(self.verdict_options(&site, submission, kind))

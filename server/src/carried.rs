@@ -1,8 +1,9 @@
-//! A site that the program carries inside.
+//! The site that is embedded in the program.
 //!
-//! A release is one file: scripts, styles and fonts are in it, packed as `cargo xtask site` left them, so nothing has to be put beside the
-//! program, and it can't be of another build than its pages. Which form a browser gets is chosen among the packed twins that are there; an
-//! answer has the hash of its file as ETag, and a browser that has it gets 304.
+//! A release is one file. It contains scripts, styles and fonts, compressed by `cargo xtask site`.
+//! So no further files are needed, and the files always match the pages. The server picks a
+//! compressed variant that the browser accepts. The ETag is the file's hash, and a browser with a
+//! current copy gets 304.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +23,10 @@ fn inside() -> Option<&'static Dir<'static>> {
     None
 }
 
-/// The forms of a file, as the ends of their names, best first.
+/// Compressed variants as file suffixes, best first.
 const PACKED: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
 
-/// The files, by their path without the first slash.
+/// The files, by their path without the leading slash.
 #[derive(Debug)]
 pub struct Carried(BTreeMap<&'static str, File>);
 
@@ -37,7 +38,7 @@ struct File {
 }
 
 impl Carried {
-    /// The site of this program, if it was built with one.
+    /// The embedded site, if the program was built with one.
     pub fn inside() -> Option<Self> {
         inside().map(Self::of)
     }
@@ -60,12 +61,11 @@ impl Carried {
         Self(files)
     }
 
-    /// What is in a file.
     pub(crate) fn content(&self, path: &str) -> Option<&'static [u8]> {
         Some(self.0.get(path)?.body)
     }
 
-    /// The answer for a path; None where there is no such file.
+    /// The answer for a path; `None` if there is no such file.
     pub(crate) fn answer(
         &self,
         method: &Method,
@@ -110,7 +110,7 @@ fn read(file: &'static include_dir::File<'static>) -> Option<(&'static str, File
     Some((file.path().to_str()?, File { body, tag, kind: HeaderValue::from_str(&kind).ok()? }))
 }
 
-/// Whether a coding is asked for, and not with a weight of nothing.
+/// Whether the client accepts an encoding with a weight above 0.
 fn accepts(asked: &HeaderMap, coding: &str) -> bool {
     let all = asked.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     all.flat_map(|value| value.split(',')).any(|part| {

@@ -1,10 +1,12 @@
-//! Checkpoints of the audit, signed and stored outside of the database, for as long as the server runs.
+//! Signs checkpoints of the audit chain and stores them outside of the database.
 //!
-//! A round signs the end of the chain if it grew, and appends the checkpoint to a file or posts it to a URL. A round that fails is
-//! tried again with the next one; the server serves on. Several servers may write to the same file: each appends whole lines.
+//! Each round signs the end of the chain if it has grown. It appends the checkpoint to a file or
+//! posts it to a URL. A failed round is retried with the next one, and the server continues.
+//! Several servers may write to the same file, because each appends whole lines.
 //!
-//! The first round after a start reads the last checkpoint back from the file or the URL, because the chain may have been changed while
-//! no server ran. A file that cannot be read stops the round. A URL may accept checkpoints only: then the server warns and goes on.
+//! The first round after a start reads the last checkpoint back from the file or the URL. The chain
+//! may have been changed while no server ran. If the file can't be read, the round fails. A URL may
+//! accept checkpoints without returning them; the server then logs a warning and continues.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -24,19 +26,19 @@ use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::metrics::Metrics;
 
-/// How long the URL may take to answer.
+/// Timeout of the URL.
 const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
-/// How many bytes the answer to a GET may have.
+/// Maximum size of the answer to a GET.
 const ANSWER_SIZE: u64 = 1 << 20;
-/// A line of the file is shorter than this.
+/// Maximum length of a line in the file.
 const LINE: i64 = 4096;
 
-/// Where checkpoints go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// Appended to this file, a line each.
+    /// A file with one checkpoint per line.
     File(PathBuf),
-    /// Posted to this URL, one each. A GET returns the newest one, if the URL supports that.
+    /// A URL that receives each checkpoint as a POST. A GET returns the newest one, if the URL
+    /// supports that.
     Url(String),
 }
 
@@ -52,18 +54,16 @@ impl FromStr for Destination {
     }
 }
 
-/// What is signed with, where to, and how often.
+/// Settings for checkpoints.
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     /// The private key.
     pub key: Arc<SigningKey>,
-    /// Where checkpoints go.
     pub to: Destination,
-    /// How often.
     pub every: Duration,
 }
 
-/// Writes checkpoints until told to stop.
+/// Writes checkpoints until the server stops.
 pub(crate) async fn until_stopped(
     control: Arc<Control>,
     metrics: Metrics,
@@ -127,7 +127,7 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await.map_err(|error| error.to_string())?
 }
 
-/// The last checkpoint that was written; None: there is none yet, or the URL does not return it.
+/// The last written checkpoint. `None` if there is none yet, or the URL does not return it.
 fn last_of(to: &Destination) -> Result<Option<Checkpoint>, String> {
     match to {
         Destination::File(path) => last_of_file(path),
@@ -142,7 +142,7 @@ fn last_of(to: &Destination) -> Result<Option<Checkpoint>, String> {
     }
 }
 
-/// None: there is no file yet, or it is empty.
+/// `None` if the file is missing or empty.
 fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
     let failed = |error: std::io::Error| format!("{} can't be read: {error}", path.display());
     let mut file = match File::open(path) {
@@ -158,12 +158,12 @@ fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
     })
 }
 
-/// None: the URL returns nothing, because nothing was posted yet.
+/// `None` if the URL returns nothing, because nothing was posted yet.
 fn last_of_url(url: &str) -> Result<Option<Checkpoint>, String> {
     let answer = agent().get(url).call().map_err(|error| without_url(&error))?;
     let body = answer.into_body().into_with_config().limit(ANSWER_SIZE).read_to_vec();
     let body = body.map_err(|error| without_url(&error))?;
-    // The error would repeat parts of the answer.
+    // The parser's error would quote parts of the answer.
     last_line(&body).map_err(|_| "the last line of its answer is not a checkpoint".to_owned())
 }
 
@@ -192,7 +192,7 @@ fn agent() -> Agent {
     Agent::config_builder().tls_config(tls).timeout_global(Some(ANSWER)).build().into()
 }
 
-/// The URL may have a secret in it, as may the one that it redirects to, so an error does not repeat them.
+/// The URL, or the one that it redirects to, may contain a secret. So an error omits it.
 fn without_url(error: &ureq::Error) -> String {
     match error {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// In each URL, and in no error.
+    /// Part of each URL. No error may contain it.
     const SECRET: &str = "canary-4718";
 
     struct World {
@@ -236,7 +236,7 @@ mod tests {
             Self { db, control, public, pem, folder: tempfile::tempdir().unwrap() }
         }
 
-        /// One more sealed entry.
+        /// Adds one sealed entry.
         async fn grow(&self) {
             for sql in ["INSERT INTO audit (action) VALUES ('test')", "SELECT seal_audit(10)"] {
                 sqlx::query(sql).execute(self.db.app()).await.unwrap();
@@ -262,7 +262,7 @@ mod tests {
             self.folder.path().join("checkpoints.jsonl")
         }
 
-        /// The checkpoints in the file, once there are so many.
+        /// Waits until the file has this number of checkpoints and returns them.
         async fn written(&self, wanted: usize) -> Vec<Checkpoint> {
             for _ in 0..500 {
                 let text = std::fs::read_to_string(self.file()).unwrap_or_default();
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(world.written(1).await.len(), 1, "the chain did not grow");
         first.cancel();
         world.grow().await;
-        // A restarted server goes on after the last line.
+        // A restarted server continues after the last line.
         let second = world.start(file);
         let checkpoints = world.written(2).await;
         let sealed: Vec<(i64, Vec<u8>)> = sqlx::query_as("SELECT seq, hash FROM seal ORDER BY seq")
@@ -323,7 +323,8 @@ mod tests {
         assert_eq!(refused.code, "audit_changed");
     }
 
-    /// A URL that answers each GET with this text (None: never) and each POST with the next status, and what was posted to it.
+    /// A URL that answers each GET with this text (`None`: never) and each POST with the next
+    /// status. Also returns a channel with the posted values.
     fn url(
         get: Option<String>,
         posts: &'static [&'static str],
@@ -362,7 +363,7 @@ mod tests {
                     }
                 };
                 let answer = answer.replacen("\r\n\r\n", "\r\nconnection: close\r\n\r\n", 1);
-                // A client may have read enough.
+                // The client may have closed the connection.
                 let _ = stream.write_all(answer.as_bytes());
             }
         });
@@ -411,7 +412,7 @@ mod tests {
         assert!(posted.link.seq > last.link.seq);
     }
 
-    /// Changes as the owner of the database, after which the audit differs from a checkpoint.
+    /// A change by the database's owner, after which the audit contradicts a checkpoint.
     const CUT: &str = "DELETE FROM seal WHERE seq = (SELECT max(seq) FROM seal)";
     const RECOMPUTED: &str =
         "UPDATE seal SET hash = sha256(hash) WHERE seq = (SELECT max(seq) FROM seal)";

@@ -1,8 +1,9 @@
-//! `/api/v1/deployments/{name}/graph` and `/api/v1/submissions/{id}/graph`: the graph of a page as data.
+//! `/api/v1/deployments/{name}/graph` and `/api/v1/submissions/{id}/graph`: the graph of a page as
+//! data.
 //!
-//! The words are those of the page's own address, so whoever looks at a picture can ask for what is in it. A page that does not
-//! understand a word, or that has no use for it, shows the graph without it; a program is told. A vertex that the graph does not have is
-//! one of these (404). Roles and nodes to unfold that it does not have are nothing wrong: what a program asks for may have gone, and what is left is what it wants.
+//! The parameters are those of the page. A page ignores unknown or useless parameters and shows the
+//! graph without them. The API returns an error. An unknown vertex is a 404. Unknown roles and
+//! nodes to expand are ignored, because they may have been removed since.
 
 use api::Problem;
 use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
@@ -35,35 +36,36 @@ pub(crate) fn operations(all: Operations) -> Operations {
     )
 }
 
-/// Which of the graph is wanted, and how.
+/// Selection and display options of a graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct GraphWanted {
-    /// Roles whose noderoles are told one by one, by comma.
+    /// Roles to expand into single noderoles, separated by commas.
     roles: String,
-    /// Nodes whose noderoles are told one by one, by full or short name, by comma.
+    /// Nodes to expand into single noderoles, by full or short name, separated by commas.
     nodes: String,
-    /// Only this vertex, by its key, what it waits for and what waits for it.
+    /// Show only this vertex, its dependencies and its dependents. The value is the key of a
+    /// vertex.
     focus: String,
-    /// Of a focus which of the two: `up` or `down`; both unless said.
+    /// Restrict `focus` to dependencies (`up`) or dependents (`down`). Default: both.
     way: String,
-    /// Of a focus what is at most so many edges away.
+    /// Restrict `focus` to vertices within this number of edges.
     #[schemars(range(min = 1))]
     steps: Option<u32>,
-    /// Marks every way that begins at this vertex, by its key, and ends at `to`.
+    /// Highlight all paths from this vertex to `to`. The value is the key of a vertex.
     from: String,
-    /// The end of that.
+    /// The end of the highlighted paths. The value is the key of a vertex.
     to: String,
-    /// Marks the longest way, by `count` of noderoles or by the `time` that their last runs took.
+    /// Highlight the longest path, by `count` of noderoles or by the `time` of their last runs.
     longest: String,
-    /// `trail`: what is marked alone, one by one.
+    /// `trail`: show only the highlighted vertices, expanded into single noderoles.
     only: String,
-    /// Of a deployment: as it was meant at this target.
+    /// Show a deployment as of this target.
     #[schemars(range(min = 1))]
     target: Option<i64>,
 }
 
-/// One of a few words, or nothing.
+/// Parses an optional parameter with a fixed set of values.
 fn one_of<T: Copy>(field: &str, text: &str, words: &[(&str, T)]) -> Result<Option<T>, Problem> {
     if text.is_empty() {
         return Ok(None);

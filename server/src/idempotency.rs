@@ -1,21 +1,24 @@
-//! `Idempotency-Key`: a POST that is sent again is not done again.
+//! `Idempotency-Key`: a repeated POST is executed only once.
 //!
-//! # Theory
+//! A client that gets no response does not know whether its request was executed. With a key it can
+//! repeat the request safely. The first request with a key claims the key and is executed. Its
+//! response is stored for 24 hours. A repeated request with the same key gets the stored response
+//! (`Idempotency-Replayed: true`). A different request with that key gets 422. A request that
+//! arrives while the first one is in progress gets 409 with `Retry-After`.
 //!
-//! Whoever gets no answer does not know whether it was done. With a key of theirs they send it again: the first request of a key claims
-//! it, is carried out, and its answer is kept for 24 hours; the same request under the same key gets that answer
-//! (`Idempotency-Replayed: true`), another one 422, and one that comes while the first is under way 409 with `Retry-After`.
+//! * Only successful responses (2xx) are stored. An error frees the key.
+//! * A response that shows a secret, or that is too large, is not stored. A repeated request then
+//!   gets 409, which says that the first one succeeded.
+//! * Keys belong to a person. Requests are compared by a digest of method, path, `If-Match`, token
+//!   (none for a session) and body.
+//! * A claim is renewed while its request is in progress, so a repeated request never executes
+//!   concurrently.
 //!
-//! * Only what was done is kept (2xx). A refusal did nothing and frees the key; so does an error, after which nobody knows.
-//! * An answer that shows a secret is never stored, and one that is too large isn't either. That it was done is kept, and told (409).
-//! * Keys are each person's own. What is the same is told by a digest of method, address, `If-Match`, the token that it came by (none: a
-//!   session) and body.
-//! * A claim is renewed for as long as its request is carried out, so nothing is begun a second time beside it, however long it takes.
-//!
-//! The answer is kept behind the work, in a transaction of its own. So a server that dies between the two leaves a claim without an
-//! answer: for two minutes the key is under way, and then the same request is carried out again. What it is about usually refuses that by
-//! itself (a proposal's version, a submission that was committed, a name that is taken); what has no such rule (a comment, a token) is
-//! there twice then. `docs/api.md` says so.
+//! The response is stored after the work, in a separate transaction. If a server dies between the
+//! two, the claim has no response. The key stays claimed for two minutes. After that, a repeated
+//! request is executed again. Most operations reject this themselves (proposal version, committed
+//! review, name in use). Others, such as comments and tokens, create a duplicate. `docs/api.md`
+//! documents this.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,15 +46,14 @@ use crate::refusal::Refusal;
 use crate::session::Who;
 use crate::state::AppState;
 
-/// The header.
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// Most bytes of an answer that is kept.
+/// Maximum size of a stored response in bytes.
 const MOST: usize = 64 * 1024;
-/// Headers that are kept with it; all others are every answer's.
+/// Headers that are stored with a response. All others are the same for every response.
 const HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 
-/// Carries a request out once for its key. `secret`: its answer shows one.
+/// Executes a request once for its key. `secret`: its response shows a secret.
 pub(crate) async fn once(state: &AppState, request: Request, next: Next, secret: bool) -> Response {
     match claim(state, request).await {
         Ok(Turn::Run(request, None)) => next.run(request).await,
@@ -70,13 +72,13 @@ pub(crate) async fn once(state: &AppState, request: Request, next: Next, secret:
     }
 }
 
-/// What is to be done with a request.
+/// How to handle a request.
 enum Turn {
     Run(Request, Option<(Key, Uuid)>),
     Answer(Response),
 }
 
-/// Holds a claim until it is stopped or the claim is another's.
+/// Renews a claim until it is stopped or another request has the claim.
 async fn renew(control: Arc<Control>, key: Key, claim: Uuid) {
     loop {
         tokio::time::sleep(LEASE / 4).await;
@@ -93,7 +95,7 @@ async fn renew(control: Arc<Control>, key: Key, claim: Uuid) {
 async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
     let word = word(request.headers())?;
     let actor = request.extensions().get::<Who>().and_then(|who| who.0.as_ref());
-    // Nobody: it is refused further in.
+    // Without an actor, an inner layer rejects the request.
     let Some(actor) = actor else { return Ok(Turn::Run(request, None)) };
     let person = actor.person;
     let token = actor.token.as_ref().map(|token| token.id.into_bytes()).unwrap_or_default();
@@ -118,7 +120,7 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
                 "under_way",
                 "A request with this idempotency key is being carried out. Send it again later: it gets the answer then.",
             );
-            // It is usually done long before its claim ends.
+            // The request usually ends long before its claim expires.
             Err(Refusal(problem.again_after(Duration::from_secs(seconds).min(MOMENT))))
         }
         Claimed::Other => Err(Refusal(Problem::new(
@@ -142,7 +144,7 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
     }
 }
 
-/// The database could not be asked: nothing was done.
+/// The database did not answer, so nothing was executed.
 fn away(error: &StoreError) -> Refusal {
     tracing::warn!(%error, "an idempotency key can't be claimed");
     Refusal(Problem::unavailable(
@@ -192,7 +194,7 @@ fn again(kept: Kept) -> Response {
     answer
 }
 
-/// Keeps what was answered, or gives the key back.
+/// Stores the response, or frees the key.
 async fn note(
     state: &AppState,
     key: &Key,
@@ -201,7 +203,7 @@ async fn note(
     secret: bool,
 ) -> Response {
     let (parts, body) = answer.into_parts();
-    // It is in memory already: a handler made it of a value.
+    // The body is in memory already, because a handler made it from a value.
     let Ok(bytes) = to_bytes(body, usize::MAX).await else {
         return Refusal(Problem::internal()).into_response();
     };

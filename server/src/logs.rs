@@ -1,8 +1,8 @@
-//! `GET /runs/{id}/log`: a run's whole log as a file, in parts as they are read.
+//! `GET /runs/{id}/log`: a run's complete log as a file, streamed in parts.
 //!
-//! What a log has said it never says otherwise, so a download that broke off is gone on with by a `Range` (one; of several the whole
-//! log comes), byte for byte, also while the log still grows. A log that has ended has an `ETag`; with another one in `If-Range` the
-//! whole comes. How many go on at once: [`downloads`].
+//! A log is append-only, so a client can resume a download with `Range`, also while the log grows.
+//! Several ranges return the whole log. A log that has ended has an `ETag`. If `If-Range` has
+//! another tag, the whole log is returned. [`downloads`] limits the number of downloads.
 
 use std::ops::Range;
 
@@ -20,10 +20,11 @@ use crate::refusal::{Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
 
-/// Pieces read at once. A worker's pieces have 64 KiB at most, so this is what a download takes of memory.
+/// Chunks per query. A chunk of a worker has at most 64 KiB, so this limits the memory of a
+/// download.
 const PIECES: u32 = 16;
 
-/// The log up to where it is when this is asked, byte for byte; what comes later is for the run's page.
+/// Streams the log up to its length at the time of the request. Later output is on the run's page.
 pub(crate) async fn download(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
@@ -74,16 +75,16 @@ pub(crate) async fn download(
     Ok(answer)
 }
 
-/// What of a log is wanted.
+/// The requested part of a log.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Whole,
     Part(Range<u64>),
-    /// What lies behind its end.
+    /// A range after the end of the log.
     Nothing,
 }
 
-/// What `Range` asks for. One that can't be read, or several, are as none (RFC 9110, 14.2).
+/// Parses `Range`. An invalid header, or one with several ranges, is ignored (RFC 9110, 14.2).
 fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> Wanted {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let Some(asked) = text(header::RANGE) else { return Wanted::Whole };
@@ -92,12 +93,13 @@ fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> Wanted {
     }
     let read = match parse_range_header(asked) {
         Ok(read) => read.ranges,
-        // The last no bytes: that can be read, and there is nothing of it.
+        // A suffix of zero bytes is valid and can't be satisfied.
         Err(RangeUnsatisfiableError::ZeroSuffix) => return Wanted::Nothing,
         Err(_) => return Wanted::Whole,
     };
     let [range] = read.as_slice() else { return Wanted::Whole };
-    // Not by the library's `validate`: it refuses what is to be ignored, and a suffix that is longer than the log.
+    // Not via the library's `validate`: it rejects ranges that must be ignored, and a suffix longer
+    // than the log.
     match (range.start, range.end) {
         (StartPosition::Index(first), EndPosition::Index(last)) if last < first => Wanted::Whole,
         (StartPosition::Index(first), _) if first >= length => Wanted::Nothing,
@@ -105,7 +107,7 @@ fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> Wanted {
             Wanted::Part(first..length.min(last.saturating_add(1)))
         }
         (StartPosition::Index(first), EndPosition::LastByte) => Wanted::Part(first..length),
-        // All of an empty log is no part that could be named.
+        // An empty log has no range that could be named.
         (StartPosition::FromLast(_), _) if length == 0 => Wanted::Whole,
         (StartPosition::FromLast(count), _) => Wanted::Part(length.saturating_sub(count)..length),
     }
@@ -121,7 +123,7 @@ fn bytes(
         while offset < part.end {
             let pieces = running::read_log_span(store.pool(), run, offset, part.end, PIECES).await?;
             if pieces.is_empty() {
-                // Better a download that breaks off than one that lacks something.
+                // Breaking off the download is better than omitting a part.
                 Err(StoreError::corrupt(format!("the log of run {run}"), format!("there is nothing at byte {offset}")))?;
             }
             for piece in pieces {

@@ -1,10 +1,11 @@
-//! `/api/v1/nodes/NODE` and `/api/v1/self`: a machine, by its name or id, and what it says of itself.
+//! `/api/v1/nodes/NODE` and `/api/v1/self`: a node by its name or id, and the reports of a node.
 //!
-//! The entity tag of a machine begins with the version of what people say of it, and a change names that version (`If-Match`); how the
-//! machine is at the moment is no part of it, so nobody is refused a change because a worker looked meanwhile.
+//! The entity tag of a node begins with the version of its record, and a change names that version
+//! (`If-Match`). The node's actual state is not part of the version, so a health check never causes
+//! a conflict for a user.
 //!
-//! `/self` is for machines: who asks is known by `Authorization: Bearer TOKEN` alone. Such a token means nothing anywhere else, and a
-//! person's or a program's means nothing here.
+//! `/self` is for nodes. The token in `Authorization: Bearer TOKEN` identifies the node. A node's
+//! token is valid only here, and tokens of people are not valid here.
 
 use std::collections::BTreeMap;
 
@@ -96,12 +97,12 @@ pub(crate) fn operations(all: Operations) -> Operations {
         )
 }
 
-/// An entity tag that names a version.
+/// An entity tag with a version.
 fn tag(version: i32) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// The machine that a path names as `{id}`: by its id, or by its name.
+/// The node in the path parameter `{id}`, by id or name.
 pub(crate) struct Machine(pub NodeId);
 
 impl FromRequestParts<AppState> for Machine {
@@ -241,7 +242,7 @@ async fn mint(
     Ok(Created(format!("/nodes/{node}/tokens/{}", minted.id), minted))
 }
 
-/// The part of the path behind the machine.
+/// The path parameters after the node.
 #[derive(Debug, Deserialize)]
 struct Revoked {
     token: Uuid,
@@ -275,7 +276,7 @@ async fn revoke(
     Ok(Json(Done {}))
 }
 
-/// The machine that a request comes from, by its token.
+/// The node that a request comes from, identified by its token.
 struct AsItself(Itself);
 
 impl FromRequestParts<AppState> for AsItself {

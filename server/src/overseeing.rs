@@ -1,4 +1,4 @@
-//! `/api/v1`: how it stands, who carries it out, who did what, and how far a target has come.
+//! `/api/v1`: overview, workers, audit, and the rollout of a target.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use crate::rest::Answer;
 use crate::session::SignedIn;
 use crate::state::AppState;
 
-/// Lines of JSON, as an export of the audit is written.
+/// The content type of an audit export.
 const LINES: &str = "application/jsonl";
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -120,8 +120,8 @@ async fn export(
         .into_response())
 }
 
-/// The header, the entries up to its end, the rows of a whole export, and the end with the totals. An export that breaks off has no end,
-/// and so nobody takes it for a whole one.
+/// Streams the header, the entries, the rows of a full export, and a final line with totals. An
+/// export that breaks off has no final line, so it can't be mistaken for a complete one.
 fn lines(
     control: Control,
     mut chain: Chain,
@@ -182,7 +182,7 @@ async fn target(
         ))
         .into());
     }
-    // The answer has to begin before the request's own time is over.
+    // The response must begin before the request's time is over.
     let wait = wait.min(limits::REQUEST.saturating_sub(limits::ROOM));
     let view = match state.waiting.take(actor.person) {
         Ok(_place) if !wait.is_zero() => state.control.target_settled(&actor, number, wait).await?,

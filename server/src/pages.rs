@@ -1,7 +1,7 @@
-//! The console's pages and their server functions: [`app`], rendered here.
+//! Renders the console's pages and their server functions ([`app`]).
 //!
-//! Each request gets a context with an `Arc<dyn Console>` bound to whoever sent it, and a content security policy with the nonce that
-//! leptos puts on its inline scripts.
+//! Each request gets a context with an `Arc<dyn Console>` that is bound to its client. It also gets
+//! a content security policy with the nonce of leptos's inline scripts.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::typed;
 
 /// Routes of all pages, and of the server functions below `/call/`.
 pub(crate) fn routes(state: &AppState) -> Router<AppState> {
-    // Finding the routes renders the frame once, for nobody.
+    // Finding the routes renders the frame once, without a client.
     let context = context(state.clone());
     let (routes, _) =
         generate_route_list_with_exclusions_and_ssg_and_context(app::App, None, context.clone());
@@ -44,7 +44,7 @@ pub(crate) fn routes(state: &AppState) -> Router<AppState> {
         .route_layer(from_fn_with_state(state.clone(), session::look_up))
 }
 
-/// The page for an address that there is not.
+/// The page for an unknown path.
 pub(crate) async fn not_found(state: AppState, mut request: Request) -> Response {
     if !wants_page(&request) {
         return axum::http::StatusCode::NOT_FOUND.into_response();
@@ -61,7 +61,7 @@ pub(crate) async fn not_found(state: AppState, mut request: Request) -> Response
     }
 }
 
-/// What pages and server functions find in their context.
+/// The context of pages and server functions.
 fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
     let manifest = state.site.manifest();
     move || {

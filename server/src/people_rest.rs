@@ -1,6 +1,7 @@
-//! `/api/v1/people`, `/me` and `/tokens`: who there is, what they may, and one's own account.
+//! `/api/v1/people`, `/me` and `/tokens`: people, their permissions, and the client's own account.
 //!
-//! What lets somebody in is in the answer that makes it, once, and that answer is not stored by anything on its way.
+//! Credentials (tokens, links) are shown once, in the response that creates them. That response
+//! must not be cached.
 
 use axum::Json;
 use axum::extract::State;
@@ -126,7 +127,7 @@ async fn change_grants(
     Given(wish): Given<GrantsWish>,
 ) -> Answer<PersonView> {
     let Some(on) = version(&headers)? else {
-        // Whoever may not is told that, rather than how.
+        // A missing permission takes precedence over invalid input.
         actor.require_in_person()?;
         actor.require(Permission::Admin)?;
         return Err(Refusal(Problem::new(
@@ -258,7 +259,7 @@ async fn end_session(
     Ok(Json(Done {}))
 }
 
-/// The session gets another cookie, and the one before lets nobody in.
+/// The session gets a new cookie, and the old one becomes invalid.
 async fn set_password(
     state: State<AppState>,
     SignedIn(actor): SignedIn,

@@ -1,7 +1,8 @@
-//! `/api/v1`: what programs ask, over the same use cases as the pages.
+//! `/api/v1`: the REST API, over the same use cases as the pages.
 //!
-//! Every handler is one call into [`control`]. Whoever asks is known by the session's cookie, or by a token (see
-//! [`crate::session`]); a program with a cookie sends `X-Gantry: 1` with whatever changes something (see [`crate::guard`]). Refusals are problem details (RFC 9457).
+//! Every handler is one call into [`control`]. A session cookie or a token authenticates the client
+//! ([`crate::session`]). A client with a cookie must send `X-Gantry: 1` with every change
+//! ([`crate::guard`]). Errors are problem details (RFC 9457).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -50,12 +51,12 @@ use crate::state::AppState;
 use crate::{graphs, limits, live, machines, overseeing, people_rest, second_factor};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
-/// Of what was made and has no address of its own.
+/// The response for a created resource without a URL of its own.
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
-/// Of what was made and is found at an address from now on.
+/// The response for a created resource with its URL.
 pub(crate) type MadeAt<T> = Result<Created<T>, Refusal>;
 
-/// The operations; without a state only for their list.
+/// The operations. Without a state, only for their list.
 pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     let all = Operations::of(state);
     let all = about_targets(about_submissions(about_proposals(about_deployments(all))));
@@ -255,12 +256,12 @@ fn about_runs(all: Operations) -> Operations {
     .post("/runs/{id}/cancel", cancel, op("cancelRun", "End a run"))
 }
 
-/// The document of all operations, made once for each process.
+/// The OpenAPI document, generated once per process.
 pub(crate) fn described() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
         let document = contract::document(&operations(None).into_list());
-        // A value that was made of values has no form that JSON lacks.
+        // A value made from values can always be serialized.
         serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
     })
 }
@@ -269,7 +270,8 @@ async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], described()).into_response()
 }
 
-/// The version that a change of a proposal is made on. `If-Match` may name it, or the body; where both do, both have to be the same.
+/// The expected version of a proposal, from `If-Match` or the body. If both name one, they must be
+/// equal.
 fn agreed(headers: &HeaderMap, version: Option<i32>) -> Result<i32, Problem> {
     match (contract::version(headers)?, version) {
         (Some(other), Some(version)) if other != version => Err(Problem::new(
@@ -297,16 +299,16 @@ struct AtVersion {
     version: i32,
 }
 
-/// A command that fits one version of a proposal.
+/// Change of one version of a proposal.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OnVersion {
-    /// Absent: `If-Match` names it.
+    /// Expected version of the proposal. Optional if `If-Match` names it.
     #[serde(default)]
     version: Option<i32>,
 }
 
-/// Nothing to say but that it is done.
+/// Success without further data.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Done {}
 
@@ -347,7 +349,7 @@ async fn carriers(
 #[serde(deny_unknown_fields)]
 struct DraftedWanted {
     node: NodeId,
-    /// A role; `app/1` where a node carries it once more.
+    /// Role of the noderole. Use `app/1` for a second instance on the node.
     noderole: NoderoleKey,
 }
 
@@ -365,7 +367,7 @@ struct Proposed {
     proposal: ProposalId,
 }
 
-/// Where a proposal is, whatever opened it.
+/// The response with the URL of a proposal, for all operations that open one.
 fn at_proposal<T>(proposal: ProposalId, made: T) -> Created<T> {
     Created(format!("/proposals/{proposal}"), made)
 }
@@ -397,7 +399,7 @@ async fn proposals(
     Ok(Json(state.control.proposals(&actor, &wanted).await?))
 }
 
-/// An open proposal and what it may touch.
+/// A new proposal and its scope.
 #[derive(Debug, Serialize, JsonSchema)]
 struct OpenProposal {
     scope: ScopeView,
@@ -443,7 +445,7 @@ struct Prioritising {
     reason: String,
 }
 
-/// Whoever sends a number that is far too large is told the bounds of priorities, not of numbers.
+/// A number that is far out of range gets an error with the range of priorities, not of integers.
 fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     let number = serde_json::Number::deserialize(from)?;
     let small = number.as_i64().and_then(|number| i32::try_from(number).ok());
@@ -469,7 +471,7 @@ async fn prioritise(
 #[serde(deny_unknown_fields)]
 struct Restoring {
     target: TargetNo,
-    /// Leaves out what can't be brought back.
+    /// Skip parts that can't be restored, instead of failing.
     #[serde(default)]
     partial: bool,
 }
@@ -649,7 +651,7 @@ struct Verdict {
     kind: VerdictKind,
     #[serde(default)]
     reason: String,
-    /// Absent: the verdict is not signed.
+    /// Passkey signature. Optional: without it, the verdict is not signed.
     #[serde(default)]
     signature: Option<Signature>,
 }
@@ -677,7 +679,7 @@ async fn verdict_options(
     headers: HeaderMap,
     Given(to_sign): Given<ToSign>,
 ) -> Answer<SignatureRequest> {
-    // A reader without permission learns that, rather than how to open the site.
+    // A missing permission takes precedence over the error about passkeys and the site.
     actor.require_in_person()?;
     actor.require(Permission::Viewer)?;
     let site = state.address.site(&headers)?;
@@ -689,18 +691,19 @@ struct Committed {
     target: TargetNo,
 }
 
-/// A target, where its way to reality is followed.
+/// The response with the URL of a target's rollout.
 fn followed(target: TargetNo) -> Created<Committed> {
     Created(format!("/targets/{target}"), Committed { target })
 }
 
-/// The name that stands for a change that can't be undone; nothing for the others.
+/// Options of a commit. If the change can't be undone, `name` must be the name of the affected
+/// deployment or node.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Committing {
     #[serde(default)]
     name: Option<String>,
-    /// Ends the runs under way of steps that it changes.
+    /// Cancel running steps that this change replaces.
     #[serde(default)]
     cancel: bool,
 }
@@ -726,7 +729,7 @@ async fn discussion(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Saying {
-    /// Absent: it is about the change as a whole.
+    /// Part of the review that the comment is about. Default: the whole review.
     #[serde(default)]
     anchor: String,
     #[schemars(length(min = 1))]
@@ -787,7 +790,7 @@ async fn reopen(
     Ok(Json(Done {}))
 }
 
-/// Where a list of documents goes on.
+/// Cursor of a list of documents.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Behind {
@@ -828,14 +831,14 @@ struct Pair {
     from: String,
     to: String,
     deployment: Option<String>,
-    /// What a link can ask for, which has no say in the Accept header.
+    /// For links, which can't set an Accept header.
     #[serde(rename = "as")]
     form: Option<Form>,
-    /// JSON goes on behind this document.
+    /// Return documents after this one (JSON only).
     after: Option<Anchor>,
 }
 
-/// How a difference is written down.
+/// Format of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Form {
@@ -874,8 +877,8 @@ async fn review_difference(
     compared(asked.form, &headers, found, asked.after.as_ref())
 }
 
-/// In the form that the address names; else as text for those who accept text alone, else as JSON. A text is the whole; JSON has so many
-/// documents, and says behind which to go on.
+/// Returns the format named in the URL. Without one, text if the client accepts only text, and JSON
+/// otherwise. Text is complete. JSON is paged by document.
 fn compared(
     form: Option<Form>,
     headers: &HeaderMap,
@@ -1002,7 +1005,7 @@ async fn search_log(
     ))
 }
 
-/// A body that says nothing.
+/// An empty object.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
@@ -1042,7 +1045,7 @@ async fn add_node(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Inventory {
-    /// A node a line.
+    /// Node list with one node per line.
     text: String,
 }
 
@@ -1084,7 +1087,7 @@ struct Files {
     files: BTreeMap<String, String>,
 }
 
-/// A script as plain text, whatever it is: a browser shows it and runs nothing.
+/// Returns any script as plain text, so that a browser shows it and executes nothing.
 async fn script(
     state: State<AppState>,
     SignedIn(actor): SignedIn,

@@ -1,21 +1,21 @@
-//! JSON that is taken as it is wanted: where an object is wanted, a list is none.
+//! Strict JSON: rejects an array where an object is expected.
 //!
-//! What reads JSON into types takes a list for an object, its elements for the fields in the order in which the program happens to have
-//! them. Nobody who sends one means that; and a field that comes in between one day would change what was meant. So [`Strict`] goes
-//! around whatever reads, hands itself on to all that lies within, and refuses a list where the type has named fields.
+//! Serde's derived types accept an array for an object, with elements in the order of the fields.
+//! No client intends that, and a new field would change its meaning. [`Strict`] wraps a
+//! deserializer and everything nested in it. It rejects an array if the type has named fields.
 //!
-//! Within a type that says by a field which one it is (an edit), the parts are kept before they are read, and are read without this: there
-//! only the whole is looked at.
+//! Serde buffers the content of internally tagged types (edits) and deserializes it without this
+//! wrapper. So for those, only the outer level is checked.
 
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, Expected, MapAccess, SeqAccess, Unexpected,
     VariantAccess, Visitor,
 };
 
-/// Something that reads, or is read into.
+/// Wraps a deserializer, or a seed.
 pub(crate) struct Strict<T>(pub T);
 
-/// A visitor; `object`: that has named fields.
+/// A visitor. `object`: its type has named fields.
 struct Reading<V> {
     visitor: V,
     object: bool,
@@ -29,7 +29,8 @@ fn object<V>(visitor: V) -> Reading<V> {
     Reading { visitor, object: true }
 }
 
-/// Whether a type says by a field which one it is; no other trace of that reaches whoever reads.
+/// Whether a type is internally tagged. A deserializer can tell this only from the visitor's
+/// message.
 fn is_tagged<'de, V: Visitor<'de>>(visitor: &V) -> bool {
     let expected: &dyn Expected = visitor;
     expected.to_string().starts_with("internally tagged enum")

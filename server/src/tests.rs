@@ -1,4 +1,4 @@
-//! The router as a whole, over a database of each test's own.
+//! The complete router, with a separate database for each test.
 
 mod calls;
 mod canary;
@@ -43,11 +43,11 @@ use crate::{limits, live};
 
 const NEAR: &str = "127.0.0.1:7780";
 
-/// A server of its own, with one person who may look and operate.
+/// A server with one person who has the viewer and operator permissions.
 struct House {
     db: TestDatabase,
     router: Router,
-    /// The router's routes, without what is around them.
+    /// The router's routes, without the layers around them.
     routes: Router,
     people: People,
     ada: PersonId,
@@ -92,7 +92,6 @@ impl House {
             .expect("a sign-in")
     }
 
-    /// A cookie of a session.
     async fn cookie(&self) -> String {
         self.cookie_of(self.ada).await
     }
@@ -114,7 +113,7 @@ impl House {
         Request::get(path).header(header::HOST, self.host)
     }
 
-    /// As a page of this server posts.
+    /// A POST as a page of this server sends it.
     fn post(&self, path: &str) -> Builder {
         Request::post(path).header(header::HOST, self.host).header("sec-fetch-site", "same-origin")
     }
@@ -141,7 +140,7 @@ impl House {
         .await
     }
 
-    /// As a browser goes to a page.
+    /// A browser's navigation to a page.
     async fn visit(&self, path: &str, cookie: &str) -> Answer {
         let request = self
             .get(path)
@@ -178,7 +177,7 @@ struct Answer {
     body: Bytes,
 }
 
-/// People, deployments and roles that details of problems begin with.
+/// Names of people, deployments and roles at the start of problem details.
 const NAMES: [&str; 7] = ["ada", "bo", "cy", "eve", "web", "system", "app"];
 
 impl Answer {

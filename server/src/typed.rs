@@ -1,9 +1,10 @@
-//! What was typed in a form stays when the form is refused.
+//! Keeps form input when a form is rejected.
 //!
-//! With scripts it stays by itself. Without them the browser lands on the page anew, with the problem in the address (leptos does that), and
-//! would show an empty form. So what was typed comes back in the address, too, each field as `typed.NAME`; the page opens the form's dialog
-//! and fills it in (`app::parts::Refused`). Only fields that are named here are carried: there is no password among them, no token and no
-//! secret's value, and a form that is not named carries nothing. So many bytes that no address grows too long ([`MOST`]).
+//! With scripts, the input stays in the form. Without scripts, leptos reloads the page with the
+//! problem in the URL, and the form would be empty. So this layer adds the input to the URL, each
+//! field as `typed.NAME`. The page opens the form's dialog and fills it in (`app::parts::Refused`).
+//! Only the fields listed here are added. None of them is a password, token or secret. [`MOST`]
+//! limits the length of the URL.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -15,10 +16,10 @@ use api::Problem;
 
 use crate::refusal::Refusal;
 
-/// A form that is longer carries nothing: its reader still has it, one step back.
+/// Maximum bytes of input. A longer form is not kept; the user can still go back in the browser.
 pub(crate) const MOST: usize = 4096;
 
-/// Fields that come back, by the path of what takes them.
+/// Fields to keep, by the path that the form posts to.
 const KEPT: [(&str, &[&str]); 13] = [
     (
         "/call/add-node",
@@ -38,7 +39,7 @@ const KEPT: [(&str, &[&str]); 13] = [
     ("/call/judge", &["reason"]),
 ];
 
-/// Brings back what was typed in a form that is refused.
+/// Adds the input of a rejected form to the redirect.
 pub(crate) async fn keep(request: Request, next: Next) -> Response {
     let Some(names) = kept_of(&request) else { return next.run(request).await };
     let (parts, body) = request.into_parts();
@@ -59,7 +60,7 @@ pub(crate) async fn keep(request: Request, next: Next) -> Response {
     answer
 }
 
-/// The fields that come back of a form that a browser posts without scripts; None: none do.
+/// The fields to keep for a form that a browser posts without scripts. `None` if there are none.
 fn kept_of(request: &Request) -> Option<&'static [&'static str]> {
     let path = request.uri().path();
     let (_, names) = KEPT.into_iter().find(|(call, _)| *call == path)?;
@@ -72,7 +73,7 @@ fn kept_of(request: &Request) -> Option<&'static [&'static str]> {
     (request.method() == Method::POST && wants_page && is_short).then_some(names)
 }
 
-/// What was typed in these fields, as words of an address.
+/// The input of these fields as query parameters.
 fn typed(form: &str, names: &[&str]) -> Vec<String> {
     let said = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
@@ -82,13 +83,13 @@ fn typed(form: &str, names: &[&str]) -> Vec<String> {
     form.split('&').filter_map(said).collect()
 }
 
-/// The address with what was typed, if it tells of a problem, and without what earlier ones brought back. None: it stays as it is.
+/// The URL with the input, without the input of earlier attempts. `None` if the URL has no problem.
 fn back_to(location: &str, typed: &[String]) -> Option<String> {
     let (page, query) = location.split_once('?')?;
     let pairs: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();
     let has_typed = |pair: &&&str| pair.starts_with(app::parts::TYPED);
     let of_problem = |pair: &&str| pair.starts_with("__path=") || pair.starts_with("__err=");
-    // Of several problems the last is this form's.
+    // If there are several problems, the last one belongs to this form.
     let last = |word: &str| {
         pairs.iter().rev().find(|pair| pair.starts_with(word)).map(|pair| (*pair).to_owned())
     };

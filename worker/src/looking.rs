@@ -1,14 +1,17 @@
-//! Looks whether nodes are alive: reaches each that is due, and says what came of it.
+//! Health checks: tests whether nodes are alive and records the results.
 //!
-//! A node that is not there keeps a look busy for as long as its addresses are tried, so many are under way at once, and none waits for
-//! another. But no worker looks at a node while it still looks at it: on a machine that is slow for the moment, ever more looks would keep
-//! each other from ending. What a result means is not decided here.
+//! A health check of an absent node takes as long as all its addresses take to fail. Many checks
+//! therefore run concurrently, and none waits for another. A worker never has two checks of the
+//! same node in progress. Otherwise checks would pile up on a slow machine. The database decides
+//! what a result means.
 //!
-//! What is recorded of an address is shown to everybody who may look, and who adds a record chooses the address. So until an address let
-//! a worker in, the record does not say whether and what something listens there: the details are in the worker's log.
+//! Every reader sees the recorded result, and the author of a node record chooses its addresses.
+//! The checks must not become a port scanner. Until an address has let a worker in, the record does
+//! not reveal whether something listens there. Only the worker's log has the details.
 //!
-//! Who is let in by a node of which nobody knows what runs there (it is new, comes back, or was restarted) finds that out first:
-//! attempts that the database counts as lost may have gone on while nobody could reach the node, and they end before anything starts.
+//! A check surveys the node if its running attempts are unknown (the node is new, returns or was
+//! restarted). Attempts that the database counts as lost may still run there. They are ended before
+//! anything starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,30 +29,26 @@ use crate::jig::script::{Look, ScriptJig};
 use crate::node_record;
 use crate::objects::Objects;
 
-/// Most looks at once.
+/// Maximum concurrent health checks.
 const AT_ONCE: usize = 64;
 
-/// How long finding out what runs on a node may take.
+/// Timeout for finding out which attempts run on a node.
 const SURVEY: Duration = Duration::from_secs(60);
 
-/// What looking needs.
+/// Runs the health checks.
 pub struct Looking {
-    /// The database.
     pub pool: PgPool,
-    /// Documents of nodes.
     pub objects: Arc<Objects>,
-    /// Reaches nodes.
     pub script: Arc<ScriptJig>,
-    /// How often each node is looked at.
+    /// Health check interval of each node.
     pub every: Duration,
-    /// Who looks.
+    /// Name of the worker that checks.
     pub by: String,
-    /// What the log was told last of each node whose record does not say it.
+    /// Last logged result of each node whose details are not recorded.
     logged: Mutex<BTreeMap<NodeId, String>>,
 }
 
 impl Looking {
-    /// Looks at each node that often.
     pub fn new(
         pool: PgPool,
         objects: Arc<Objects>,
@@ -60,7 +59,7 @@ impl Looking {
         Self { pool, objects, script, every, by, logged: Mutex::default() }
     }
 
-    /// Looks until it is dropped.
+    /// Runs until it is dropped.
     pub async fn look(self) {
         let this = Arc::new(self);
         let mut under_way = JoinSet::new();
@@ -114,11 +113,11 @@ impl Looking {
             }
             _ => None,
         };
-        // Of several that all failed none is the one.
+        // If several addresses failed, no single address represents the result.
         let entered = tried.iter().find(|tried| tried.reached && came.is_ok());
         let alone = tried.first().filter(|_| tried.len() == 1);
         let address = entered.or(alone).map(|tried| tried.address.clone()).unwrap_or_default();
-        // How long it took would tell a closed port from one that is filtered.
+        // The duration would tell a closed port from a filtered one.
         let took = if concealed && came.is_err() { Duration::ZERO } else { begun.elapsed() };
         let by = self.by.clone();
         let looked = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
@@ -133,7 +132,8 @@ impl Looking {
         }
     }
 
-    /// Takes out of a look what addresses reveal that never let a worker in, and logs it; says whether there was any.
+    /// Removes details about addresses that never let a worker in, and logs them. Returns whether
+    /// it removed any.
     async fn conceal(&self, node: &DueNode, look: &mut Look) -> bool {
         if look.revealing.is_empty() {
             self.logged.lock().unwrap_or_else(PoisonError::into_inner).remove(&node.id);
@@ -141,7 +141,7 @@ impl Looking {
         }
         let known = match running::reached_addresses(&self.pool, node.id, node.as_of.way_no).await {
             Ok(known) => known,
-            // Concealed too much is put right by the next look.
+            // If this conceals too much, the next check corrects it.
             Err(error) => {
                 tracing::warn!(node = %node.fqdn, %error, "which addresses let a worker in could not be read");
                 Vec::new()
@@ -162,7 +162,8 @@ impl Looking {
         true
     }
 
-    /// Finds out what runs there, and ends what no open run stands for: what was lost while nobody could reach the node.
+    /// Finds out which attempts run on the node, and ends those without an open run. They were lost
+    /// while the node was unreachable.
     async fn survey(&self, node: &DueNode, connection: &Value) -> Result<(), String> {
         let what = |error: String| {
             format!("it let us in, but what runs there can't be found out: {error}")
@@ -185,7 +186,7 @@ impl Looking {
     }
 }
 
-/// What is recorded of an address that never let a worker in.
+/// Recorded for an address that never let a worker in.
 const UNREACHED: &str = "it could not be reached over SSH; the worker's log says why";
 
 fn conceal(look: &mut Look, known: &[String]) -> bool {
@@ -210,14 +211,14 @@ fn summary(tried: &[TriedAddress]) -> String {
     failed.map(|tried| format!("{}: {}", tried.address, tried.said)).collect::<Vec<_>>().join("; ")
 }
 
-/// A node that is being looked at, until this is dropped.
+/// Marks a node as being checked until it is dropped.
 struct Busy {
     all: Arc<Mutex<BTreeSet<NodeId>>>,
     node: NodeId,
 }
 
 impl Busy {
-    /// None: it is looked at already.
+    /// Returns `None` if a check of this node is already in progress.
     fn with(all: &Arc<Mutex<BTreeSet<NodeId>>>, node: NodeId) -> Option<Self> {
         let new = all.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
         new.then(|| Self { all: Arc::clone(all), node })

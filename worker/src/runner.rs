@@ -1,4 +1,4 @@
-//! The handler of a task: prepares a leased run, lets its jig carry it out, and says what came of it.
+//! The task handler: prepares a leased run, executes it with its jig and reports the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,30 +20,28 @@ use crate::objects::Objects;
 use crate::prepare::{Preparing, Refusal};
 use crate::secrets::Secrets;
 
-/// What came of a run. None: it is not ours any more, and there is nothing to say.
+/// The result of a run. `None` if the run is no longer leased here, so there is nothing to report.
 pub type Report = Option<RunEnd>;
 
-/// Everything that carrying out runs needs.
 pub struct Runner {
-    /// Makes runs ready.
     pub preparing: Preparing,
-    /// Carries them out.
     pub jigs: Jigs,
 }
 
-/// How long the end of a run waits for its log: what is written first reads better, but a run never waits for a database.
+/// Maximum time that the end of a run waits for its log. The log should be complete first, but a
+/// run never waits for the database.
 const LOG_WAIT: Duration = Duration::from_secs(5);
 
-/// How long preparing is tried while the database is away.
+/// Maximum time to retry preparing a run while the database is unavailable.
 const PREPARE: Duration = Duration::from_secs(30);
 
-/// How long a jig that keeps time by itself may take to end what it ends.
+/// Time for a jig that enforces the timeout itself to end the run.
 const ENDING: Duration = Duration::from_secs(engine::anneal::ENDING as u64 / 2);
 
 /// The handler.
 ///
 /// # Errors
-/// Never: whatever happens is an answer. (The type is apalis's.)
+/// Never. apalis requires the `Result`.
 pub async fn carry_out(
     leased: LeasedRun,
     runner: Data<Arc<Runner>>,
@@ -64,7 +62,8 @@ impl Runner {
                 tracing::info!(%run, reason, "a run may not start now; its step waits again");
                 return Some(RunEnd::Unstarted);
             }
-            // A row that can't be read stays so: going back to the queue would come round for ever, and nobody would be told.
+            // A retry can't fix an unreadable row. Back in the queue, the run would loop without
+            // any report.
             Err(refusal) => return Some(self.refused(run, &refusal).await),
         };
         let sink = Arc::new(ToDatabase { pool: self.preparing.pool.clone(), run });
@@ -121,8 +120,9 @@ impl Runner {
     }
 }
 
-/// Lets a jig work for as long as the role allows. One that keeps time by itself (on the node, where it can end what it started) has a
-/// while more to say so; after that it is dropped, which leaves nothing running.
+/// Runs a jig within the role's timeout. A jig that enforces the timeout itself (on the node, where
+/// it can end its processes) gets extra time to report. After that it is dropped, which leaves
+/// nothing running.
 async fn in_time(jig: &dyn Jig, job: &Job, log: &Log, stop: Stop) -> Ended {
     let allowed = job.timeout() + if jig.keeps_time() { ENDING } else { Duration::ZERO };
     match tokio::time::timeout(allowed, jig.run(job, log, stop)).await {
@@ -134,7 +134,7 @@ async fn in_time(jig: &dyn Jig, job: &Job, log: &Log, stop: Stop) -> Ended {
     }
 }
 
-/// What a jig's answer means for the run.
+/// Converts a jig's result to the end of the run.
 fn run_end(ended: Ended, job: &Job, secrets: &Secrets) -> Report {
     Some(match ended {
         Ended::Returned(result) => succeeded(result, job, secrets),
@@ -163,18 +163,19 @@ fn failed(reason: &str, found: Object, secrets: &Secrets) -> RunEnd {
     }
 }
 
-/// A reason that people may read. Masked before it is cut, for half a secret is one that no mask finds.
+/// A reason for display. It is masked before it is cut, because no mask finds half a secret.
 fn shown(reason: &str, secrets: &Secrets) -> String {
-    // What a node writes may have a character in it that the database has no place for.
+    // PostgreSQL text can't contain NUL.
     shortened(secrets.mask(reason).replace('\0', "\u{fffd}"))
 }
 
-/// What a node returned, without secrets and without references to any: whoever sees it next would be given what they name.
+/// The returned data without secrets and without references to secrets. Otherwise the next reader
+/// would get the secrets that they name.
 fn bare(returned: &Value, secrets: &Secrets) -> Value {
     secret::mask(&secrets.mask_value(returned))
 }
 
-/// What is kept of what an attempt returned: all of it but secrets.
+/// The part of an attempt's result that is stored: everything but secrets.
 fn kept(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
     let masked = bare(&Value::Object(found), secrets);
     check_returned(&masked)?;
@@ -184,7 +185,8 @@ fn kept(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
     }
 }
 
-/// The wall is taken against what the run was really given, so that a secret that only comes back is no news; then it is masked.
+/// Computes the output against the input with secrets, so that a secret in the result is not a
+/// change. Then masks the output.
 fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
     let result = Value::Object(result);
     let wall = match wall(&job.input, &result) {
@@ -202,7 +204,7 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
     }
 }
 
-/// Why what a role found out about its node can't be kept as facts.
+/// Why the facts that a role found can't be stored.
 fn not_kept(result: &Object, job: &Job) -> Option<String> {
     let facts = result.get("facts").filter(|_| job.role.flags.facts)?;
     if !facts.is_object() {
@@ -219,7 +221,7 @@ fn not_kept(result: &Object, job: &Job) -> Option<String> {
     })
 }
 
-/// Logs of runs in the database.
+/// Stores logs of runs in the database.
 struct ToDatabase {
     pool: PgPool,
     run: RunId,

@@ -1,12 +1,12 @@
-//! Secrets: which run may have one, and how it is kept out of everything that leaves the run.
+//! Secrets: decides which run may use one, and masks secrets in everything that leaves a run.
 //!
-//! Next to the versions of a secret lies its descriptor, `<name>/secret.toml`. It says what the secret is for and which deployments
-//! may use it. Only the worker reads it: neither a document nor the database can make a secret usable. Without a descriptor a
-//! secret is unusable.
+//! The descriptor of a secret, `<name>/secret.toml`, is next to its versions. It states the purpose
+//! of the secret and the deployments that may use it. Only the worker reads it: neither a document
+//! nor the database can make a secret usable. A secret without a descriptor is unusable.
 //!
-//! Whatever leaves a run (log, result, reason) passes a mask that knows the secrets of this run, and only these. A secret may be cut
-//! in two by the border between two chunks of a stream; so the mask keeps back the end of a chunk as long as a secret could begin
-//! there. What is kept back is shorter than the longest secret.
+//! Everything that leaves a run (log, result, reason) passes a mask with the secrets of this run
+//! only. A chunk border may split a secret. The mask therefore withholds the end of a chunk while a
+//! secret could begin there. The withheld part is shorter than the longest secret.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,35 +19,35 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
-/// The file next to a secret's versions that says who may use it.
+/// File next to a secret's versions that says who may use the secret.
 pub const DESCRIPTOR: &str = "secret.toml";
-/// Most bytes of a descriptor.
+/// Maximum size of a descriptor in bytes.
 const MAX_DESCRIPTOR: u64 = 64 << 10;
-/// Most bytes of a secret.
+/// Maximum size of a secret in bytes.
 const MAX_SECRET: u64 = 1 << 20;
 
-/// What the plain text of a secret is needed for.
+/// The use of a secret's plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose<'a> {
     /// Data of a run in this deployment.
     Data(&'a DeploymentName),
-    /// The key for a connection to a node.
+    /// The private key for a connection to a node.
     NodeKey,
 }
 
-/// Why a secret is not resolved: for people, without any of its content.
+/// Why a secret is not resolved. The text is for users and has no part of the secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// Its descriptor does not allow this use.
+    /// The descriptor forbids this use.
     #[error("{0}")]
     Denied(String),
-    /// It or its descriptor can't be read.
+    /// The secret or its descriptor can't be read.
     #[error("{0}")]
     Unavailable(String),
 }
 
 fn parse(text: &str) -> Result<Descriptor, String> {
-    // The parser's display quotes the line, which may be a secret in the wrong file.
+    // The parser's `Display` quotes the line, which may be a secret in the wrong file.
     let descriptor = toml::from_str(text).map_err(|error| error.message().to_owned())?;
     if let Descriptor::Data { deployments } = &descriptor {
         let is_name = |name: &str| name == Descriptor::EVERY || DeploymentName::parse(name).is_ok();
@@ -58,7 +58,8 @@ fn parse(text: &str) -> Result<Descriptor, String> {
     Ok(descriptor)
 }
 
-/// Whether a secret with this descriptor, from this file, may be used; else why not, and what to do.
+/// Checks whether the descriptor in this file allows the use. The error has the reason and the
+/// remedy.
 fn check(descriptor: &Descriptor, path: &Path, purpose: Purpose<'_>) -> Result<(), String> {
     let path = path.display();
     match (descriptor, purpose) {
@@ -84,9 +85,9 @@ fn check(descriptor: &Descriptor, path: &Path, purpose: Purpose<'_>) -> Result<(
     }
 }
 
-/// Where the plain text of a secret comes from.
+/// Source of the plain text of secrets.
 pub trait SecretSource: Send + Sync {
-    /// The plain text, if the secret may be used for this.
+    /// Returns the plain text, if the secret may be used for this purpose.
     fn resolve<'a>(
         &'a self,
         secret: &'a SecretRef,
@@ -94,10 +95,11 @@ pub trait SecretSource: Send + Sync {
     ) -> BoxFuture<'a, Result<String, SecretError>>;
 }
 
-/// Secrets as files of a folder: `<name>/<version>`, the name's slashes being folders, with `<name>/secret.toml` next to them.
+/// Secrets as files of a folder: `<name>/<version>`, with `<name>/secret.toml` next to them.
+/// Slashes in the name are folders.
 ///
-/// The folder is the worker's own and readable by it alone; a version that is not there can't be used, so taking a file away revokes
-/// that version for every run that starts from then on.
+/// Only the worker can read the folder. Deleting the file of a version revokes it for all runs that
+/// start later.
 #[derive(Debug, Clone)]
 pub struct SecretFolder(pub Option<PathBuf>);
 
@@ -159,15 +161,16 @@ async fn described(
     })
 }
 
-/// Most secrets that a worker reports.
+/// Maximum number of secrets that a worker reports.
 const MAX_REPORTED: usize = 1_000;
-/// Most versions of a secret that a worker reports: the newest.
+/// Maximum number of versions that a worker reports for each secret, newest first.
 const VERSIONS: usize = 20;
-/// Most folders and files that one look at the folder of secrets costs.
+/// Maximum number of entries that one scan of the folder visits.
 const MAX_ENTRIES: usize = 50_000;
 
 impl SecretFolder {
-    /// The secrets that are there, by name, without their content. Reads the folder, so it blocks.
+    /// Names and versions of the secrets in the folder, without content. Blocks, because it reads
+    /// the folder.
     pub fn known(&self) -> Vec<KnownSecret> {
         let (mut found, mut entries) = (Vec::new(), 0);
         let mut next: Vec<(PathBuf, String)> =
@@ -182,7 +185,7 @@ impl SecretFolder {
                     return sorted(found);
                 }
                 let Ok(part) = entry.file_name().into_string() else { continue };
-                // A link counts as what it leads to: mounted secrets are links.
+                // `is_dir` follows links. Mounted secrets are links.
                 if entry.path().is_dir() {
                     if !part.starts_with('.') {
                         let name = if name.is_empty() { part } else { format!("{name}/{part}") };
@@ -228,13 +231,14 @@ async fn read(path: &Path, most: u64) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The secrets of one run, longest first; each in every form in which it comes back by itself: as it is, as JSON writes it (with and
-/// without letters beyond ASCII), as a JSON pointer writes a key, as a shell quotes it, and of a text of several lines each line, since
-/// programs print those one by one.
+/// The secrets of one run, longest first. Each is listed in every form in which a program may print
+/// it: plain, as JSON (with and without non-ASCII characters), as a key in a JSON pointer, and
+/// quoted for a shell. Each line of a multi-line secret is listed too, because programs print lines
+/// separately.
 #[derive(Debug, Clone, Default)]
 pub struct Secrets(Arc<[Box<str>]>);
 
-/// Shorter lines of a secret are too common to be hidden wherever they stand.
+/// Minimum length of a line that is masked separately. Shorter lines are too common.
 const SHORTEST_LINE: usize = 8;
 
 fn forms(text: &str) -> [Box<str>; 5] {
@@ -245,7 +249,7 @@ fn forms(text: &str) -> [Box<str>; 5] {
     [text.into(), json.into(), ascii(json).into(), pointer.into(), shell.into()]
 }
 
-/// JSON in which everything beyond ASCII is written by number, as many programs do.
+/// JSON with `\u` escapes for all non-ASCII characters, as many programs write it.
 fn ascii(json: &str) -> String {
     let mut written = String::with_capacity(json.len());
     for letter in json.chars() {
@@ -263,7 +267,7 @@ fn ascii(json: &str) -> String {
 }
 
 impl Secrets {
-    /// Collects the texts to hide; texts under [`SHORTEST_CONCEALED`] bytes are passed over.
+    /// Collects the texts to mask. Skips texts under [`SHORTEST_CONCEALED`] bytes.
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
         let mut all: Vec<Box<str>> = Vec::new();
         for text in texts {
@@ -281,12 +285,10 @@ impl Secrets {
         Self(all.into())
     }
 
-    /// A text without the secrets.
     pub fn mask(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, secret| text.replace(&**secret, MASK))
     }
 
-    /// A document without the secrets.
     pub fn mask_value(&self, value: &Value) -> Value {
         if self.0.is_empty() {
             return value.clone();
@@ -295,13 +297,13 @@ impl Secrets {
         conceal(value, &plain)
     }
 
-    /// A mask for one stream of bytes.
+    /// Returns a mask for one stream of bytes.
     pub fn stream(&self) -> StreamMask {
         StreamMask { secrets: self.clone(), held: Vec::new() }
     }
 }
 
-/// Masks a stream that comes in chunks.
+/// Masks a stream that arrives in chunks.
 #[derive(Debug)]
 pub struct StreamMask {
     secrets: Secrets,
@@ -315,7 +317,7 @@ enum Here {
 }
 
 impl StreamMask {
-    /// Takes the next chunk; gives what can be shown.
+    /// Takes the next chunk and returns the bytes that can be shown.
     pub fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
         if self.secrets.0.is_empty() {
             return chunk.to_vec();
@@ -343,13 +345,14 @@ impl StreamMask {
         shown
     }
 
-    /// Ends the stream; gives what was kept back.
+    /// Ends the stream and returns the withheld bytes.
     pub fn finish(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
         let mut shown = Vec::with_capacity(held.len());
         let mut hidden_to = 0;
         for at in 0..held.len() {
-            // Nothing more comes, so only what is whole is a secret. Those that overlap are hidden as one.
+            // The stream has ended, so only complete secrets matter. Overlapping secrets are masked
+            // as one.
             if let Some(length) = self.longest(&held[at..]) {
                 if at >= hidden_to {
                     shown.extend_from_slice(MASK.as_bytes());
@@ -364,7 +367,8 @@ impl StreamMask {
     }
 
     fn look(&self, rest: &[u8]) -> Here {
-        // A longer secret that may still come must not be given away by a shorter one that is already there.
+        // A shorter secret that is complete must not reveal the start of a longer one that may
+        // follow.
         let may_come =
             |secret: &str| secret.len() > rest.len() && secret.as_bytes().starts_with(rest);
         if self.secrets.0.iter().any(|secret| may_come(secret)) {
@@ -373,7 +377,7 @@ impl StreamMask {
         self.longest(rest).map_or(Here::Plain, Here::Secret)
     }
 
-    /// The length of the longest secret that this begins with.
+    /// Length of the longest secret at the start of `rest`.
     fn longest(&self, rest: &[u8]) -> Option<usize> {
         self.secrets
             .0

@@ -1,13 +1,15 @@
-//! The line of targets, as far as its approvals must be signed.
+//! Verifies the signed approvals of the target history.
 //!
-//! A target carries the documents of all targets below it. So a run starts only if every target up to the one whose documents it reads
-//! has the signed approvals that its policy demanded, and not just its own: a target that was forged below an honest one would
-//! otherwise bring its data, or a policy without signatures.
+//! A target contains the documents of all targets before it. So a run starts only if every target
+//! up to its own has the signed approvals that its policy required. Otherwise a forged target below
+//! an honest one could add its data, or a policy without signatures.
 //!
-//! The database's triggers count signatures and cannot verify them. This is what stops a client that has the server's database role and
-//! the sessions of everyone who uses a server: it can commit a target with invented signatures, and no worker runs anything on it.
+//! The database's triggers count signatures but can't verify them. This check stops an attacker who
+//! has the server's database role and the sessions of all users of that server. They can commit a
+//! target with invented signatures, but no worker executes it.
 //!
-//! Each target is verified once for each worker process and epoch; targets without a demand cost one indexed query when they are new.
+//! Each worker process verifies each target once per epoch. A new target that requires no
+//! signatures costs one indexed query.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,30 +26,29 @@ use tokio::sync::Mutex;
 use crate::objects::Objects;
 use crate::prepare::{Refusal, approvals_asked};
 
-/// Targets that one round of queries verifies.
+/// Targets verified in one round of queries.
 const BATCH: i64 = 200;
 
 /// The targets that this worker has verified.
 pub(crate) struct SignedTargets {
     pool: PgPool,
     objects: Arc<Objects>,
-    /// The epoch and the last target of the verified part of the line.
+    /// The epoch, and the last verified target of the history.
     verified: Mutex<(i64, TargetNo)>,
-    /// The same target for readers that do not wait; 0 while the epoch is unknown.
+    /// A copy of `verified` for readers that must not wait; 0 while the epoch is unknown.
     fast: (AtomicI64, AtomicI64),
 }
 
 impl SignedTargets {
-    /// None is verified yet.
     pub(crate) fn of(pool: PgPool, objects: Arc<Objects>) -> Self {
         let verified = Mutex::new((0, TargetNo(0)));
         Self { pool, objects, verified, fast: (AtomicI64::new(0), AtomicI64::new(0)) }
     }
 
-    /// Verifies the line up to a target.
+    /// Verifies the target history up to `to`.
     ///
     /// # Errors
-    /// The first target that lacks signed approvals, or what the database refused.
+    /// The first target that lacks signed approvals, or a database error.
     pub(crate) async fn check(&self, epoch: i64, to: TargetNo) -> Result<(), Refusal> {
         if self.fast.0.load(Ordering::Acquire) == epoch
             && self.fast.1.load(Ordering::Acquire) >= to.0
@@ -55,7 +56,7 @@ impl SignedTargets {
             return Ok(());
         }
         let mut verified = self.verified.lock().await;
-        // A backup that was restored has other targets under the same numbers.
+        // After a restore, the same numbers may belong to other targets.
         if verified.0 != epoch {
             *verified = (epoch, TargetNo(0));
             self.fast.1.store(0, Ordering::Release);

@@ -1,14 +1,13 @@
-//! May we ship, and build with, what we depend on?
+//! Checks the licences of all dependencies.
 //!
-//! # Theory
+//! The rules are in `deny.toml`, in the format of cargo-deny, so that cargo-deny can use them too.
+//! This module reads the parts that we need, offline. It checks the crates in `Cargo.lock` for our
+//! platforms, and the npm packages of the site and the browser tests. Each package needs a licence
+//! expression that the allowed licences satisfy. Nothing is downloaded, because the setup has done
+//! that.
 //!
-//! The rules are those of `deny.toml`, in cargo-deny's own format, so that who has cargo-deny may use it; this reads the
-//! part of it that we need, offline, and judges what the lock files pin: the crates of `Cargo.lock` for the platforms
-//! that we build for, and the npm packages of the site and of the browser tests. A licence expression must be satisfied
-//! by allowed licences; a package without one fails. Nothing is fetched: set-up has fetched what the build needs.
-//!
-//! The same file names the crates of which one copy alone may be in the tree (two database drivers or two runtimes
-//! would not know of each other's connections and tasks).
+//! `deny.toml` also lists crates of which only one version may be in the tree. For example, two
+//! versions of the database driver or the runtime would not share connections and tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,13 +19,13 @@ use spdx::{Expression, ParseMode};
 use crate::command::Step;
 use crate::tree::Tree;
 
-/// Where our WebAssembly runs; the other platform is the one that we build on.
+/// The platform of our WebAssembly. The other platform is the host.
 const BROWSER: &str = "wasm32-unknown-unknown";
 
-/// Checks the tree's lock files.
+/// Checks the lock files.
 ///
 /// # Errors
-/// One that names every package with a licence that isn't allowed, and every crate with more copies than one.
+/// Lists every package with a forbidden licence, and every crate with several versions.
 pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     let rules: Rules = read_toml(tree, "deny.toml")?;
     let mut packages = crates(tree)?;
@@ -67,7 +66,7 @@ struct Licences {
     exceptions: Vec<Exception>,
 }
 
-/// Licences that one package may have beyond those that all may have.
+/// Additional licences of one package.
 #[derive(Deserialize)]
 struct Exception {
     #[serde(rename = "crate")]
@@ -75,7 +74,7 @@ struct Exception {
     allow: BTreeSet<String>,
 }
 
-/// A dependency and what it says of itself.
+/// A dependency with its declared licence.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Package {
     name: String,
@@ -84,7 +83,7 @@ struct Package {
 }
 
 impl Licences {
-    /// Why this package can't be used, if so.
+    /// Why this package is not allowed, if so.
     fn refuse(&self, package: &Package) -> Option<String> {
         let Package { name, version, licence } = package;
         let Some(licence) = licence else {
@@ -179,7 +178,8 @@ struct Node {
     id: String,
 }
 
-/// The crates that a build for this machine or for the browser uses, tests and build scripts included; our own too.
+/// The crates of a build for this machine or for the browser, including our own, test and build
+/// dependencies.
 fn crates(tree: &Tree) -> anyhow::Result<BTreeSet<Package>> {
     let about = Step::new(tree, "rustc").args(["-vV"]).output()?;
     let host = about
@@ -200,7 +200,7 @@ fn crates(tree: &Tree) -> anyhow::Result<BTreeSet<Package>> {
             .output()
             .context("if a crate isn't there yet: cargo fetch --locked")?;
         let metadata: Metadata = serde_json::from_str(&json).context("cargo metadata")?;
-        // With a platform, `packages` still lists what other packages of the lock file would need elsewhere.
+        // Even with a platform filter, `packages` lists the packages of other platforms.
         let used: BTreeSet<&str> =
             metadata.resolve.nodes.iter().map(|node| node.id.as_str()).collect();
         found.extend(metadata.packages.iter().filter(|one| used.contains(one.id.as_str())).map(
@@ -230,7 +230,7 @@ fn npm_packages(tree: &Tree, path: &str) -> anyhow::Result<Vec<Package>> {
     let text = fs::read_to_string(tree.path(path)).with_context(|| path.to_owned())?;
     let lock: NpmLock = serde_json::from_str(&text).with_context(|| path.to_owned())?;
     let named = lock.packages.into_iter().filter_map(|(place, package)| {
-        // The entry without a place is the folder itself.
+        // The entry without a path is the folder itself.
         let (_, name) = place.rsplit_once("node_modules/")?;
         Some(Package { name: name.to_owned(), version: package.version, licence: package.license })
     });

@@ -1,4 +1,4 @@
-//! `gantry audit verify` and `keygen` as a program: what they print and how they end.
+//! The commands `gantry audit verify` and `gantry keygen`: output and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -38,7 +38,7 @@ impl World {
         self.folder.path().join(name)
     }
 
-    /// An export of the first entries, which holds by itself.
+    /// An export of the first entries, which is valid on its own.
     fn export(&self, entries: usize) -> String {
         let last = &self.entries[entries - 1];
         let header = Header { format: FORMAT, after: 0, end: last.seq, hash: last.hash };
@@ -57,7 +57,7 @@ impl World {
         path.to_str().unwrap().to_owned()
     }
 
-    /// The exit code, and what it printed.
+    /// Returns the exit code and the output.
     fn gantry(&self, words: &[&str]) -> (i32, String) {
         let output =
             Command::new(env!("CARGO_BIN_EXE_gantry")).arg("audit").args(words).output().unwrap();

@@ -1,5 +1,6 @@
-//! `gantry catalog check` as a program: what it prints, where, and how it ends. 0: it can be imported, with warnings or without; 1: it
-//! can't, or there is none; 2: called wrongly, or it can't be read (with `--json` that is told as JSON too).
+//! The command `gantry catalog check`: output and exit codes. 0: the folder can be imported,
+//! possibly with warnings. 1: it can't, or it is empty. 2: wrong usage, or it can't be read (with
+//! `--json`, reported as JSON too).
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -185,14 +186,14 @@ fn where_there_is_nothing_to_read_it_says_what_is_wrong() {
 fn a_folder_that_may_not_be_read_is_told_as_json_too() {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::process::CommandExt as _;
-    /// Who owns nothing.
+    /// A user id that owns no files.
     const NOBODY: u32 = 65534;
     let shut = folder(&[("demo.yml", GOOD.as_bytes()), ("inner/demo.yml", GOOD.as_bytes())]);
     let inner = shut.path().join("inner");
     fs::set_permissions(shut.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&inner, fs::Permissions::from_mode(0o000)).unwrap();
     let mut command = checking(shut.path(), &["--json"]);
-    // Root may read everything, so it asks as somebody who may not.
+    // Root may read everything, so run the command as another user.
     if fs::read_dir(&inner).is_ok() {
         command.gid(NOBODY).uid(NOBODY);
     }
@@ -216,7 +217,7 @@ fn a_folder_that_may_not_be_read_is_told_as_json_too() {
 #[test]
 fn what_is_too_large_is_not_read() {
     let huge = folder(&[("demo.yml", GOOD.as_bytes())]);
-    // A hole: it takes no room here, and would take all memory if it were read.
+    // A sparse file: it uses no disk space, but reading it would exhaust the memory.
     File::create(huge.path().join("huge.yml")).unwrap().set_len(1 << 42).unwrap();
     let output = check(huge.path(), &[]);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""));
@@ -301,7 +302,8 @@ fn without_a_folder_it_was_called_wrongly() {
     assert!(err(&output).contains("<FOLDER>"), "{}", err(&output));
 }
 
-/// What the corpus's README says that its folders have: the last column of its table, such as `74 + 3 in the template`.
+/// The counts in the corpus's README: the last column of its table, such as `74 + 3 in the
+/// template`.
 fn counted_by_its_readme(corpus: &Path) -> BTreeMap<String, u64> {
     let readme = fs::read_to_string(corpus.join("README.md")).unwrap();
     let rows = readme.lines().filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'));
@@ -316,8 +318,9 @@ fn counted_by_its_readme(corpus: &Path) -> BTreeMap<String, u64> {
     rows.filter_map(row).collect()
 }
 
-/// The other systems' files, which are no part of this repository: each folder of barclamps imports as it is, with warnings. The numbers
-/// are fixed, so that whoever reads less, or otherwise, is noticed; README and files are the corpus's, which does not change.
+/// Other systems' files, which are not in this repository. Each folder of barclamps imports
+/// unchanged, with warnings. The counts are fixed, so that a change of the importer is noticed. The
+/// corpus and its README don't change.
 #[test]
 fn the_corpus_is_in_order() {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");

@@ -1,4 +1,4 @@
-//! The commands that ask a server, as programs, against a server of each test's own.
+//! The client commands, each run as a program against a server of its own.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
@@ -31,7 +31,7 @@ roles:
 const SCRIPT: &str =
     "#!/bin/sh\necho hello from here\nprintf 'col\\033[31moured\\033]0;title\\007\\302\\233m\\n'\n";
 
-/// A server with `web` and `edge`, three nodes, and two people who may operate and review: ada and bo.
+/// A server with `web` and `edge`, three nodes, and two operators who may also review: ada and bo.
 struct House {
     database: TestDatabase,
     people: People,
@@ -86,7 +86,7 @@ impl House {
         house
     }
 
-    /// A context of that name, by a one-time link on the standard input.
+    /// Adds a context with this name, with a one-time link on standard input.
     async fn comes_in(&self, name: &str, person: PersonId) {
         let link =
             self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.unwrap();
@@ -115,7 +115,7 @@ impl House {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // Whoever reads nothing of it hears nothing.
+        // A command that does not read its input closes the pipe.
         let _ = child.stdin.take().unwrap().write_all(given.as_bytes());
         Said::of(words, child.wait_with_output().unwrap())
     }
@@ -124,7 +124,7 @@ impl House {
         self.told(words, "")
     }
 
-    /// An admin, and their context.
+    /// An admin with a context.
     async fn admin(&self, name: &str) {
         let person = self
             .people
@@ -135,7 +135,7 @@ impl House {
         self.gantry(&["context", "use", "ada"]).ok();
     }
 
-    /// `gantry admin`, with the database's owner.
+    /// Runs `gantry admin` with the database's owner.
     fn as_owner(&self, words: &[&str]) -> Said {
         let words = [&["admin"], words].concat();
         let output =
@@ -143,7 +143,7 @@ impl House {
         Said::of(&words, output.unwrap())
     }
 
-    /// A person's new passkey, registered in their own session: its id and fingerprint.
+    /// Registers a passkey in a session of its person. Returns its id and fingerprint.
     async fn passkey(&self, name: &str, person: PersonId) -> (String, String) {
         // Passkeys need a host name.
         let origin = self.server.replace("127.0.0.1", "localhost");
@@ -172,14 +172,14 @@ impl House {
         self.home.path().join("config/gantry/contexts.toml")
     }
 
-    /// What files declare, reviewed by bo and committed: the target.
+    /// Applies a file, approves as bo and commits. Returns the target.
     fn passes(&self, file: &str) -> String {
         let made =
             self.gantry(&["apply", "-f", file, "--submit", "--title", "A change", "--json"]).json();
         self.committed(&made[0]["review"].to_string(), &[])
     }
 
-    /// Approved by bo, and committed by ada: the target.
+    /// Approves as bo and commits as ada. Returns the target.
     fn committed(&self, review: &str, more: &[&str]) -> String {
         self.gantry(&["review", "approve", review, "--context", "bo"]).ok();
         self.gantry(&[&["review", "commit", review, "--json"][..], more].concat()).json()["target"]
@@ -203,7 +203,7 @@ impl House {
     }
 }
 
-/// Ended with the test, however that ends.
+/// Killed on drop.
 struct Worker(Child);
 
 impl Drop for Worker {
@@ -239,7 +239,7 @@ impl Said {
         serde_json::from_str(&self.ok()).unwrap()
     }
 
-    /// Ended with this number, and said this.
+    /// Checks the exit code and the output of a failed command.
     #[track_caller]
     fn no(self, code: i32, says: &str) -> Self {
         assert!(self.code == code && self.err.contains(says), "{code}, {says:?}: {self:?}");
@@ -291,7 +291,7 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     house.told(&["context", "add", "other", "--server", &house.server], link.reveal()).ok();
     house.gantry(&["context", "use", "ada"]).ok();
 
-    // A token of one's own does as well, by the environment; and a server that nothing lets one into says what to do.
+    // A token in the environment works too. Without credentials, the error names the remedy.
     let token = house
         .gantry(&["token", "make", "--name", "ci", "--may", "viewer", "--json"])
         .json()["token"]
@@ -316,7 +316,7 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     let refused = by_token("gantry_hunter22", &["me"]).no(6, "--token-file");
     assert!(!refused.err.contains("hunter22"), "{refused:?}");
 
-    // A session that is over says how to come in again.
+    // After the session has ended, the error says how to sign in again.
     house
         .people
         .sign_out_everywhere(&house.people.sign_in_as_owner("ada").await.unwrap())
@@ -350,7 +350,7 @@ async fn second_admin_confirms_with_the_command_line() {
         (&json!([]), &json!("second"))
     );
 
-    // The session that the link begins sets a password, and then it is one like any other.
+    // The session of the link first sets a password, then it is a regular session.
     let added = house.told(&["context", "add", "again", "--server", &house.server], link.trim());
     assert!(added.ok().contains("as bo"), "{added:?}");
     house.gantry(&["node", "list", "--context", "again"]).no(5, "set a password first");
@@ -381,7 +381,7 @@ async fn new_link_resets_a_persons_access() {
     add("second", &second).ok();
     add("again", &second).no(6, "used already");
 
-    // The password ends the sessions from before, and both sides see who reset the sign-in.
+    // Setting the password ends earlier sessions. Both people see who reset the sign-in.
     house.gantry(&["node", "list", "--context", "bo"]).ok();
     house.told(&["session", "password", "--context", "second"], "vague otter lamp\n").ok();
     house.gantry(&["node", "list", "--context", "bo"]).no(6, "gantry context sign-in");
@@ -478,7 +478,7 @@ async fn owner_confirms_a_passkey_by_its_fingerprint() {
     assert_eq!((&listed[0]["id"], &listed[0]["confirmed"]), (&json!(id), &json!(true)), "{listed}");
     assert!(house.as_owner(&["bo", "--passkeys"]).ok().contains("confirmed by the owner"));
 
-    // Revoked, it is nothing to confirm.
+    // A revoked passkey can't be confirmed.
     house.gantry(&["passkey", "revoke", "Laptop"]).no(2, "");
     house.gantry(&["passkey", "revoke", &id]).no(4, "");
     let said = house.gantry(&["passkey", "revoke", &id, "--context", "local"]).ok();
@@ -507,7 +507,7 @@ async fn reset_second_factor_ends_sessions_and_passkeys() {
         (&json!([]), &json!("factor_removed"))
     );
 
-    // The owner resets one, too: an admin may have lost theirs.
+    // The owner can reset a factor too, because an admin may have lost theirs.
     house.passkey("near", house.bo).await;
     let said = house.as_owner(&["bo", "--reset-second-factor"]).ok();
     assert_eq!(said, "The second factor of bo is removed, and their sessions have ended.\n");
@@ -705,7 +705,8 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     house.gantry(&["review", "commit", &review]).ok();
     house.gantry(&["wait", "review", &review, "--for", "committed"]).ok();
 
-    // What was committed is what is there; and pruning takes away what is not named.
+    // After the commit, nothing is left to change. Pruning removes everything that the file does
+    // not name.
     assert!(apply(&[]).ok().contains("nothing to change"));
     let less = house.file("less.yaml", "deployment: web\nprune: true\nbindings: {app: [n2]}\n");
     assert!(
@@ -717,7 +718,7 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     );
     house.gantry(&["unbind", "n1", "app", "--in", "web"]).ok();
     assert_eq!(house.gantry(&["diff", "-f", &less]).ok(), "");
-    // The noderoles' own data, in a proposal that is open and where none is.
+    // Data of single noderoles, with and without an open proposal.
     let own = house.file("own.yaml", "deployment: web\nnode_data: {n2: {app: {port: 81}}}\n");
     house.gantry(&["apply", "-f", &own]).ok();
     assert!(house.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
@@ -741,7 +742,8 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
 async fn what_others_shaped_is_joined_only_when_that_is_said() {
     let house = House::new().await;
     house.gantry(&["bind", "n1", "app", "--in", "web"]).ok();
-    // Who can't approve anything loses nothing by joining; ada would: hers is submitted with it.
+    // A person without permission to review loses nothing by joining. ada would: her edits are
+    // submitted too.
     let make = [
         "token",
         "make",
@@ -778,7 +780,7 @@ async fn what_others_shaped_is_joined_only_when_that_is_said() {
         by_token(&["apply", "-f", &more, "--submit", "--title", "Ours", "--join", "--json"]).json();
     assert!(made[0]["review"].is_number() && made[0]["proposal"] == open["id"], "{made}");
 
-    // What a person decided on a version is refused on another.
+    // An edit with an old version is rejected.
     let id = open["id"].to_string();
     house.gantry(&["proposal", "undo", &id, "--version", "1"]).no(5, "");
     house.gantry(&["proposal", "undo", &id, "--version", "2"]).ok();
@@ -836,7 +838,7 @@ async fn what_was_decided_on_a_version_of_a_node_is_refused_on_another() {
     }
     house.gantry(&["node", "out", "n1", "--reason", "disks", "--version", &new]).ok();
     house.gantry(&["node", "in", "n1", "--reason", "done", "--version", &version("n1")]).ok();
-    // Without one it is whatever is newest.
+    // Without a version, it applies to the newest.
     house.gantry(&["node", "edit", "n1", "--description", "other rack"]).ok();
     let made = house.gantry(&["node", "token", "make", "n1", "--name", "agent", "--json"]).json();
     let token = made["id"].as_str().unwrap();
@@ -863,7 +865,7 @@ async fn of_several_documents_each_is_told_and_what_is_refused_leaves_nothing_op
     let house = House::new().await;
     let first = house.file("first.yaml", "deployment: web\nbindings: {app: [n1]}\n");
     house.passes(&first);
-    // n1 carries app for web: edge can't have it there, which the server alone knows.
+    // n1 has app in web, so edge can't bind it there. Only the server knows this.
     let both = "deployment: web\nbindings: {app: [n1, n2]}\n---\ndeployment: edge\nbindings: {app: [n1]}\n";
     let both = house.file("both.yaml", both);
     let said = house.gantry(&["apply", "-f", &both, "--json"]).no(5, "");
@@ -883,7 +885,7 @@ async fn of_several_documents_each_is_told_and_what_is_refused_leaves_nothing_op
         .collect();
     assert_eq!(open, [&json!("web")], "what was opened for edge is closed again");
 
-    // Nothing is left to be edited, and still it is submitted, once.
+    // There is nothing left to edit, but the proposal is still submitted, once.
     let web = house.file("web.yaml", "deployment: web\nbindings: {app: [n1, n2]}\n");
     let submit = ["apply", "-f", &web, "--submit", "--title", "Two", "--json"];
     let review = house.gantry(&submit).json()[0]["review"].clone();
@@ -896,7 +898,7 @@ async fn of_several_documents_each_is_told_and_what_is_refused_leaves_nothing_op
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_wrong_opens_nothing_and_nothing_matched_is_no_success() {
     let house = House::new().await;
-    // Data that its role refuses: of one that is there, of one that would be added, and a noderole's own.
+    // Invalid data: of an existing role, of a new role, and of a noderole.
     let unfit = "deployment: web\ndata:\n  app: {port: x}\n  hello: {hello: {times: y}}\nnode_data:\n  n1: {app: {port: z}}\n";
     let unfit = house.file("unfit.yaml", unfit);
     for command in ["diff", "apply"] {
@@ -1064,7 +1066,7 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     house.gantry(&["node", "token", "make", "n1", "--name", "agent"]).ok();
     assert!(lines.next().unwrap().unwrap().contains("\"agent\""));
 
-    // Whoever reads no further is told nothing more, also where nothing happens.
+    // The command ends when its reader is gone, even if nothing changes.
     for words in [&["policy", "--watch"][..], &["target", "list", "--watch", "--json"]] {
         let (mut unread, mut lines) = watch(words);
         lines.next().unwrap().unwrap();
@@ -1100,7 +1102,7 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     assert!(late.out.is_empty(), "{late:?}");
     house.gantry(&["deployment", "hold", "web", "--reason", "disks"]).ok();
     let worker = house.worker();
-    // The worker finds the nodes first; then nothing goes on but by somebody.
+    // The worker finds the nodes first. After that, nothing happens without a person.
     for command in [
         ["converge", "web"].as_slice(),
         &["wait", "deployment", "web"],

@@ -1,4 +1,4 @@
-//! What a command says of a database that it can't work on, before it does anything.
+//! Errors of commands about an unusable database, before they change anything.
 
 use std::process::{Output, Stdio};
 
@@ -11,12 +11,12 @@ async fn gantry(url: &str, command: &[&str]) -> Output {
     gantry.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("gantry runs")
 }
 
-/// The variable from which a command reads the database's address.
+/// The variable with the database's URL for a command.
 fn variable(command: &[&str]) -> &'static str {
     if command[0] == "admin" { "GANTRY_OWNER_URL" } else { "DATABASE_URL" }
 }
 
-/// The address with the role of a command.
+/// The URL with the role of a command.
 fn own_url<'d>(db: &'d TestDatabase, command: &[&str]) -> &'d str {
     match command[0] {
         "admin" => db.owner_url(),
@@ -38,7 +38,7 @@ fn with(url: &str, from: &str, to: &str) -> String {
     url.replacen(from, to, 1)
 }
 
-/// Every command that works on a database by itself.
+/// All commands with a database connection of their own.
 const COMMANDS: [&[&str]; 4] =
     [&["server", "--listen", "127.0.0.1:0"], &["worker"], &["verify"], &["admin", "ada"]];
 

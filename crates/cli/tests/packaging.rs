@@ -1,4 +1,4 @@
-//! What is packaged beside the program: units that systemd understands and that start what there is.
+//! The systemd units: systemd accepts them, and their commands exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,8 @@ fn systemd_understands_the_units() {
     assert_eq!(ours, Vec::<String>::new());
 }
 
-/// A machine that is up before its database, which may be on another one, starts Gantry without anybody's help.
+/// If a machine starts before its database, which may be on another machine, Gantry must recover on
+/// its own.
 #[test]
 fn units_try_again_until_the_database_is_there() {
     for unit in units() {
@@ -53,7 +54,7 @@ fn units_try_again_until_the_database_is_there() {
         for line in ["Restart=on-failure", "StartLimitIntervalSec=0"] {
             assert!(text.lines().any(|there| there == line), "{}: {line}", unit.display());
         }
-        // Where what is required fails, whoever requires it stays down for good.
+        // With `Requires=`, a unit stays down if its dependency fails.
         assert!(!text.contains("Requires="), "{}", unit.display());
     }
 }
@@ -69,7 +70,7 @@ fn the_units_start_commands_that_there_are() {
         let help =
             Command::new(GANTRY).args(start.split(' ')).arg("--help").output().expect("gantry");
         assert!(help.status.success(), "{}: {start}", unit.display());
-        // The accounts that they run as look for a file elsewhere.
+        // The units' accounts would look for the file elsewhere.
         assert!(text.contains("GANTRY_CONFIG=/etc/gantry/"), "{}", unit.display());
     }
 }

@@ -1,4 +1,4 @@
-//! `gantry up` as a program: how it starts without those who are kept out, and how it stops.
+//! The command `gantry up`: how it starts while people are disabled, and how it stops.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use store::{Connecting, Store};
 
-/// Ended with the test, however that ends.
+/// Killed on drop.
 struct Started(Child);
 
 impl Started {
@@ -37,7 +37,7 @@ impl Started {
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
-    /// What it says once it is there.
+    /// Waits for the ready message.
     fn ready(&mut self) -> Value {
         let mut line = String::new();
         BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -174,12 +174,12 @@ fn a_start_that_is_interrupted_stops_before_it_is_there() {
     assert!(!postmaster.exists(), "PostgreSQL went with it");
 }
 
-/// The private database of a start, as a role reaches it.
+/// The URL of a private database for a role.
 fn database(role: &str, data: &Path) -> String {
     format!("postgres://{role}@localhost/gantry?host={}", data.join("postgres/socket").display())
 }
 
-/// What `gantry admin` printed, or why it refused.
+/// The output of `gantry admin`, or its error.
 fn admin(data: &Path, name: &str) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
     let output = command
@@ -191,7 +191,7 @@ fn admin(data: &Path, name: &str) -> Result<String, String> {
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-/// Somebody keeps people out, as on the page of people.
+/// Disables people, as the people page does.
 async fn disabled(data: &Path, by: &str, names: &[&str]) {
     let store = Store::open(&Connecting::to(database("gantry_server", data))).unwrap();
     let owner = Store::open(&Connecting::to(database("gantry_owner", data))).unwrap();
@@ -205,7 +205,8 @@ async fn disabled(data: &Path, by: &str, names: &[&str]) {
     store.pool().close().await;
 }
 
-/// The roles of the programs, once each of them is connected; the owner's connection is closed by then.
+/// The roles of the programs once all of them are connected. The owner's connection is closed by
+/// then.
 async fn connected_roles(data: &Path) -> Vec<String> {
     let store = Store::open(&Connecting::to(database("postgres", data))).unwrap();
     let sql = "SELECT DISTINCT usename::text FROM pg_stat_activity WHERE usename LIKE 'gantry%' ORDER BY 1";
@@ -289,7 +290,7 @@ async fn it_starts_without_those_who_are_kept_out() {
         (people_of(&ready["sign_in"]), people_of(&ready["kept_out"])),
         (vec![], vec!["ada", "bo"])
     );
-    // The way back that it names is one.
+    // The command in the ready message works.
     let way = ready["adds_admin"].as_str().unwrap().replace("gantry admin NAME", "");
     let named = way.trim().trim_start_matches("GANTRY_OWNER_URL='").trim_end_matches('\'');
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
@@ -303,7 +304,8 @@ async fn it_starts_without_those_who_are_kept_out() {
     gantry.stop();
 }
 
-/// A service of a node, as a script leaves it: it leads a process group and is named in `run`.
+/// A service of a node, as a script leaves it: it leads a process group and has a `.pid` file in
+/// `run`.
 fn service(root: &Path) -> Started {
     std::fs::create_dir_all(root.join("run")).unwrap();
     let script = r#"echo "$$ $(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20)" >run/svc.new

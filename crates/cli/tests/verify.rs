@@ -1,4 +1,4 @@
-//! `gantry verify` as a program: what it prints, where, and how it ends.
+//! The command `gantry verify`: output and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -46,7 +46,7 @@ async fn rows_that_are_what_the_documents_say_pass_and_others_are_named() {
     let told: Value = serde_json::from_str(&out(&good)).unwrap();
     assert_eq!(told, json!({"target": 1, "steps": 0, "discrepancies": []}));
 
-    // As nobody but the database's owner could, and only by switching the guards off.
+    // Only the database's owner can do this, with the triggers disabled.
     for sql in [
         "ALTER TABLE deployment DISABLE TRIGGER USER",
         "UPDATE deployment SET name = 'wob' WHERE name = 'web'",

@@ -1,11 +1,12 @@
-//! WebAuthn as Gantry uses it: registrations, second factors, and signatures of statements.
+//! WebAuthn for Gantry: registrations, second factors, and signatures of statements.
 //!
-//! The library (webauthn-rs) parses and verifies everything. This crate fixes the choices: user verification is always required, and
-//! the challenge of a signature is the hash of a [`engine::gate::signature::Statement`], so an assertion proves that its person signed
-//! that statement. It reads no clock and no database.
+//! The library (webauthn-rs) parses and verifies everything. This crate fixes the choices. User
+//! verification is always required. The challenge of a signature is the hash of a
+//! [`engine::gate::signature::Statement`], so an assertion proves that a person signed that
+//! statement. The crate reads no clock and no database.
 //!
-//! A credential is stored as the library's JSON without nulls, because the audit stores rows without nulls and a passkey's digest must
-//! be the same in both.
+//! A credential is stored as the library's JSON without nulls. The audit stores rows without nulls,
+//! and a passkey's digest must be the same in both.
 
 #[cfg(any(test, feature = "authenticator"))]
 pub mod authenticator;
@@ -24,23 +25,23 @@ use webauthn_rs::prelude::{
 /// Why a registration or a signature is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PasskeyError {
-    /// Passkeys are bound to host names.
+    /// Passkeys require a host name.
     #[error(
         "passkeys need a host name, and {0} has none. Open Gantry by its name, on this machine http://localhost"
     )]
     NoHostName(String),
-    /// The browser's answer has another form.
+    /// The browser's response is malformed.
     #[error("invalid WebAuthn response: {0}")]
     Malformed(String),
-    /// The library rejects it.
+    /// The library rejects the response.
     #[error("the passkey was rejected: {0}")]
     Rejected(String),
-    /// A stored credential or state cannot be read.
+    /// A stored credential or state can't be read.
     #[error("a stored passkey cannot be read: {0}")]
     Corrupt(String),
 }
 
-/// The address at which people use Gantry.
+/// The address at which users open Gantry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     /// The host name (WebAuthn: relying party ID).
@@ -50,7 +51,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The site of an address such as `https://gantry.example.com`.
+    /// Parses an address such as `https://gantry.example.com`.
     ///
     /// # Errors
     /// [`PasskeyError::NoHostName`] for addresses such as `http://127.0.0.1:7780`.
@@ -70,22 +71,19 @@ impl Site {
     }
 }
 
-/// A passkey that was registered, before it is stored.
+/// A registered passkey that is not stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Registered {
-    /// The authenticator's id of it.
+    /// The authenticator's id of the credential.
     pub credential_id: Vec<u8>,
     /// The public key and its properties, without nulls.
     pub credential: Value,
-    /// The authenticator's counter.
     pub counter: u32,
 }
 
-/// Begins a registration: the options for the browser (`PublicKeyCredentialCreationOptionsJSON`) and the state for [`register`].
-/// Authenticators that have one of `registered` refuse to make another.
-///
-/// # Errors
-/// [`PasskeyError`].
+/// Starts a registration. Returns the options for the browser
+/// (`PublicKeyCredentialCreationOptionsJSON`) and the state for [`register`]. An authenticator with
+/// a credential in `registered` refuses to create another.
 pub fn registration(
     site: &Site,
     person: PersonId,
@@ -99,10 +97,7 @@ pub fn registration(
     Ok((options, written(&state)?))
 }
 
-/// Finishes a registration with the browser's answer (`PublicKeyCredential.toJSON()`).
-///
-/// # Errors
-/// [`PasskeyError`].
+/// Finishes a registration with the browser's response (`PublicKeyCredential.toJSON()`).
 pub fn register(site: &Site, state: &Value, answer: &Value) -> Result<Registered, PasskeyError> {
     let state: PasskeyRegistration = serde_json::from_value(state.clone())
         .map_err(|error| PasskeyError::Corrupt(error.to_string()))?;
@@ -119,7 +114,8 @@ pub fn register(site: &Site, state: &Value, answer: &Value) -> Result<Registered
     })
 }
 
-/// The options for the browser (`PublicKeyCredentialRequestOptionsJSON`) to sign a challenge with one of these credentials.
+/// Returns the options for the browser (`PublicKeyCredentialRequestOptionsJSON`) to sign a
+/// challenge with one of these credentials.
 pub fn request(site: &Site, challenge: Hash, credential_ids: &[Vec<u8>]) -> Value {
     let allowed = credential_ids
         .iter()
@@ -133,7 +129,8 @@ pub fn request(site: &Site, challenge: Hash, credential_ids: &[Vec<u8>]) -> Valu
     })
 }
 
-/// The parts of a browser's answer to [`request`] (`PublicKeyCredential.toJSON()`): the credential's id and the signature.
+/// Parses a browser's response to [`request`] (`PublicKeyCredential.toJSON()`): the credential's id
+/// and the signature.
 ///
 /// # Errors
 /// [`PasskeyError::Malformed`].
@@ -148,10 +145,8 @@ pub fn assertion(answer: &Value) -> Result<(Vec<u8>, Assertion), PasskeyError> {
     Ok((answer.raw_id, assertion))
 }
 
-/// Verifies that a passkey signed a challenge, with its person verified by the device; returns the authenticator's counter.
-///
-/// # Errors
-/// [`PasskeyError`].
+/// Verifies that a passkey signed a challenge with user verification. Returns the authenticator's
+/// counter.
 pub fn verified(
     passkey: &Passkey,
     challenge: Hash,

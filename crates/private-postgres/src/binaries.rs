@@ -1,7 +1,7 @@
-//! Finding the installed binaries.
+//! Finds installed PostgreSQL binaries.
 //!
-//! *Theory.* Distributions keep server binaries out of `PATH`, several versions side by side. All that are found are
-//! kept, best first, because an existing data folder decides which of them may be used.
+//! Distributions install server binaries outside of `PATH`, several versions side by side. This
+//! module returns all of them, best first, because an existing data folder determines the version.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use std::process::Command;
 
 use crate::Error;
 
-/// The oldest major version with everything that the schema uses.
+/// The oldest major version that supports the schema.
 pub const OLDEST_MAJOR: u32 = 14;
 
-/// One installation's server programs.
+/// The server programs of one installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binaries {
     pub(crate) dir: PathBuf,
@@ -38,7 +38,8 @@ impl Binaries {
     }
 }
 
-/// Every usable installation, best first. A named folder (argument or `GANTRY_PG_BIN`) is the only one looked at.
+/// Finds all usable installations, best first. A given folder (argument or `GANTRY_PG_BIN`) is the
+/// only one searched.
 pub(crate) fn find(named: Option<&Path>) -> Result<Vec<Binaries>, Error> {
     let named =
         named.map(Path::to_owned).or_else(|| env::var_os("GANTRY_PG_BIN").map(PathBuf::from));
@@ -75,7 +76,7 @@ fn usual_dirs() -> Vec<PathBuf> {
     dirs
 }
 
-/// `postgres (PostgreSQL) 15.18 (Debian 15.18-1)`, `postgres (PostgreSQL) 18beta1`.
+/// Parses `postgres (PostgreSQL) 15.18 (Debian 15.18-1)` or `postgres (PostgreSQL) 18beta1`.
 fn parse_major(version: &str) -> Option<u32> {
     let number = version.split("(PostgreSQL)").nth(1)?.trim_start();
     let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());

@@ -1,4 +1,4 @@
-//! Starts real clusters: as this user, as another one, after a kill, in odd folders.
+//! Starts real clusters: as this user, as another user, after a kill, in unusual folders.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -14,10 +14,10 @@ use private_postgres::{DATABASE, Error, PrivatePostgres, Settings};
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use tempfile::TempDir;
 
-/// Names the folder (and the kind of cluster) for the tests that are run again as a process of their own.
+/// The folder (and kind of cluster) for tests that run again in a separate process.
 const FOLDER: &str = "GANTRY_TEST_CLUSTER_FOLDER";
 
-/// A folder that every account may enter: as root the server runs as another one.
+/// A folder that every account may enter, because a server started by root runs as another account.
 fn open_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -47,7 +47,7 @@ fn postmaster_pid(data_dir: &Path) -> i32 {
 
 fn runs(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // A zombie that nobody reaps has ended too.
+    // A zombie counts as ended.
     !stat.is_empty() && !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
 }
 
@@ -219,7 +219,7 @@ async fn a_broken_server_shows_its_log() {
     assert!(refused.to_string().contains("shared_buffers"), "{refused}");
 }
 
-/// Not a test of its own: holds a cluster until it is killed.
+/// A helper process of other tests: runs a cluster until it is killed.
 #[tokio::test]
 #[ignore = "run by other tests as a process of its own"]
 async fn hold() {
@@ -305,7 +305,7 @@ async fn root_is_told_which_folder_is_out_of_reach() {
     assert!(!closed.join("db").exists(), "nothing half-done");
 }
 
-/// Root, then an ordinary user, then root again, all on the ordinary user's folder.
+/// Root, then a regular user, then root again, all on the regular user's folder.
 #[tokio::test]
 async fn an_ordinary_user_needs_no_root() {
     let Some(nobody) = root_may_step_down() else {
@@ -336,7 +336,7 @@ async fn an_ordinary_user_needs_no_root() {
     assert!(run("as_this_user").success(), "root left nothing that its owner can't use");
 }
 
-/// Not a test of its own: one start and stop by whoever runs it.
+/// A helper process of other tests: starts and stops a cluster as the current user.
 #[tokio::test]
 #[ignore = "run by other tests as another user"]
 async fn as_this_user() {

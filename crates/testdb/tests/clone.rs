@@ -1,4 +1,4 @@
-//! Clones are migrated, apart from each other, and gone afterwards.
+//! Clones are migrated, isolated, and dropped afterwards.
 
 use migrations::Roles;
 use private_postgres::{PrivatePostgres, Settings};

@@ -1,13 +1,15 @@
-//! What holds for every operation alike.
+//! Rules for all operations.
 //!
-//! * A word of the query that the operation does not know is refused: a filter that is misspelt would otherwise show everything.
-//! * What is read as JSON has an entity tag. It is strong: the digest of the bytes, behind the version of what has one. So what is
-//!   told twice the same needs no body (304), whatever of it moved. A change looks at the version alone ([`version`]): what workers see
-//!   moves all the time, and nobody's change is refused for that.
-//! * A change that does not look at `If-Match` refuses it: who sends it relies on it.
-//! * A POST with an idempotency key is done once: [`crate::idempotency`].
+//! * An unknown query parameter is rejected. Otherwise a misspelled filter would return everything.
+//! * A JSON response to a read has a strong entity tag: the digest of its bytes, with the version
+//!   as prefix if the resource has one. So an unchanged response needs no body (304). A change
+//!   compares only the version ([`version`]): the state that workers report changes all the time,
+//!   and must not cause conflicts for users.
+//! * An operation that does not support `If-Match` rejects it, because the client relies on it.
+//! * A POST with an idempotency key is executed once ([`crate::idempotency`]).
 //!
-//! Compression makes other bytes of the same answer; [`coded`], around it, gives those a tag of their own.
+//! Compression changes the bytes of a response. [`coded`], the outer layer, gives these a tag of
+//! their own.
 
 use std::sync::Arc;
 
@@ -25,14 +27,14 @@ use crate::idempotency;
 use crate::refusal::Refusal;
 use crate::state::AppState;
 
-/// Longest idempotency key, in characters.
+/// Maximum length of an idempotency key in characters.
 pub(crate) const LONGEST_KEY: usize = 255;
-/// Words that are named when one is not known.
+/// Maximum number of known parameters that an error lists.
 const WORDS_NAMED: usize = 20;
-/// Codings whose names tags may end in.
+/// Encodings that may be the suffix of a tag.
 const CODINGS: [&str; 4] = ["-br", "-gzip", "-zstd", "-deflate"];
 
-/// What is looked at around one operation.
+/// Rules of one operation.
 #[derive(Clone)]
 pub(crate) struct Rules {
     state: AppState,
@@ -40,7 +42,7 @@ pub(crate) struct Rules {
 }
 
 struct Of {
-    /// Words of the query, in order.
+    /// Sorted query parameters.
     words: Vec<String>,
     on_version: bool,
     reads: bool,
@@ -65,7 +67,7 @@ impl Rules {
     }
 }
 
-/// Lets a request through to its operation.
+/// Applies the rules to a request.
 pub(crate) async fn pass(State(rules): State<Rules>, request: Request, next: Next) -> Response {
     let of = &rules.of;
     if let Err(problem) = known(&of.words, request.uri().query().unwrap_or_default()) {
@@ -106,7 +108,7 @@ fn known(words: &[String], query: &str) -> Result<(), Problem> {
     )))
 }
 
-/// The version of what an answer tells; its tag begins with it.
+/// The version of a resource. It is the prefix of the entity tag.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Version(pub i64);
 
@@ -118,7 +120,7 @@ async fn tagged(answer: Response, wanted: Option<&HeaderValue>) -> Response {
         return answer;
     }
     let (mut parts, body) = answer.into_parts();
-    // It is in memory already: a handler made it of a value.
+    // The body is in memory already, because a handler made it from a value.
     let Ok(bytes) = to_bytes(body, usize::MAX).await else {
         return Refusal(Problem::internal()).into_response();
     };
@@ -142,7 +144,8 @@ async fn tagged(answer: Response, wanted: Option<&HeaderValue>) -> Response {
     (parts, Body::from(bytes)).into_response()
 }
 
-/// The one of these tags that names the same answer, as it was sent (RFC 9110, 13.1.2: the weak comparison).
+/// Returns the tag that matches the response, as the client sent it (RFC 9110, 13.1.2: weak
+/// comparison).
 fn named(wanted: &HeaderValue, tag: &str) -> Option<String> {
     let wanted = wanted.to_str().ok()?;
     if wanted.trim() == "*" {
@@ -157,7 +160,7 @@ fn without_coding(tag: &str) -> &str {
     CODINGS.iter().find_map(|coding| tag.strip_suffix(coding)).unwrap_or(tag)
 }
 
-/// Gives an answer that was compressed a tag of its own: other bytes, another strong tag.
+/// Gives a compressed response its own tag, because its bytes differ.
 pub(crate) async fn coded(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     let headers = answer.headers();
@@ -174,10 +177,10 @@ pub(crate) async fn coded(request: Request, next: Next) -> Response {
     answer
 }
 
-/// The version that a change was made on, out of `If-Match`; None: it does not say.
+/// Parses the expected version from `If-Match`. `None` if the header is missing.
 ///
 /// # Errors
-/// When it names no version, or several.
+/// If it has no version, or several.
 pub(crate) fn version(headers: &HeaderMap) -> Result<Option<i32>, Problem> {
     let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();

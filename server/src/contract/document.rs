@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made of the operations.
+//! Generates the OpenAPI 3.1 document from the operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::{Operation, ROOT};
 
 const SCHEMAS: &str = "#/components/schemas/";
 
-/// What refusals mean, wherever they come from.
+/// Descriptions of the error statuses.
 const REFUSALS: &[(u16, &str)] = &[
     (400, "What was sent can't be taken: the problem says what, where, and what to send."),
     (401, "Nobody is signed in, or the token is not good (any more)."),
@@ -46,11 +46,11 @@ const REFUSALS: &[(u16, &str)] = &[
     (504, "It took too long. It may have been done: look before you try again."),
 ];
 
-/// The document of these operations.
+/// Generates the document for these operations.
 pub(crate) fn document(operations: &[Operation]) -> Value {
     let mut forms = Forms::new();
     let problem = Value::from(forms.written.subschema_for::<Problem>());
-    // Requests are written apart, because their schemas may get other names below.
+    // Requests are generated separately, because their schemas may be renamed below.
     let mut drafts = Vec::new();
     for operation in operations {
         let mut sketch = Sketch::new(&mut forms);
@@ -104,13 +104,13 @@ Whatever is read as JSON has an `ETag`; with `If-None-Match` an answer that woul
 carry an `Idempotency-Key`: for 24 hours the same request with the same key is done once and answered the same. `docs/api.md` says how far \
 that goes.";
 
-/// One operation, with what is read kept apart from what is written.
+/// One operation, with request and response separate.
 struct Draft {
     path: String,
     method: String,
     /// Parameters and body.
     asks: Value,
-    /// All else.
+    /// Everything but parameters and body.
     item: Value,
 }
 
@@ -144,7 +144,7 @@ fn tags(operations: &[Operation]) -> Value {
     tags.into_iter().map(|name| json!({"name": name})).collect()
 }
 
-/// Whether its answers have entity tags.
+/// Whether its responses have entity tags.
 fn is_tagged(operation: &Operation, sketch: &Sketch<'_>) -> bool {
     operation.method == Method::GET
         && (sketch.answer.is_some() || operation.op.content.contains(&"application/json"))
@@ -168,12 +168,12 @@ fn security(operation: &Operation, asker: Asker) -> Value {
         .collect()
 }
 
-/// Names of the parts of a path.
+/// Names of the parameters in a path.
 pub(crate) fn places(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// Whether requests may carry an idempotency key.
+/// Whether requests may have an idempotency key.
 pub(crate) fn takes_key(method: &Method, asker: Asker) -> bool {
     *method == Method::POST && asker == Asker::Person
 }
@@ -260,7 +260,7 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     json!(answers)
 }
 
-/// The statuses that an operation may refuse with.
+/// The error statuses of an operation.
 fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
     let op = &operation.op;
     let changes = changes(&operation.method);
@@ -270,11 +270,11 @@ fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
             statuses.extend(codes);
         }
     };
-    // Tokens, a person's and a machine's, may ask so often; so may keys be used.
+    // Tokens of people and machines are rate-limited, as is the use of keys.
     on(sketch.asker != Asker::Anybody, &[401, 403, 429]);
     on(changes, &[403, 409]);
     on(places(operation.path).next().is_some(), &[404]);
-    // A name in a query or in a body that nothing has.
+    // A query or a body may name an unknown resource.
     on(!sketch.query.is_empty() || sketch.body.is_some(), &[404]);
     on(sketch.body.is_some(), &[408, 413, 415]);
     on(op.on_version, &[412]);
@@ -373,7 +373,7 @@ fn input(name: &str) -> String {
     format!("{name}Input")
 }
 
-/// The types that are read otherwise than they are written, themselves or by what they hold.
+/// Types whose input and output schemas differ, directly or through a nested type.
 fn differing(read: &Map<String, Value>, written: &Map<String, Value>) -> BTreeSet<String> {
     let other =
         |name: &String, schema: &Value| written.get(name).is_some_and(|written| written != schema);
@@ -409,7 +409,7 @@ fn mentions(schema: &Value, names: &BTreeSet<String>) -> bool {
     }
 }
 
-/// The same, with references to what is read otherwise.
+/// Renames references to types whose input schema differs.
 fn renamed(schema: Value, differ: &BTreeSet<String>) -> Value {
     match schema {
         Value::Object(fields) => {

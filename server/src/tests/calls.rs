@@ -1,8 +1,9 @@
-//! The permission matrix of the pages' own calls: every server function below `/call/`, asked by everybody, about what is theirs and what
-//! is not.
+//! The permission matrix of the server functions: every function below `/call/`, called by every
+//! client, on its own and on other resources.
 //!
-//! They are taken from the registry of server functions: one that is added there and not to the table here fails the test, and so does one
-//! that is in the table and gone. A token opens no page, so with one of those everybody is nobody.
+//! The functions come from the registry. The test fails if a function is missing in the table, or
+//! if the table has one that no longer exists. Tokens don't open pages, so every token counts as
+//! not signed in.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use leptos::server_fn::axum::server_fn_paths;
 use super::matrix::{ALL, Takes, Who, World};
 use super::*;
 
-/// A call: its name, what it takes, and what it is sent; JSON where it begins with a brace, else a form.
+/// A call: name, required permission, and body (JSON if it starts with a brace, otherwise a form).
 type Row = (&'static str, Takes, &'static str);
 
 const READING: &[Row] = &[
@@ -170,7 +171,7 @@ impl World {
     }
 }
 
-/// Whether it opens a call to somebody: a page's calls are asked with a session and by nothing else.
+/// Whether a client may call it. Server functions accept only a session.
 fn lets(takes: Takes, who: Who, own: bool) -> bool {
     let is_token = matches!(who, Who::ServiceToken | Who::OwnToken | Who::FullToken);
     takes == Takes::Open || (!is_token && takes.lets(who, own))

@@ -1,6 +1,7 @@
-//! Canaries: what lets somebody in, in a form that is recognised wherever it turns up, and then a look everywhere: answers, pages, errors,
-//! the log at its most talkative, the audit, the database. Secrets of runs never come here: a real worker has one, and is looked at in the
-//! same way, in `crates/cli/tests/whole/canary.rs`.
+//! Searches for leaked credentials. All credentials have a recognizable form. The tests search
+//! answers, pages, errors, the log at trace level, the audit and the database. Secrets of runs
+//! never reach the server. `crates/cli/tests/whole/canary.rs` searches for those with a real
+//! worker.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use super::*;
 const PASSWORD: &str = "canary-password-aurora-4711";
 const WRONG: &str = "canary-guess-borealis-4712";
 
-/// What was found out, and where each answer that may hold one of them came from.
+/// Where each credential was found, and the source of each expected one.
 struct Cage {
     house: House,
     canaries: Vec<(&'static str, String)>,
@@ -72,8 +73,8 @@ impl Cage {
     }
 }
 
-/// An admin with a password and two tokens; their session, somebody else's, and a link that somebody new has not used. With everything else
-/// that there can be: changes, reviews, runs, one of which was given a secret by its name.
+/// An admin with a password and two tokens, with the admin's session, another person's session, and
+/// the unused link of a new person. Also changes, reviews and runs, one of which got a secret.
 async fn caged() -> (Cage, String, BTreeSet<String>) {
     let world = World::new().await;
     let (readable, run) = (world.readable().await, world.places[0]["run"].clone());
@@ -158,7 +159,8 @@ async fn nothing_that_lets_somebody_in_is_found_anywhere() {
     }
     assert!(readable.len() > 80, "{readable:?}");
     missing.dedup();
-    // A script that nobody has, a binding that its node has not, and the page of a proposal on a node, of which there is none.
+    // An unknown script, a binding that the node does not have, and the page of a proposal on a
+    // node, of which there are none.
     let known = |path: &String| {
         path.starts_with("/api/v1/scripts/")
             || path.contains("noderole=")
@@ -192,7 +194,7 @@ async fn nothing_that_lets_somebody_in_is_found_anywhere() {
         );
     }
 
-    // Errors, with what was sent in them.
+    // Errors that contain their input.
     let (put, post) = (Method::PUT, Method::POST);
     let wrong = [
         (put.clone(), "/api/v1/me/password", json!({"old": WRONG, "new": PASSWORD})),
@@ -245,7 +247,7 @@ async fn nothing_that_lets_somebody_in_is_found_anywhere() {
     )
     .await;
 
-    // They do let in, so what was looked for is what counts.
+    // The credentials are valid, so the search looked for the right values.
     assert!(
         cage.ask(Method::GET, "/api/v1/people/me", &as_token, Value::Null)
             .await

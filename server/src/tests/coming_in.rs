@@ -1,4 +1,4 @@
-//! Signing in and out, cookies, and what needs a session.
+//! Sign-in, sign-out, cookies, and paths that need a session.
 
 use super::listening::Listening;
 use super::*;
@@ -13,7 +13,7 @@ async fn a_link_is_followed_for_free_and_spent_by_its_button() {
     let house = House::new().await;
     let link = house.link().await;
     for _ in 0..3 {
-        // What stands behind # is not sent.
+        // Browsers don't send the fragment.
         let page = house.visit("/sign-in", "").await;
         assert_eq!((page.status, page.cookie()), (StatusCode::OK, ""));
         let policy = page.header(header::CONTENT_SECURITY_POLICY);
@@ -96,7 +96,7 @@ async fn strangers_learn_nothing_of_what_goes_on() {
         let page = house.visit(path, "").await;
         assert!(!page.text().contains("cursor"), "{path}: {}", page.text());
     }
-    // Who does not ask for a page is not led away before it is made.
+    // A client that does not accept pages gets no redirect before the page is rendered.
     let page = house.ask_get("/nodes", "").await;
     assert!(!page.text().contains("cursor"), "{}", page.text());
     let cookie = house.cookie().await;
@@ -215,7 +215,7 @@ async fn secrets_never_reach_the_log() {
     }
 }
 
-/// Where people come by HTTPS a header says from where, and whoever is no proxy of ours can write that too.
+/// Over HTTPS, a header has the client's address, but clients can also send that header.
 #[tokio::test]
 async fn a_made_up_address_gives_no_more_tries() {
     let host = "gantry.example.com";

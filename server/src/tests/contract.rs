@@ -1,4 +1,4 @@
-//! The description of the REST interface: the one that is committed, and the router's own routes.
+//! The OpenAPI document: the committed file, and the routes of the router.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,8 @@ async fn the_committed_document_is_the_served_one() {
     );
 }
 
-/// What can be read and not done is refused with 422 as well as a key that stood for something else.
+/// 422 has two meanings: a valid request that can't be executed, and an idempotency key of another
+/// request.
 #[test]
 fn what_422_says_is_described() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
@@ -47,7 +48,7 @@ fn what_422_says_is_described() {
     }
 }
 
-/// Whoever makes a form or a program by the document knows from it which numbers are taken.
+/// Generated forms and clients use the bounds of numbers.
 #[test]
 fn numbers_say_their_bounds() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
@@ -65,14 +66,14 @@ fn numbers_say_their_bounds() {
     }
 }
 
-/// Methods and paths below `/api/v1` as the router has them, by its own account of itself.
+/// Methods and paths below `/api/v1`, parsed from the router's `Debug` output.
 fn routed(router: &Router) -> BTreeSet<String> {
     let text = format!("{router:?}");
     let (mut methods, mut paths) = (BTreeMap::new(), BTreeMap::new());
     for piece in text.split("RouteId(").skip(1) {
         let Some((id, rest)) = piece.split_once("): ") else { continue };
         if let Some(path) = rest.strip_prefix('"') {
-            // A second router, for fallbacks, counts anew.
+            // The fallback router numbers its routes again.
             paths.entry(id).or_insert_with(|| path.split('"').next().expect("a path"));
         } else if let Some(routes) = rest.strip_prefix("MethodRouter(MethodRouter { ") {
             let named = routes
@@ -102,7 +103,7 @@ async fn what_is_routed_is_described() {
         item.as_object().expect("operations").keys().map(move |method| format!("{method} {path}"))
     });
     assert_eq!(routed(&house.routes), described.collect());
-    // Somebody's route that is not described is seen.
+    // An undocumented route is noticed.
     let more = house.routes.clone().route("/api/v1/forgotten", axum::routing::delete(|| async {}));
     assert!(routed(&more).contains("delete /api/v1/forgotten"));
 }
@@ -151,8 +152,9 @@ fn the_document_is_whole() {
     }
 }
 
-/// Operations that make what has no address of its own: a verdict and a word of the discussion stand in their review, several nodes each at
-/// their own, what an import brought in the catalog, passkeys in the account, and a link or the secret of an app is shown once.
+/// Operations that create something without a URL of its own. Verdicts and comments are part of
+/// their review, imports of the catalog, passkeys of the account. Each of several nodes has its own
+/// URL. A link or an app's secret is shown once.
 const NOWHERE: [&str; 8] = [
     "giveVerdict",
     "openThread",
@@ -235,7 +237,7 @@ async fn what_is_told_twice_the_same_needs_no_body() {
         (same.status, same.body.len(), same.header(header::ETAG)),
         (StatusCode::NOT_MODIFIED, 0, tag.as_str())
     );
-    // Other bytes have another tag, and both name the same answer.
+    // A compressed response has a different tag, and both match the resource.
     let packed = ask(path, &[("accept-encoding", "gzip")]).await;
     let of_packed = packed.header(header::ETAG).to_owned();
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Abuse of the gate over the web, by every way that it has: REST and the pages' own calls, which are forms for browsers without
-//! scripts. `docs/gate.md` says which known case each test is.
+//! Attacks on the gate over the web, via REST and via server functions, which are forms for
+//! browsers without scripts. `docs/gate.md` maps the known cases to these tests.
 
 mod cases;
 mod rules;
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::streaming::Tab;
 use super::*;
 
-/// The ways on which a command comes in.
+/// The interfaces that accept commands.
 const WAYS: [Way; 2] = [Way::Rest, Way::Page];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ enum Way {
     Page,
 }
 
-/// What came of a command: its status, and a problem's code.
+/// The result of a command: its status and the problem's code.
 type Outcome = (u16, String);
 
 fn outcome(answer: &Answer) -> Outcome {
@@ -67,7 +67,7 @@ impl House {
         })
     }
 
-    /// Opens a proposal and appends edits; gives its id and version.
+    /// Opens a proposal, appends edits, and returns its id and version.
     pub(super) async fn draft(&self, cookie: &str, deployment: &str, edits: Value) -> (i64, i64) {
         let path = format!("/api/v1/deployments/{deployment}/proposals");
         let proposal =
@@ -106,7 +106,7 @@ impl House {
         made["submission"].as_i64().expect("an id")
     }
 
-    /// An edit that gives a deployment's `app` other data.
+    /// An edit that sets new data of a deployment's `app`.
     async fn data(&self, cookie: &str, deployment: &str, n: i64) -> Value {
         let board =
             self.ask_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json();
@@ -149,7 +149,7 @@ impl House {
         self.cookie_of(id).await
     }
 
-    /// From the edits to the target; everybody who is named approves it.
+    /// Takes edits to the target. The named people approve.
     pub(super) async fn passes(&self, ada: &str, deployment: &str, edits: Value, approve: &[&str]) {
         let draft = self.draft(ada, deployment, edits).await;
         let id = self.submit(ada, draft).await;
@@ -169,7 +169,7 @@ impl House {
         sqlx::query(statement).execute(self.db.owner()).await.expect("the owner may");
     }
 
-    /// Waits until some statement waits for another's lock.
+    /// Waits until a statement waits for a lock.
     async fn somebody_waits(&self) {
         let sql = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
                    WHERE NOT l.granted AND a.datname = current_database())";
@@ -182,7 +182,7 @@ impl House {
         panic!("nobody waits for a lock");
     }
 
-    /// Every way to commit is refused like this, and leaves nothing behind.
+    /// Checks that every interface rejects the commit with this result and creates no target.
     async fn refuses(&self, cookie: &str, id: i64, wanted: &Outcome, why: &str) {
         let before = self.count("target").await;
         for way in WAYS {
@@ -273,8 +273,8 @@ async fn no_way_to_commit_passes_what_the_gate_refuses() {
     );
 
     let review = house.ask_get(&format!("/api/v1/submissions/{second}"), &bo).await.json();
-    // The same documents change; but now there is a node on which that runs something again, and that is a risk of its own.
-    // So its author looks at it, and submits it again.
+    // The same documents change, but a new node now re-runs a step, which is another risk. So the
+    // author must check and submit again.
     assert_eq!((&review["state"], &review["became"]["after"]), (&json!("sent_back"), &Value::Null));
     let third = house.submit(&ada, (proposal, version + 1)).await;
     let review = house.ask_get(&format!("/api/v1/submissions/{third}"), &bo).await.json();
@@ -294,7 +294,8 @@ async fn no_way_to_commit_passes_what_the_gate_refuses() {
     house.tell(&path, &ada, json!({"version": version + 1})).await.json();
     house.refuses(&ada, fourth, &no(409, "not_newest"), "it was discarded").await;
     assert_eq!(house.count("target").await, 2);
-    // Who was refused what, and why, each: the same again within a minute is not written down again, whichever way it came.
+    // The audit records each rejected person and reason once per minute, whichever interface was
+    // used.
     let noted = "(SELECT DISTINCT actor, subject, detail FROM audit WHERE action = 'submission.commit.refused') AS noted";
     assert_eq!(house.count(noted).await, 9);
 }
@@ -354,7 +355,7 @@ async fn no_parameter_widens_an_approval() {
         request.headers_mut().insert(name, axum::http::HeaderValue::from_static("bo"));
         assert_eq!(outcome(&house.ask(request).await), no(403, "author"), "{name}");
     }
-    // An edit that reaches beyond what its proposal is about.
+    // An edit outside of its proposal's scope.
     let beyond = json!({"version": edge.1, "edits": house.data(&ada, "web", 2).await});
     let beyond = house.tell(&format!("/api/v1/proposals/{}/edits", edge.0), &ada, beyond).await;
     assert_eq!(outcome(&beyond), no(422, "edit_refused"));

@@ -1,4 +1,4 @@
-//! Idempotency keys: what is sent again is not done again.
+//! Idempotency keys: a repeated request is not executed again.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ impl House {
         self.ask(request).await
     }
 
-    /// Where tokens of a new machine are made.
+    /// The path that creates tokens of a new node.
     async fn tokens_of_a_machine(&self, cookie: &str) -> String {
         let host_key =
             "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
@@ -47,7 +47,7 @@ async fn what_is_sent_again_is_done_once() {
         (again.json(), again.header(header::CONTENT_TYPE)),
         (first.json(), "application/json")
     );
-    // The same without a key, or under another one, is another request.
+    // Without a key, or with another one, it is another request.
     assert_eq!(house.tell(NODES, &cy, node("n2")).await.status, StatusCode::CONFLICT);
     let other = house.keyed(NODES, &cy, "k-1", node("n3")).await;
     assert_eq!(
@@ -56,13 +56,13 @@ async fn what_is_sent_again_is_done_once() {
     );
     let elsewhere = house.keyed("/api/v1/execution", &cy, "k-1", node("n2")).await;
     assert_eq!(elsewhere.status, StatusCode::UNPROCESSABLE_ENTITY, "the address is part of it");
-    // Keys are each person's own.
+    // Keys belong to a person.
     assert_eq!(house.keyed(NODES, &bo, "k-1", node("n3")).await.status, StatusCode::FORBIDDEN);
     assert_eq!(
         house.keyed(NODES, &ada, "k-1", node("n3")).await.header("idempotency-replayed"),
         ""
     );
-    // A refusal did nothing, and is no answer to keep.
+    // An error changed nothing and is not stored.
     assert_eq!(house.keyed(NODES, &cy, "k-2", node("n2")).await.status, StatusCode::CONFLICT);
     assert_eq!(house.keyed(NODES, &cy, "k-2", node("n4")).await.status, StatusCode::CREATED);
     for wrong in ["", "with a blank", &"x".repeat(256)] {
@@ -81,7 +81,7 @@ async fn what_is_sent_again_is_done_once() {
     assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
     let large = json!({"fqdn": "x".repeat(limits::BODY)});
     assert_eq!(house.keyed(NODES, &cy, "k-9", large).await.status, StatusCode::PAYLOAD_TOO_LARGE);
-    // After a day it is forgotten, whether it was swept already or not.
+    // A key is forgotten after a day, even before the sweep deletes it.
     house.sql("UPDATE idempotency SET claimed_at = now() - interval '25 hours'").await;
     assert_eq!(house.keyed(NODES, &cy, "k-1", node("n6")).await.status, StatusCode::CREATED);
     assert!(store::idempotency::forget_keys(house.db.app()).await.expect("swept") >= 2);
@@ -99,7 +99,7 @@ async fn what_is_under_way_is_not_begun_again_and_who_died_blocks_nobody() {
     let held = json!({"held": true, "reason": "a while"});
     let path = "/api/v1/deployments/web/hold";
     house.keyed(path, &ada, "k", held.clone()).await.json();
-    // As a server leaves it that was killed between the work and its note.
+    // The state after a server was killed between the work and storing its response.
     house.sql("UPDATE idempotency SET status = NULL, headers = NULL, body = NULL").await;
     let early = house.keyed(path, &ada, "k", held.clone()).await;
     assert_eq!((early.status.as_u16(), early.problem()["code"].as_str()), (409, Some("under_way")));
@@ -113,7 +113,7 @@ async fn what_is_under_way_is_not_begun_again_and_who_died_blocks_nobody() {
         later.text()
     );
 
-    // Of many at once one is carried out, and the others get its answer or are told to wait.
+    // Of concurrent requests, one is executed. The others get its response or a 409.
     let (add, mut made, mut seen) = (node("n7"), 0, 0);
     let all = (0..8).map(|_| house.keyed(NODES, &ada, "many", add.clone()));
     for answer in futures::future::join_all(all).await {
@@ -126,7 +126,7 @@ async fn what_is_under_way_is_not_begun_again_and_who_died_blocks_nobody() {
     assert_eq!((made, seen), (1, 7));
 }
 
-/// The version that a request is made on is part of it, and so is the token that it comes by.
+/// The expected version and the token are part of the request.
 #[tokio::test]
 async fn another_version_or_another_token_is_another_request() {
     let house = House::new().await;
@@ -159,7 +159,7 @@ async fn another_version_or_another_token_is_another_request() {
     assert_eq!(code(send(header::AUTHORIZATION, &bearer).await), another);
 }
 
-/// What takes longer than a claim holds is not begun a second time beside it.
+/// A request that takes longer than a claim is not executed a second time.
 #[tokio::test]
 async fn a_claim_is_renewed_by_who_has_it() {
     use store::idempotency::{Claimed, Key, claim_key, renew_key};

@@ -1,4 +1,4 @@
-//! Lists by REST: sorted by closed sets of words, and read on from the place that a page names.
+//! Lists over REST: fixed sort orders, and cursors.
 
 use super::the_way::committed;
 use super::*;
@@ -145,7 +145,7 @@ async fn a_role_and_how_roles_hang_together_are_told() {
     assert_eq!(imports["imports"][0]["barclamps"][0]["new"], true);
 }
 
-/// The database can't look for a NUL. Wherever somebody sends one, that is no fault of the server.
+/// PostgreSQL can't search for NUL. Sending one must never cause a server error.
 #[tokio::test]
 async fn a_nul_is_refused_or_finds_nothing_wherever_it_is_sent() {
     let house = House::new().await;
@@ -155,7 +155,7 @@ async fn a_nul_is_refused_or_finds_nothing_wherever_it_is_sent() {
     let document: Value = serde_json::from_str(crate::rest::described()).expect("JSON");
     let mut asked = 0;
     for (path, item) in document["paths"].as_object().expect("paths") {
-        // A stream has no end to wait for, and what it is asked by never reaches a statement.
+        // A stream does not end, and its parameters never reach a statement.
         let Some(get) = item.get("get").filter(|_| path.as_str() != "/api/v1/watch") else {
             continue;
         };

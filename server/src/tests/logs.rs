@@ -1,4 +1,5 @@
-//! Large logs: opened at their end, searched by parts, gone on with after a cut. What is counted is what is read and sent.
+//! Large logs: opened at their end, searched in parts, resumed after an interruption. The tests
+//! count the bytes that are read and sent.
 
 use api::console::{LogFound, LogPart};
 use engine::ids::RunId;
@@ -10,11 +11,11 @@ use store::running::{self, RunEnd};
 use super::the_way::under_way;
 use super::*;
 
-/// A stored piece, and lines in it: of 128 bytes each.
+/// Size of a stored chunk, with lines of 128 bytes.
 const PIECE: i64 = 8192;
 const LINES: i64 = PIECE / 128;
 
-/// Writes a log of so many pieces, as workers store them.
+/// Writes a log with this number of chunks, as workers store them.
 async fn write(house: &House, run: RunId, pieces: i64) -> i64 {
     sqlx::query(
         "INSERT INTO run_log (run_id, at_offset, body)
@@ -41,7 +42,7 @@ fn cancelled() -> RunEnd {
     RunEnd::Cancelled { found: Default::default() }
 }
 
-/// Rows of logs that a connection has read.
+/// Number of log rows that a connection has read.
 async fn rows_read(pool: &PgPool) -> i64 {
     pool.execute("SELECT pg_stat_force_next_flush()").await.expect("to flush");
     sqlx::query_scalar(
@@ -76,7 +77,7 @@ async fn a_log_opens_at_its_end(pieces: i64) {
     );
     assert!(page.body.len() < 1 << 20, "{} bytes of page", page.body.len());
 
-    // One connection, so that what it counts is what it did.
+    // A single connection, so that its counters cover only this test.
     let alone = PgPoolOptions::new()
         .max_connections(1)
         .connect(house.db.app_url())
@@ -120,7 +121,7 @@ async fn a_place_behind_the_end_of_a_log_is_refused() {
     );
 }
 
-/// What is written down of cancelling is what was done.
+/// The audit must not record a cancellation that did not happen.
 #[tokio::test]
 async fn a_run_that_is_not_there_is_not_cancelled_and_nothing_is_noted() {
     let house = House::new().await;
@@ -178,7 +179,7 @@ async fn a_search_goes_through_a_large_log_by_bounded_parts() {
         "case counts unless said otherwise"
     );
 
-    // What comes later is found from where the search was.
+    // Later output is found from the cursor of the earlier search.
     let late = "größer am Ende".as_bytes();
     running::append_log(house.db.worker(), run, length.unsigned_abs(), Duration::ZERO, late)
         .await
@@ -282,7 +283,7 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
     assert!(rest.status == StatusCode::PARTIAL_CONTENT && rest.body == log[9..]);
 }
 
-/// A download holds its place until it ended, or until its reader is gone.
+/// A download keeps its permit until it ends or its client disconnects.
 #[tokio::test]
 async fn there_are_only_so_many_downloads() {
     let mut known = None;
@@ -323,7 +324,7 @@ async fn there_are_only_so_many_downloads() {
             "{path}"
         );
     }
-    // One is read to its end, and of the other nobody reads any more.
+    // One is read to its end, and the client of the other disconnects.
     let whole = to_bytes(first.into_body(), limits::BODY).await.expect("the log");
     assert_eq!((whole.len() as i64, downloads.free()), (2 * PIECE, 1));
     drop(second);

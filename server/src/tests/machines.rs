@@ -1,4 +1,4 @@
-//! Machines by REST, and what a machine's own token opens: its reports, and nothing else.
+//! Nodes over REST, and the permissions of a node's token: its reports, and nothing else.
 
 use axum::http::Method;
 use leptos::server_fn::axum::server_fn_paths;
@@ -10,7 +10,7 @@ const HOST_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 
 impl House {
-    /// A machine and how it is called.
+    /// Adds a node and returns its name.
     async fn machine(&self, cookie: &str) -> String {
         let ssh = json!({"addresses": ["10.0.3.7"], "key": "deploy/ssh", "host_key": HOST_KEY});
         let added = self
@@ -49,7 +49,7 @@ async fn a_machine_is_changed_on_the_version_that_was_seen() {
     assert!(seen.header(header::ETAG).starts_with("\"1."), "{}", seen.header(header::ETAG));
     assert_eq!(seen.json()["version"], 1);
     let by_name = house.ask_get("/api/v1/nodes/m1.rack1.example.com", &ada).await;
-    // The position of the live stream moves with every event of the house.
+    // The cursor of the live stream changes with every event.
     let without_cursor = |answer: &Answer| {
         let mut node = answer.json();
         node.as_object_mut().expect("a node").remove("cursor").expect("a cursor");
@@ -285,7 +285,7 @@ async fn text_of_nodes_counts_each_address() {
     );
 }
 
-/// By REST, as one record, as a text and as a change, and by the page.
+/// Over REST (single node, text list, change) and on the page.
 #[tokio::test]
 async fn record_of_refused_address_is_rejected_everywhere() {
     let house = House::new().await;
@@ -328,7 +328,7 @@ async fn record_of_refused_address_is_rejected_everywhere() {
     assert_eq!(nodes["nodes"], json!([]));
 }
 
-/// Every operation of the REST interface, with `1` for each part of its path; but the document, which is for everybody.
+/// Every REST operation, with `1` for each path parameter, except the public OpenAPI document.
 fn rest_routes() -> Vec<(Method, String)> {
     let list = crate::rest::operations(None)
         .into_list()
@@ -398,7 +398,7 @@ async fn a_machines_token_reports_and_opens_nothing_else() {
         json!({"cpu": {"cores": 4}})
     );
 
-    // As a bearer, as a cookie of either name, everywhere.
+    // As a bearer token and as a cookie of either name.
     let cookies = [format!("gantry_session={token}"), format!("__Host-gantry={token}")];
     let mut ways: Vec<Vec<(&str, &str)>> = vec![itself.to_vec()];
     ways.extend(cookies.iter().map(|cookie| vec![("cookie", cookie.as_str()), ("x-gantry", "1")]));
@@ -424,7 +424,7 @@ async fn a_machines_token_reports_and_opens_nothing_else() {
             );
         }
     }
-    // What is around every page, and a cookie by which a browser keeps a list put away: both are there for whoever comes.
+    // The frame of every page, and a function that sets a display cookie. Both are public.
     let open = ["/call/frame", "/call/put_first_steps_away"];
     let calls: Vec<_> = server_fn_paths()
         .filter(|(path, _)| !open.iter().any(|open| path.ends_with(open)))
@@ -433,7 +433,7 @@ async fn a_machines_token_reports_and_opens_nothing_else() {
     for (path, method) in calls {
         for way in &ways {
             let answer = house.send(method.clone(), path, way, json!({})).await;
-            // What can't be read is refused before anybody is asked for; nothing else is.
+            // Only a malformed request is rejected before authentication.
             assert!(
                 matches!(answer.status.as_u16(), 400 | 401 | 422 | 500),
                 "{path}: {} {}",

@@ -1,9 +1,12 @@
-//! The permission matrix: every endpoint, asked by everybody, about what is theirs and what is not.
+//! The permission matrix: every endpoint, called by every client, on its own and on other
+//! resources.
 //!
-//! The endpoints are taken from the router itself: one that is added to it and not to the table here fails the test, and so does one that
-//! is in the table and gone. What everybody but those who may is answered is asserted for each; and that nothing whatever was changed by
-//! all that asking. Then those who may ask the same, and are not refused for who they are (what they ask may be out of date by then). Each
-//! endpoint does what it is for at least once, if need be in a world of its own: else a refusal would say nothing of who asked.
+//! The endpoints come from the router. The test fails if one is missing in the table, or if the
+//! table has one that no longer exists. First, every client without permission calls each endpoint.
+//! The test checks each response, and that nothing changed. Then the permitted clients call the
+//! same. They must not get a permission error, though their request may be outdated by then. At
+//! least once, each endpoint must succeed, if necessary in a world of its own. Otherwise its
+//! rejections would prove nothing about permissions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +18,7 @@ use serde_json::json;
 use super::the_way::working;
 use super::*;
 
-/// Who asks.
+/// The clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Who {
     Nobody,
@@ -25,15 +28,15 @@ pub(super) enum Who {
     Operator,
     Reviewer,
     Admin,
-    /// An operator of `web` alone.
+    /// An operator of `web` only.
     OwnOperator,
-    /// A reviewer of `web` alone.
+    /// A reviewer of `web` only.
     OwnReviewer,
-    /// A service account's, an operator everywhere.
+    /// A service account's token, operator everywhere.
     ServiceToken,
-    /// Of a person who may everything everywhere, bound to operate in `web`.
+    /// A token of a person with all permissions, restricted to operating `web`.
     OwnToken,
-    /// Of the same, for all that a token may be for.
+    /// A token of the same person, with all permissions that a token can have.
     FullToken,
 }
 
@@ -53,40 +56,40 @@ pub(super) const ALL: [Who; 11] = [
     FullToken,
 ];
 
-/// What an endpoint takes.
+/// The permission that an endpoint requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
-    /// Nothing: anybody.
+    /// None.
     Open,
-    /// A machine's own token, which nobody here has.
+    /// A node's token, which no client here has.
     Machine,
-    /// To come from this machine, as nobody here does.
+    /// A connection from this machine, which no client here has.
     Near,
-    /// To be signed in, or a token.
+    /// A session or a token.
     SignedIn,
-    /// To be signed in, in person.
+    /// A session.
     InPerson,
-    /// To look.
+    /// Viewer.
     Look,
-    /// To look, in person.
+    /// Viewer, in a session.
     LookInPerson,
-    /// To operate where it is.
+    /// Operator of the resource's deployment.
     Operate,
-    /// To operate everywhere.
+    /// Operator everywhere.
     OperateAll,
-    /// To review where it is, in person.
+    /// Reviewer of the resource's deployment, in a session.
     Review,
-    /// Either of these.
+    /// Operator or reviewer of the resource's deployment.
     OperateOrReview,
-    /// To operate where it is or to decide about people, in person.
+    /// Operator of the resource's deployment or admin, in a session.
     OperateOrAdminInPerson,
-    /// The same, by whatever.
+    /// Operator of the resource's deployment or admin.
     OperateOrAdmin,
-    /// Any permission but that to look, wherever.
+    /// Any permission except viewer, in any deployment.
     Answers,
-    /// To decide about people.
+    /// Admin.
     Admins,
-    /// To decide about people, in person.
+    /// Admin, in a session.
     AdminsInPerson,
 }
 
@@ -117,12 +120,12 @@ impl Takes {
     }
 }
 
-/// An endpoint: how it is asked, with what in the place of its ids.
+/// An endpoint: its request and the source of its ids.
 struct Row {
     method: Method,
     path: &'static str,
     takes: Takes,
-    /// Of what the ids are, in their order.
+    /// The kinds of its ids, in order.
     of: &'static [&'static str],
     query: &'static str,
     body: Value,
@@ -242,7 +245,7 @@ fn table() -> Vec<Row> {
         ),
         post("/api/v1/threads/{id}/replies", OperateOrReview, &["thread"], json!({"body": "so"})),
         post("/api/v1/threads/{id}/reopen", OperateOrReview, &["thread"], Value::Null),
-        // Whoever opened it, or who may review: ada opened it.
+        // The thread's author or a reviewer. ada opened it.
         post("/api/v1/threads/{id}/resolve", Review, &["thread"], Value::Null),
         post(
             "/api/v1/submissions/{id}/verdicts",
@@ -388,7 +391,7 @@ fn of_people() -> Vec<Row> {
         post("/api/v1/people/{id}/disable", AdminsInPerson, &["victim"], Value::Null),
         post("/api/v1/people/{id}/enable", AdminsInPerson, &["victim"], Value::Null),
         get("/api/v1/me/sessions", SignedIn, &[]),
-        // Of another, who may nothing but look: `what_is_another_s` has what comes of it.
+        // Of another person with viewer permission only. `what_is_another_s` checks the results.
         row(delete.clone(), "/api/v1/me/sessions/{id}", InPerson, &["victim_session"], Value::Null),
         row(put, "/api/v1/me/password", InPerson, &[], json!({"new": "too short"})),
         get("/api/v1/tokens", SignedIn, &[]),
@@ -397,13 +400,13 @@ fn of_people() -> Vec<Row> {
         row(delete.clone(), "/api/v1/tokens/{id}", InPerson, &["victim_token"], Value::Null),
         row(delete, "/api/v1/me/sessions", InPerson, &[], Value::Null),
         post("/sign-in", Open, &[], Value::Null),
-        // A token has no session that could end, and nothing happens.
+        // A token has no session to end, so nothing happens.
         post("/sign-out", SignedIn, &[], Value::Null),
         post("/sign-out/everywhere", InPerson, &[], Value::Null),
     ]
 }
 
-/// What nobody gets done here, and why not.
+/// Endpoints that never succeed here, with the reason.
 const NEVER: [(&str, &str); 17] = [
     ("GET /api/v1/watch", "it would not end: `streaming` follows it"),
     ("GET /events", "it would not end: `streaming` follows it"),
@@ -430,7 +433,7 @@ const NEVER: [(&str, &str); 17] = [
     ),
 ];
 
-/// What a router has, by its own word: each path with the methods that it takes.
+/// The endpoints of a router, parsed from its `Debug` output.
 pub(super) async fn endpoints(house: &House) -> BTreeSet<(String, String)> {
     let routes = format!("{:?}", house.routes);
     let paths: BTreeSet<&str> = routes.split('"').filter(|text| text.starts_with('/')).collect();
@@ -458,13 +461,13 @@ pub(super) async fn endpoints(house: &House) -> BTreeSet<(String, String)> {
     found
 }
 
-/// Everybody, by the header that they send.
+/// The header of each client.
 pub(super) type Everybody = BTreeMap<Who, (&'static str, String)>;
 
 pub(super) struct World {
     pub(super) house: House,
     pub(super) everybody: Everybody,
-    /// In `web`, and in `edge`.
+    /// Ids in `web` and in `edge`.
     pub(super) places: [BTreeMap<&'static str, String>; 2],
     pub(super) versions: [i64; 2],
     pub(super) edits: [Value; 2],
@@ -537,7 +540,7 @@ impl World {
                 ("victim_token", victim_token.clone()),
                 ("passkey", "00000000-0000-0000-0000-000000000000".to_owned()),
                 ("node_token", node_token),
-                // A bare record of a machine, which nothing is bound to.
+                // A node without bindings.
                 ("spare", spare),
                 ("hash", "0".repeat(64)),
                 ("target", "1".to_owned()),
@@ -557,7 +560,7 @@ impl World {
         }
     }
 
-    /// Everything that is read by a GET, pages too, each with what is there in the place of its ids.
+    /// All GET paths, including pages, with existing ids.
     pub(super) async fn readable(&self) -> BTreeSet<String> {
         let table = table();
         let of_table =
@@ -570,7 +573,7 @@ impl World {
         all.iter().filter(|(method, _)| method == "GET").map(|(_, path)| concrete(path)).collect()
     }
 
-    /// A page about what is there.
+    /// A page with existing ids.
     fn page(&self, path: &str) -> String {
         let places = &self.places[0];
         let parts: Vec<&str> = path.split('/').collect();
@@ -617,7 +620,7 @@ impl World {
             request = request.header(*name, value);
         }
         request = request.header("x-gantry", "1");
-        // What has no version is refused whoever asks.
+        // A missing version is an error for every client.
         let versioned = match (&row.method, row.path) {
             (&Method::PATCH, "/api/v1/nodes/{id}") => {
                 Some(("node", "SELECT version FROM node WHERE id = $1::text::uuid"))
@@ -649,7 +652,7 @@ impl World {
         self.house.ask(request.body(body).expect("a request")).await
     }
 
-    /// What has to have happened in `web` before a call can do what it is for.
+    /// Prepares `web` so that a call can succeed.
     async fn make_ready(&mut self, wanted: &Row) {
         let table = table();
         let of = |path: &str| {
@@ -678,7 +681,8 @@ impl World {
         }
     }
 
-    /// What is another's: in person everybody is told that they have no such thing, and it stays. Only an admin takes back anybody's token.
+    /// For another person's resource, a session gets 404 and the resource stays. Only an admin may
+    /// revoke any token.
     async fn what_is_another_s(&self, table: &[Row]) {
         for (path, unless) in
             [("/api/v1/me/sessions/{id}", None), ("/api/v1/tokens/{id}", Some(Admin))]
@@ -703,7 +707,7 @@ impl World {
 }
 
 impl House {
-    /// A token of a machine: by what it is named.
+    /// Creates a token of a node and returns its id.
     async fn node_token(&self, cookie: &str, node: &str) -> String {
         let made = self
             .tell(&format!("/api/v1/nodes/{node}/tokens"), cookie, json!({"name": "its unit"}))
@@ -714,7 +718,7 @@ impl House {
         named.fetch_one(self.db.owner()).await.expect("its row")
     }
 
-    /// A noderole on a node, with a run of it.
+    /// A noderole on a node, with a run.
     async fn bound(&self, node: &str) -> (String, String) {
         let sql = "WITH of AS (SELECT s.* FROM step s JOIN node n ON n.id = s.node_id WHERE n.id = $1::text::uuid LIMIT 1)
             INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome,
@@ -724,7 +728,7 @@ impl House {
         sqlx::query_as(sql).bind(node).fetch_one(self.db.owner()).await.expect("a run")
     }
 
-    /// Everything that anybody could have changed; not what only says that they tried.
+    /// Everything that a client could have changed, except records of rejected attempts.
     pub(super) async fn state(&self) -> Vec<(String, String)> {
         let mut state = Vec::new();
         for table in [
@@ -861,7 +865,7 @@ async fn everybody_does_what_they_may_and_nothing_else() {
     for row in &table {
         let mut done = false;
         for (who, place) in ALL.into_iter().flat_map(|who| [(who, 0), (who, 1)]) {
-            // Who signs out can't ask anything more; that has a test of its own.
+            // After signing out, a client can't call anything. A separate test covers that.
             if !row.takes.lets(who, place == 0) || row.path.starts_with("/sign-") {
                 continue;
             }
@@ -883,7 +887,8 @@ async fn everybody_does_what_they_may_and_nothing_else() {
     gets_done(nothing).await;
 }
 
-/// Of what nobody got done, because what it is about was used up by then or never there, all that can be is done in a world of its own.
+/// Some endpoints did not succeed because their resource was missing or used up. Calls each of them
+/// in its own world.
 async fn gets_done(rows: Vec<&Row>) {
     let known: BTreeSet<&str> = NEVER.iter().map(|(name, _)| *name).collect();
     let (mut never, mut failed) = (BTreeSet::new(), Vec::new());
@@ -954,7 +959,7 @@ async fn each_ends_what_is_their_own() {
     assert_eq!(asks().await, StatusCode::UNAUTHORIZED);
 }
 
-/// Pages of the console, which send whoever is not signed in to do that.
+/// Pages of the console, which redirect to the sign-in page.
 fn is_page(path: &str) -> bool {
     let first = path.split('/').nth(1).unwrap_or_default();
     let pages = [

@@ -1,4 +1,4 @@
-//! How it stands, who did what, how far a target has come, and what is counted.
+//! Overview, audit, rollout of a target, and metrics.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::*;
 
 impl House {
-    /// A change of `web` that is committed; gives its answer.
+    /// Commits a change of `web` and returns the response.
     async fn committed(&self, ada: &str, bo: &str) -> Answer {
         let board = self.ask_get("/api/v1/deployments/web/board", ada).await.json();
         let node =
@@ -51,7 +51,7 @@ async fn a_target_is_followed_to_its_end() {
         .sum();
     assert!(all > 0 && view["applied"].as_i64().unwrap() < all, "{view}");
 
-    // Whoever waits is answered when it is done, not when the time is over.
+    // A waiting client gets its response at the end of the rollout, not after the timeout.
     let finish = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let done = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation WHERE generation = 2";
@@ -195,7 +195,7 @@ async fn the_audit_is_read_checked_and_taken_away() {
         Ok((3, held.hash))
     );
 
-    // The database's own entries are listed on request.
+    // Entries of the database are listed on request.
     let sources = async |query: &str| {
         let entries = of(query).await;
         entries
@@ -209,7 +209,7 @@ async fn the_audit_is_read_checked_and_taken_away() {
     assert!(sources("source=all").await.contains(&json!("database")));
     assert_eq!(sources("source=database&action=verdict.insert").await, [json!("database")]);
 
-    // What the owner of the database changes shows.
+    // Manipulation by the database's owner is detected.
     for statement in [
         "ALTER TABLE audit DISABLE TRIGGER USER",
         "UPDATE audit SET subject = 'another' WHERE id = (SELECT audit_id FROM seal WHERE seq = 3)",
@@ -264,7 +264,7 @@ async fn metrics_are_collected_by_those_who_may() {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
     assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1);
-    // Labels are never what somebody sent.
+    // Labels never contain client input.
     assert!(!text.contains("77777") && !text.contains("secret-1"), "{text}");
 
     type Sent<'h> = (&'h [(&'h str, &'h str)], [u8; 4]);

@@ -31,7 +31,7 @@ impl House {
         assert!(store::passkeys::confirm_as_owner(&mut owner, id).await.expect("it is confirmed"));
     }
 
-    /// A submission of ada, and where its verdicts are given.
+    /// Submits a change as ada. Returns the review and the path of its verdicts.
     async fn verdicts(&self, ada: &str) -> (i64, String) {
         let node = self.n1(ada).await;
         let board = self.ask_get("/api/v1/deployments/web/board", ada).await.json();
@@ -42,7 +42,7 @@ impl House {
         (id, format!("/api/v1/submissions/{id}/verdicts"))
     }
 
-    /// A signed approval.
+    /// Signs an approval.
     async fn signature(&self, cookie: &str, verdicts: &str, key: &Authenticator) -> Value {
         let asked = self
             .tell(&format!("{verdicts}/options"), cookie, json!({"kind": "approve"}))

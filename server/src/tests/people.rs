@@ -1,4 +1,4 @@
-//! Coming in by name and password and by token, over the web.
+//! Sign-in with a password and with a token.
 
 use axum::http::Method;
 use serde_json::json;
@@ -10,7 +10,7 @@ impl House {
         self.person("root", [Permission::Operator, Permission::Admin]).await
     }
 
-    /// A request with these headers and nothing that a browser or `X-Gantry` would add.
+    /// A request with only these headers: none of a browser, and no `X-Gantry`.
     async fn bare(
         &self,
         method: Method,
@@ -213,7 +213,7 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
         "{}",
         page.text()
     );
-    // It may do nothing else.
+    // The session may do nothing else.
     for path in ["/api/v1/nodes", "/api/v1/me/sessions", "/events?after=1"] {
         assert_eq!(
             code(&house.ask_get(path, &dee).await),
@@ -221,7 +221,7 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
             "{path}"
         );
     }
-    // A passkey is no substitute for the password.
+    // A passkey does not replace the password.
     for path in
         ["/call/nodes", "/call/passkey-options", "/api/v1/me/passkeys/options", "/api/v1/me/totp"]
     {
@@ -265,7 +265,7 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
     assert_eq!(wrong.header(header::LOCATION), "/sign-in?next=%2Fruns&problem=wrong");
     let nobody = house.form("/sign-in", "", "name=nobody&password=nonsense&next=/runs").await;
     assert_eq!(nobody.header(header::LOCATION), wrong.header(header::LOCATION));
-    // The name stays for the next attempt, whoever has it, and no password does.
+    // The entered name is kept for the next attempt, whether or not it exists. The password is not.
     for (answer, name) in [(&wrong, "dee"), (&nobody, "nobody")] {
         let cookie = answer.cookie();
         assert!(cookie.starts_with(&format!("gantry_name={name}; ")), "{cookie}");

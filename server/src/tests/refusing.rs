@@ -1,4 +1,4 @@
-//! What is refused, in which form, and what every answer carries.
+//! Rejected requests, the format of errors, and the headers of every response.
 
 use api::Problem;
 
@@ -61,7 +61,8 @@ async fn other_names_of_this_machine_are_not_answered_to() {
     }
 }
 
-/// What a server at a real socket answers to these bytes, until it closes the connection or half a second passes without more.
+/// Sends bytes over a real socket. Returns the response up to the end of the connection, or half a
+/// second without data.
 async fn raw(router: &Router, sent: &[u8]) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a listener");
@@ -72,7 +73,7 @@ async fn raw(router: &Router, sent: &[u8]) -> String {
     let (mut from, mut to) =
         tokio::net::TcpStream::connect(address).await.expect("a connection").into_split();
     let sent = sent.to_vec();
-    // The server may answer and close before it has read everything.
+    // The server may respond and close before it has read everything.
     tokio::spawn(async move {
         let _ = to.write_all(&sent).await;
         std::future::pending::<()>().await;
@@ -121,7 +122,7 @@ async fn ambiguous_request_head_is_rejected() {
 async fn request_head_above_its_limit_is_rejected() {
     let house = House::new().await;
     let head = |more: usize| {
-        // Many headers, since each grows the buffer that is read into.
+        // Many headers, because each one grows the read buffer.
         let headers: String =
             (0..8).map(|n| format!("X-{n}: {}\r\n", "a".repeat(more / 8))).collect();
         format!("GET /healthz HTTP/1.1\r\nHost: {NEAR}\r\n{headers}\r\n")
@@ -165,7 +166,7 @@ async fn request_body_with_two_lengths_is_never_two_requests() {
     assert_eq!(statuses(&unknown), ["400"], "{unknown}");
 }
 
-/// Whose requests these are and what they say, for all to read: `snapshots/`.
+/// The snapshot lists the client, request and error of each case: `snapshots/`.
 #[tokio::test]
 async fn refusals_have_one_form() {
     let house = House::new().await;
@@ -226,7 +227,7 @@ async fn refusals_have_one_form() {
     insta::assert_json_snapshot!(refused);
 }
 
-/// What was sent comes back by its beginning, wherever it stood, with what to do behind it.
+/// An error quotes only the beginning of long input, followed by the remedy.
 #[tokio::test]
 async fn a_refusal_is_no_longer_for_what_it_refuses() {
     let house = House::new().await;
@@ -307,7 +308,7 @@ async fn who_is_to_come_back_is_told_when() {
     assert!(wait.is_ok_and(|seconds| (1..=600).contains(&seconds)), "{:?}", slow.headers);
 }
 
-/// A server with other limits over the same database, and who is signed in there.
+/// A server with other limits over the same database, and the cookie of a session.
 async fn with_limits(change: impl FnOnce(&mut AppState)) -> (House, AppState, Router, String) {
     let mut known = None;
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| known = Some(state.clone())).await;
@@ -359,7 +360,7 @@ async fn more_requests_than_places_are_sent_away() {
     assert!(page.text().contains("as many requests as it can"), "{}", page.text());
 }
 
-/// A server that is full is alive, and is watched just then.
+/// A server at its limits still answers health checks and metrics.
 #[tokio::test]
 async fn a_full_server_says_that_it_lives_and_shows_what_it_counts() {
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
@@ -381,7 +382,7 @@ async fn a_full_server_says_that_it_lives_and_shows_what_it_counts() {
     assert!(metrics.text().contains(refused), "{}", metrics.text());
 }
 
-/// Who was told that it took too long still has their place: the work goes on.
+/// A request keeps its permit after its timeout response, because its work continues.
 #[tokio::test]
 async fn a_place_is_free_when_the_work_is_over_and_not_when_the_answer_is_late() {
     let (house, state, router, cookie) = with_limits(|state| {
@@ -423,7 +424,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     );
 }
 
-/// What may have been done is not to be sent again by a program that only looks at the header.
+/// If the request may have been executed, no `Retry-After` invites clients to repeat it.
 #[tokio::test]
 async fn nobody_is_told_to_come_back_where_it_may_have_been_done() {
     let lost = || async { crate::refusal::Refusal(Problem::unknown_outcome("Look first.")) };
@@ -449,7 +450,8 @@ async fn nobody_is_told_to_come_back_where_it_may_have_been_done() {
     }
 }
 
-/// Whoever lacks a permission reads who can give it, in the answer to a program and on a page.
+/// An error about a missing permission names the people who can grant it, for API clients and on
+/// pages.
 #[tokio::test]
 async fn a_missing_permission_is_told_with_whom_to_ask() {
     let house = House::new().await;
@@ -491,13 +493,13 @@ async fn a_missing_permission_is_told_with_whom_to_ask() {
     assert!(answer.text().contains("Admins are al and dora."), "{}", answer.text());
 }
 
-/// What can't be a name is not looked for, wherever a name stands in an address.
+/// An invalid name in a path is not looked up.
 #[tokio::test]
 async fn a_name_that_is_none_is_not_found() {
     let house = House::new().await;
     house.furnish().await;
     let cookie = house.cookie().await;
-    // A list says what is wrong with the word.
+    // A list reports the invalid parameter.
     let list = house.ask_get("/api/v1/targets?deployment=%00", &cookie).await;
     assert_eq!(list.status, StatusCode::BAD_REQUEST, "{}", list.text());
     for path in [
@@ -557,7 +559,7 @@ async fn people_get_pages_that_say_no() {
     assert!(plain.header(header::CONTENT_SECURITY_POLICY).starts_with("default-src 'none';"));
 }
 
-/// A number as people write it: 10,000.
+/// A number with a thousands separator: 10,000.
 fn thousands(number: usize) -> String {
     format!("{},{:03}", number / 1_000, number % 1_000)
 }
@@ -778,7 +780,7 @@ async fn a_pages_scripts_carry_the_nonce_of_its_policy_and_of_no_other() {
     assert_eq!(nonces.len(), 3);
 }
 
-/// Links of the head that carry the nonce as well.
+/// Number of preload links with a nonce.
 fn preloads(page: &str) -> usize {
     page.split("<link")
         .skip(1)

@@ -1,4 +1,4 @@
-//! Proposals by what they may touch, by REST; and holding a deployment.
+//! Scopes of proposals over REST, and putting a deployment on hold.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! The second factor over HTTP: the short list of addresses before it, its operations, and the form without scripts.
+//! The second factor over HTTP: the paths that are allowed without it, its operations, and the form
+//! without scripts.
 
 use ::passkeys::authenticator::Authenticator;
 use axum::http::Method;
@@ -13,7 +14,7 @@ fn code_of(answer: &Answer) -> (u16, String) {
     (answer.status.as_u16(), answer.problem()["code"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The code of a secret, some steps from now.
+/// The code of a secret, this number of time steps from now.
 fn code(secret: &str, steps: i64) -> String {
     let app = Builder::new()
         .with_secret(Secret::try_from_base32(secret).expect("base32"))
@@ -27,7 +28,7 @@ fn code(secret: &str, steps: i64) -> String {
 }
 
 impl House {
-    /// A person with a password, an operator.
+    /// An operator with a password.
     async fn dee(&self) -> PersonId {
         self.furnish().await;
         let new = NewPerson::human("dee", [Permission::Viewer, Permission::Operator]);
@@ -250,7 +251,7 @@ async fn passkey_is_a_second_factor() {
         (409, "no_passkey_request".into())
     );
 
-    // An admin resets it.
+    // An admin resets the factor.
     let admin = NewPerson::human("root", [Permission::Admin]);
     let admin = house.people.create_person(None, &admin).await.expect("a person");
     let root = house.cookie_of(admin).await;

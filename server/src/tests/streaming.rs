@@ -1,4 +1,4 @@
-//! The live stream: nothing missed, nothing twice, and an end when there has to be one.
+//! The live stream: no event is missed or duplicated, and the stream ends when it must.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use store::journal;
 
 use super::*;
 
-/// Long enough for transactions of other tests in the cluster to end.
+/// Long enough for transactions of concurrent tests to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Message {
         serde_json::from_str(&self.data).expect("an event")
     }
 
-    /// All of it.
+    /// The whole message.
     pub(super) fn text(&self) -> String {
         format!("{} {} {}", self.id, self.event, self.data)
     }
@@ -36,7 +36,7 @@ impl Message {
     }
 }
 
-/// What a browser does with a stream.
+/// A browser's end of a stream.
 pub(super) struct Tab {
     body: BodyDataStream,
     text: String,
@@ -48,12 +48,12 @@ impl Tab {
         Self::open_at(house, cookie, &format!("/events?{query}"), last).await
     }
 
-    /// The same stream at another address.
+    /// Opens the stream at another path.
     pub(super) async fn open_at(house: &House, cookie: &str, path: &str, last: &str) -> Self {
         Self::open_with(house, (header::COOKIE, cookie), path, last).await
     }
 
-    /// The same by whatever lets in.
+    /// Opens the stream with any credentials.
     async fn open_with(
         house: &House,
         (name, value): (header::HeaderName, &str),
@@ -76,7 +76,7 @@ impl Tab {
         }
     }
 
-    /// The next message; None at the stream's end.
+    /// The next message; `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> Option<Message> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -153,7 +153,7 @@ async fn what_happens_is_told_at_once_from_the_cursor_on() {
     assert!(tab.next().await.expect("a message").is_beat(), "says that it is there");
     let mut told = tab.next_live().await;
     if told == target(1) {
-        // Another test's transaction held the line back when the cursor was read.
+        // Another test's transaction delayed the events when the cursor was read.
         told = tab.next_live().await;
     }
     assert_eq!((told, tab.next_live().await), (target(2), target(3)));
@@ -175,7 +175,8 @@ async fn only_the_wanted_topics_come() {
     assert_eq!(tab.next_live().await, target(2));
 }
 
-/// Transactions overlap and end in another order than they began, and the line breaks again and again.
+/// Transactions overlap and end in a different order than they began, and the connection breaks
+/// repeatedly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_is_cut_again_and_again_misses_nothing_and_gets_nothing_twice() {
     const WRITERS: i64 = 4;
@@ -380,7 +381,7 @@ async fn a_program_watches_what_the_pages_do() {
     assert_eq!(watch.next_live().await, Live::Node { fqdn: "n2.house.example.com".into() });
     drop(watch);
     house.tell("/api/v1/nodes", &ada, add("n3")).await.json();
-    // Whoever comes back goes on behind what they know.
+    // A reconnecting client resumes after its last event.
     let mut again = Tab::open_at(&house, &ada, "/api/v1/watch?topics=nodes", &began.id).await;
     for name in ["n2", "n3"] {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The way of a change by REST, from the proposal to the run's log.
+//! The path of a change over REST, from the proposal to the run's log.
 
 use api::console::RunState;
 use api::live::Live;
@@ -22,7 +22,8 @@ roles:
 ";
 
 impl House {
-    /// The deployments `web` and `edge` that may bind `app`, one node, a reviewer; gives the reviewer.
+    /// Creates the deployments `web` and `edge`, which may bind `app`, one node, and a reviewer.
+    /// Returns the reviewer.
     pub(super) async fn furnish(&self) -> PersonId {
         let control = Control::new(Store::over(self.db.app().clone()));
         let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
@@ -219,7 +220,7 @@ async fn a_change_goes_its_way_by_rest() {
     assert_eq!(again.status, StatusCode::CONFLICT);
 }
 
-/// A committed step on a node that nobody has looked at yet; gives the node.
+/// Commits a step on a node without a health check. Returns the node.
 pub(super) async fn committed(house: &House) -> NodeId {
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -257,7 +258,7 @@ pub(super) async fn committed(house: &House) -> NodeId {
     node.as_str().expect("an id").parse().expect("an id")
 }
 
-/// A worker that carries out these jigs.
+/// A worker with these jigs.
 pub(super) async fn working(house: &House, jigs: &[&str]) -> WorkerId {
     let worker = WorkerId(Uuid::new_v4());
     let hello = Hello {
@@ -274,7 +275,7 @@ pub(super) async fn working(house: &House, jigs: &[&str]) -> WorkerId {
     worker
 }
 
-/// A committed step, claimed and leased: a run under way, and its worker.
+/// Commits, claims and leases a step. Returns the run and its worker.
 pub(super) async fn under_way(house: &House) -> (RunId, WorkerId) {
     let node = committed(house).await;
     let worker = working(house, &["noop"]).await;
@@ -302,7 +303,7 @@ async fn a_log_is_told_while_it_grows_and_downloaded_byte_for_byte() {
         "what it is when the stream begins"
     );
 
-    // Pieces that end within a character, and bytes that are none.
+    // Chunks that end within a character, and invalid UTF-8.
     let mut log: Vec<u8> = "größer 世界\n".repeat(30_000).into_bytes();
     log.extend([0xff, 0x00, b'\n']);
     let mut offset = 0;
@@ -399,7 +400,8 @@ async fn a_graph_is_taken_along_as_a_picture_that_asks_for_nothing() {
     assert_eq!(house.ask_get("/graph/nowhere/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
     assert_eq!(house.ask_get("/reviews/77/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
 
-    // Who looks at a page is shown everything with a word about it; a program would take everything for what it asked for.
+    // A page shows the whole graph with a warning. An API client would mistake it for the requested
+    // part.
     let page = house.ask_get("/graph/web/graph.svg?focus=nope", &ada).await;
     assert_eq!(page.status, StatusCode::OK);
     for what in [

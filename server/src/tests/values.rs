@@ -1,4 +1,5 @@
-//! Values by REST: what a noderole has and a run was told, each with what brought it; and what attempts returned.
+//! Values over REST: the data of a noderole and the input of a run, each with its source, and the
+//! results of attempts.
 
 use serde_json::{Map, json};
 use store::running::{self, RunEnd};
@@ -90,7 +91,7 @@ async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brough
         StatusCode::BAD_REQUEST
     );
 
-    // People's data names the edit: the one that first said what stands there now.
+    // A value names the edit that first set it.
     let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
     let web = house.id_of("web", &ada).await;
     for data in [json!({"n": 1, "m": 1}), json!({"n": 1, "m": 2})] {
@@ -219,7 +220,7 @@ async fn data_that_does_not_fit_its_role_is_refused_with_pointers_into_what_was_
         ["/edits/0/data/shape is a number, and should be an object"]
     );
     assert_eq!(house.count("edit").await, 3, "and nothing of it was taken");
-    // The other half of it the deployment says, in the same breath.
+    // The deployment's data supplies the missing part in the same edit.
     let fine =
         json!([of_role(json!({"shape": {"port": 80}})), own(json!({"shape": {"tags": ["a"]}}))]);
     house.append(&ada, proposal, version, fine).await;
@@ -248,7 +249,8 @@ async fn a_noderole_that_is_bound_above_has_the_data_of_where_it_is_bound() {
     let mut above = of(&system, 80);
     above.push(json!({"edit": "bind", "deployment": system, "node": node, "role": "shaped"}));
     house.passes(&ada, "system", json!(above), &[&bo]).await;
-    // The node moves below; what it carries stays where it is bound.
+    // The node moves to a child deployment. Its noderoles stay in the deployment where they are
+    // bound.
     let mut below = of(&web, 81);
     below.push(json!({"edit": "bind", "deployment": web, "node": node, "role": "app"}));
     house.passes(&ada, "web", json!(below), &[&bo]).await;

@@ -1,4 +1,4 @@
-//! Why not yet, by REST: one step through everything that it may wait for.
+//! Pending reasons over REST: one step through every reason.
 
 use engine::anneal::Limits;
 use serde_json::json;
@@ -9,7 +9,7 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// The one reason, its number, and its only step.
+/// The only reason, its count, and its only step.
 async fn only(house: &House, cookie: &str, query: &str) -> (String, i64, Value) {
     let page = house.ask_get(&format!("/api/v1/waiting{query}"), cookie).await.json();
     let groups = page["groups"].as_array().expect("a list");
@@ -28,7 +28,7 @@ async fn says(house: &House, cookie: &str, reason: &str, words: &str) -> Value {
     step["freed_by"].clone()
 }
 
-/// How far web is, by the same word as its target.
+/// The progress of `web`, the same value as for its target.
 async fn way_of_web(house: &House, cookie: &str) -> String {
     let deployment = house.ask_get("/api/v1/deployments/web/way", cookie).await.json();
     let target = house.ask_get("/api/v1/targets/2", cookie).await.json();

@@ -1,4 +1,4 @@
-//! Machines with several addresses, of which one is enough; and how long a way that was found serves. On real SSH servers.
+//! Nodes with several addresses, and the lifetime of connections, on real SSH servers.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,10 +21,10 @@ use crate::cluster::bind;
 use crate::process::Running;
 use crate::ssh::Bed;
 
-/// The testbed is on loopback addresses.
+/// The testbed uses loopback addresses.
 const LOCAL: Reachable = Reachable { allow_local: true, database: None };
 
-/// An address that swallows whatever is sent to it.
+/// An address that drops all packets.
 struct Swallows {
     address: Ipv4Addr,
     _full: Vec<TcpStream>,
@@ -32,7 +32,7 @@ struct Swallows {
 }
 
 impl Swallows {
-    /// Nobody takes what waits there, and no more than that may wait.
+    /// The listener never accepts, and its backlog is full.
     async fn at(address: Ipv4Addr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         let place = SocketAddr::from((address, testbed::PORT));
@@ -69,7 +69,7 @@ impl Bed {
     }
 
     async fn has_addresses(&mut self, node: usize, addresses: &[Ipv4Addr]) {
-        // One of them is another node's, which records may not say.
+        // One address belongs to another node, which the trigger forbids.
         let sql = format!(
             "ALTER TABLE node DISABLE TRIGGER guard_node_machine; UPDATE node SET address = '{}' WHERE id = '{}';
              ALTER TABLE node ENABLE TRIGGER guard_node_machine",
@@ -85,7 +85,7 @@ impl Bed {
         }
     }
 
-    /// Of the first look that got in, what came of each address.
+    /// The addresses tried by the first successful health check.
     async fn first_look(&self, node: usize) -> Vec<TriedAddress> {
         let mut on = self.cluster.server().acquire().await.expect("a connection");
         let looks =
@@ -98,14 +98,14 @@ impl Bed {
     }
 }
 
-/// Takes connections and says this to each.
+/// Accepts connections and sends this text to each.
 async fn says(address: Ipv4Addr, port: u16, text: &'static str) {
     let listener =
         tokio::net::TcpListener::bind((address, port)).await.expect("nobody else is there");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.write_all(text.as_bytes()).await;
-            // What was sent is read before the end, or the answer would be lost with it.
+            // Read the client's data before closing. Otherwise the reset would discard the text.
             let _ = stream.shutdown().await;
             let _ = stream.read(&mut [0; 256]).await;
         }
@@ -208,7 +208,7 @@ async fn failed_check_reveals_only_addresses_that_let_in() {
     until(&bed, "node_look WHERE reached").await;
     bed.testbed.node(0).stop();
     until(&bed, "node_look WHERE NOT reached AND said LIKE '%refused%' AND took_ms >= 0").await;
-    // With another connection nothing is known of its addresses.
+    // A new connection has no recorded addresses.
     bed.cluster.sql("UPDATE node SET way_no = way_no + 1 WHERE transport = 'ssh'").await;
     bed.cluster.sql("DELETE FROM node_look WHERE NOT reached").await;
     until(&bed, "node_look WHERE NOT reached AND way_no = (SELECT max(way_no) FROM node)").await;
@@ -240,7 +240,7 @@ async fn where_no_address_lets_us_in_each_says_why() {
         3,
         "{tried:?}"
     );
-    // One that is alone says it in its own words.
+    // A single address returns its specific error.
     let only = connections.reach(&bed.reach(0, &[other])).await.expect_err("it is another");
     assert!(matches!(only, SshError::OtherHost { .. }), "{only}");
 }
@@ -254,7 +254,7 @@ async fn the_address_that_answered_goes_first_and_one_that_fell_silent_last() {
     connections.reach(&reach).await.expect("it lets us in");
     let tried = connections.tried(&reach, begun).await;
     assert_eq!(summary(&tried), [(closed.to_string(), false), (real.clone(), true)]);
-    // Who is connected already has only one address to tell of.
+    // With an open connection, only its address is reported.
     let tried = connections.tried(&reach, Instant::now()).await;
     assert_eq!(summary(&tried), [(real.clone(), true)]);
 
@@ -306,7 +306,7 @@ async fn a_connection_serves_no_longer_than_it_may() {
     let refused = ends(&short, &reach).await.expect_err("the machine knows the key no more");
     assert!(matches!(refused, SshError::NotLetIn { .. }), "{refused}");
     ends(&kept, &reach).await.expect("its time is not over");
-    // What began before goes on.
+    // The command on the old connection continues.
     drop(under_way.stdin.take());
     assert_eq!(under_way.wait().await, Ending::Code(7));
 }

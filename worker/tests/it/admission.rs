@@ -1,9 +1,10 @@
-//! The claim's statement against the engine's admission, over random states of a cluster.
+//! Compares the claim statement with the engine's admission model over random cluster states.
 //!
-//! What they must share: every step that a claim takes in a round is admissible beside those that it took before in that round, in the
-//! state that the rounds before left; and when a claim has taken all it can, the engine would take none.
+//! Every step that a claim takes in a round must be admissible next to the earlier steps of that
+//! round, in the state after the previous rounds. When a claim has taken all it can, the model must
+//! admit no further step.
 //!
-//! And why not yet: what the statement says that each step waits for first is what the engine says.
+//! The pending reason of each step must also be the same in both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,10 +22,11 @@ use uuid::Uuid;
 use crate::cluster::{Cluster, bind, role};
 use crate::queue::confirmed;
 
-/// Cases to try.
+/// Number of random cases.
 const CASES: u64 = 200;
 
-/// A small generator of numbers (splitmix64): the same case for the same seed, everywhere.
+/// A small random number generator (splitmix64). The same seed gives the same case on every
+/// machine.
 struct Dice(u64);
 
 impl Dice {
@@ -77,7 +79,7 @@ async fn own(cluster: &Cluster, statement: String) {
         .expect("the owner may");
 }
 
-/// One random state: of nodes, steps, runs, jigs, holds, budgets.
+/// Creates a random state of nodes, steps, runs, jigs, holds and disruption budgets.
 async fn shake(cluster: &Cluster, dice: &mut Dice) {
     let mut sql = String::from(
         "UPDATE run SET state = 'ended', outcome = 'lost', ended_at = now() WHERE ended_at IS NULL;
@@ -167,7 +169,7 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
         }
         let _ = node;
     }
-    // The guard of runs counts the parents again, so the rows must agree with them.
+    // The guard of runs counts parents again, so the rows must be consistent.
     sql += "UPDATE step s SET state = 'blocked', pending = 1
             WHERE state = 'todo' AND NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after);";
     own(cluster, sql).await;
@@ -178,7 +180,7 @@ fn parsed<T: serde::de::DeserializeOwned>(row: &PgRow, column: &str) -> T {
     serde_json::from_value(word.into()).expect("a word of ours")
 }
 
-/// The view that the engine gets of what is in the database.
+/// Builds the engine's view of the database.
 async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
     let pool = cluster.db.owner();
     let all = |query: &'static str| async move {
@@ -305,7 +307,7 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
     }
 }
 
-/// What a claim took, round by round: each round is a transaction, and has its time.
+/// Groups a claim's steps by round. Each round is a transaction with its own timestamp.
 async fn rounds_of(cluster: &Cluster, runs: &[RunId]) -> Vec<Vec<StepId>> {
     let ids: Vec<i64> = runs.iter().map(|run| run.0).collect();
     let rounds: Vec<Vec<Uuid>> = sqlx::query_scalar(
@@ -329,7 +331,7 @@ fn running(mut view: AdmissionView, round: &[StepId]) -> AdmissionView {
     view
 }
 
-/// What the engine says that every step waits for first.
+/// The engine's first pending reason for every step.
 async fn waits(cluster: &Cluster, view: &AdmissionView, limits: Limits) -> BTreeMap<StepId, Wait> {
     let pool = cluster.db.owner();
     let edges: Vec<(Uuid, Uuid, String)> =
@@ -363,7 +365,7 @@ async fn waits(cluster: &Cluster, view: &AdmissionView, limits: Limits) -> BTree
     view.steps.keys().filter_map(wait).collect()
 }
 
-/// What the statement says of them.
+/// The statement's first pending reason for every step.
 async fn told(cluster: &Cluster, limits: Limits) -> BTreeMap<StepId, Wait> {
     let mut on = cluster.server().acquire().await.expect("a connection");
     let filter = store::reading::WaitingFilter::default();
@@ -379,7 +381,8 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
     let mut cluster = Cluster::of(5).await;
     let mut binds = Vec::new();
     let mut above = None;
-    // Every second role has a parent: with more, hardly any random state lets a step start.
+    // Only every second role has a parent. With more parents, few random states would let a step
+    // start.
     for (at, (name, role)) in roles().into_iter().enumerate() {
         cluster.add_role(role).await;
         above = above.filter(|_| at % 2 == 1);
@@ -426,7 +429,8 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
             "seed {seed}: {rounds:?} against {expected:?}"
         );
 
-        // Within a round a chunk's first step does not keep out its others; for the next round the chunk is under way.
+        // Within a round, the first step of a chunk does not block the others. For the next round,
+        // the chunk is in progress.
         let mut now = before;
         for round in rounds {
             assert!(
@@ -450,6 +454,6 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
         "the cases are too tame: {claims_of_several_rounds} of several rounds"
     );
     let unseen: Vec<_> = Wait::ALL.iter().filter(|wait| !seen.contains(wait)).collect();
-    // What the schema keeps out, but for damage.
+    // The schema prevents `Unknown` unless rows are damaged.
     assert_eq!(unseen, [&Wait::Unknown], "the cases are too tame");
 }

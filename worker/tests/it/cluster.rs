@@ -1,5 +1,5 @@
-//! A small cluster in a database of its own, brought there by the way that every change goes: genesis, proposal, submission,
-//! verdict, commit. No guard is switched off, so what runs here is what would run.
+//! A small cluster in its own database. Every change takes the regular path: genesis, proposal,
+//! review, verdict, commit. All guards are enabled, so the tests run what production would run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,6 @@ use testdb::TestDatabase;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-/// A node of the cluster.
 #[derive(Debug, Clone)]
 pub struct Node {
     pub id: NodeId,
@@ -42,7 +41,7 @@ pub struct Node {
     pub connection: Connection,
 }
 
-/// A role's instance on a node, to be bound.
+/// A role instance to bind to a node.
 #[derive(Debug, Clone)]
 pub struct Bind {
     pub node: usize,
@@ -72,13 +71,13 @@ pub struct Cluster {
     pub system: DeploymentId,
     pub nodes: Vec<Node>,
     pub catalog: Catalog,
-    /// Jigs that the next commit switches off; it switches on all others.
+    /// Jigs that the next commit disables. It enables all others.
     pub inactive_jigs: BTreeSet<JigName>,
     blueprint: Blueprint,
     roles: BTreeMap<String, (Hash, Arc<Role>)>,
     author: PersonId,
     reviewer: PersonId,
-    /// Signs the next approvals, if there is one.
+    /// Signs the next approvals, if set.
     pub signer: Option<Signer>,
     folder: TempDir,
 }
@@ -87,20 +86,20 @@ pub struct Cluster {
 pub struct Signer {
     id: PasskeyId,
     authenticator: Authenticator,
-    /// Whether the next signatures are invented.
+    /// Whether the next signatures are forged.
     pub forges: bool,
 }
 
 const ORIGIN: &str = "http://localhost:7780";
 
-/// A role, everything at its default.
+/// A role with default values.
 pub fn role(name: &str, class: JigClass) -> Role {
     let value =
         json!({"name": name, "barclamp": "test", "jig": class.as_str(), "jig_class": class});
     serde_json::from_value(value).expect("a role needs no more")
 }
 
-/// Writes version 1 of a secret into a worker's folder, and its descriptor.
+/// Writes version 1 of a secret and its descriptor into a worker's folder.
 pub fn write_secret(folder: &Path, name: &str, text: &str, descriptor: &str) {
     let folder = folder.join(name);
     std::fs::create_dir_all(&folder).expect("the folder is ours");
@@ -108,16 +107,17 @@ pub fn write_secret(folder: &Path, name: &str, text: &str, descriptor: &str) {
     std::fs::write(folder.join("secret.toml"), descriptor).expect("the folder is ours");
 }
 
-/// The descriptor of a secret that the deployment of all tests may use.
+/// The descriptor of a secret that the test deployment may use.
 pub const FOR_SYSTEM: &str = "kind = \"data\"\ndeployments = [\"system\"]\n";
 
 impl Cluster {
-    /// A cluster with that many nodes (folders of this machine), all alive, and no noderole.
+    /// A cluster of live local nodes without noderoles.
     pub async fn of(nodes: usize) -> Self {
         Self::under(Policy::default(), nodes).await
     }
 
-    /// The same under a policy that demands signed approvals, with a confirmed passkey of the reviewer.
+    /// Like `of`, with a policy that requires signed approvals and a confirmed passkey of the
+    /// reviewer.
     pub async fn signed(nodes: usize) -> Self {
         let policy = Policy { signed: [SignedRule::default()].into(), ..Policy::default() };
         let mut cluster = Self::under(policy, nodes).await;
@@ -147,7 +147,7 @@ impl Cluster {
 
     async fn under(policy: Policy, nodes: usize) -> Self {
         let db = TestDatabase::new().await;
-        // The owner writes in people's names: these tests are about workers, not about sessions.
+        // The owner writes as both users: these tests are about workers, not sessions.
         let mut transaction = db.owner().begin().await.expect("a transaction");
         let people = [Uuid::new_v4(), Uuid::new_v4()];
         sqlx::query(
@@ -234,7 +234,7 @@ impl Cluster {
         cluster
     }
 
-    /// The same with nodes of a testbed, reached by SSH.
+    /// Like `of`, with the nodes of a testbed, reached over SSH.
     pub async fn over(testbed: &testbed::Testbed) -> Self {
         let mut cluster = Self::of(0).await;
         for node in testbed.nodes() {
@@ -249,7 +249,7 @@ impl Cluster {
         self.insert_node(root.clone(), "local", json!({"root": root})).await;
     }
 
-    /// A node with this connection.
+    /// Adds a node with this connection.
     pub async fn insert_node(&mut self, root: PathBuf, transport: &'static str, connection: Value) {
         let number = self.nodes.len();
         let mut tagged = connection.clone();
@@ -273,7 +273,7 @@ impl Cluster {
         let mut connection = self.server().acquire().await.expect("a connection");
         assert!(intent::insert_node(&mut connection, &record).await.expect("a node"));
         drop(connection);
-        // As if a health check had confirmed it.
+        // As if a health check had confirmed the node.
         sqlx::query(
             "UPDATE node SET alive = true, alive_since = now(), joined = 'confirmed' WHERE id = $1",
         )
@@ -284,22 +284,22 @@ impl Cluster {
         self.nodes.push(node);
     }
 
-    /// The pool of the workers' role.
+    /// Connections with the workers' database role.
     pub fn pool(&self) -> &PgPool {
         self.db.worker()
     }
 
-    /// The pool of the server's role.
+    /// Connections with the server's database role.
     pub fn server(&self) -> &PgPool {
         self.db.server()
     }
 
-    /// A folder of the test's own.
+    /// A temporary folder of this test.
     pub fn folder(&self) -> PathBuf {
         self.folder.path().to_owned()
     }
 
-    /// Makes a role known.
+    /// Adds a role to the catalog.
     pub async fn add_role(&mut self, role: Role) {
         let object = Object::of(ObjectKind::Role, &role).expect("a role");
         let mut connection = self.server().acquire().await.expect("a connection");
@@ -309,7 +309,7 @@ impl Cluster {
         self.roles.insert(role.name.to_string(), (object.hash, role));
     }
 
-    /// A role with one script, and what `change` makes of it.
+    /// Adds a role with one script, modified by `change`.
     pub async fn add_script_role(
         &mut self,
         name: &str,
@@ -327,7 +327,7 @@ impl Cluster {
         self.add_role(role).await;
     }
 
-    /// Commits noderoles: reviewed, by the ordinary way. Binding one that is there changes its data.
+    /// Commits noderoles with a review. Binding an existing noderole changes its data.
     pub async fn commit(&mut self, binds: &[Bind]) -> TargetNo {
         let mut new = self.blueprint.clone();
         let mut objects = Vec::new();
@@ -428,7 +428,7 @@ impl Cluster {
             epoch: head.epoch,
             root,
             summary: json!({}),
-            // Whatever runs again here was said to: naming a risk that there is not is nobody's harm.
+            // Declaring a risk that does not exist is harmless.
             risks: destructive
                 .then_some(Risk::Destructive)
                 .into_iter()
@@ -527,7 +527,7 @@ impl Cluster {
             .expect("the step")
     }
 
-    /// Waits until the step has a state, and fails with what it has.
+    /// Waits until the step has this state. Panics with its state otherwise.
     pub async fn reaches(&self, node: usize, role: &str, wanted: &str) {
         self.reaches_within(node, role, wanted, Duration::from_secs(30)).await;
     }
@@ -551,7 +551,7 @@ impl Cluster {
         }
     }
 
-    /// What the database and the workers are at, for tests that fail.
+    /// State of the database and the workers, for the messages of failing tests.
     async fn activity(&self) -> String {
         let lines: Vec<String> = sqlx::query_scalar(
             "SELECT concat_ws(' | ', pid, state, wait_event_type, wait_event, now() - state_change, left(query, 100))
@@ -574,7 +574,7 @@ impl Cluster {
             .expect("runs")
     }
 
-    /// Waits until the step's newest run is under way, and gives it.
+    /// Waits until the step's newest run has started, and returns it.
     pub async fn running(&self, node: usize, role: &str) -> RunId {
         for _ in 0..1_000 {
             if let Some(run) = self.runs(node, role).await.last()
@@ -592,13 +592,13 @@ impl Cluster {
         pieces.iter().map(|piece| String::from_utf8_lossy(&piece.body).into_owned()).collect()
     }
 
-    /// Counts rows by a condition.
+    /// Counts rows that match a condition.
     pub async fn count(&self, from: &'static str) -> i64 {
         let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {from}"));
         sqlx::query_scalar(query).fetch_one(self.db.owner()).await.expect("a count")
     }
 
-    /// As the owner, whom the guards of progress let pass.
+    /// Executes SQL as the owner, whom the guards of progress let pass.
     pub async fn sql(&self, statement: &'static str) {
         sqlx::raw_sql(statement).execute(self.db.owner()).await.expect("the statement");
     }

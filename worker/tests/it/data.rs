@@ -1,4 +1,4 @@
-//! What runs are given, what they give back, and what is kept of it: on folders of this machine and over SSH.
+//! Input, results and stored data of runs, on local folders and over SSH.
 
 use std::fs;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, FOR_SYSTEM, RunRow, bind, role, write_secret};
 use crate::process::{Running, quick};
 use crate::scripts::appears;
 
-/// A cluster whose nodes are reached by SSH, and secrets of its own.
+/// A cluster with nodes over SSH and its own secrets.
 struct Bed {
     cluster: Cluster,
     testbed: Testbed,
@@ -207,7 +207,7 @@ async fn a_secret_in_two_halves_stays_hidden_the_whole_way_over_ssh() {
     let error = bed.cluster.error(0, "odd-key").await.expect("a reason");
     assert!(error.contains("can't be kept") && error.contains("/(secret)"), "{error}");
 
-    // Nothing that the database has, of whatever table, has any half of it beyond what a name has by chance.
+    // No table has either half of the secret more often than a random name would.
     for table in ["run", "run_log", "step", "event", "audit", "noderole"] {
         let query = sqlx::AssertSqlSafe(match table {
             "run_log" => {
@@ -222,7 +222,7 @@ async fn a_secret_in_two_halves_stays_hidden_the_whole_way_over_ssh() {
     }
 }
 
-/// Keeps what it was given, fails the first time after it made something, and tells both.
+/// Stores its input, and fails the first time after writing a result.
 const COLLECTS: &str = r#"#!/bin/sh
 set -eu
 cp "$GANTRY_SURROUNDINGS" "seen-$GANTRY_RUN"
@@ -250,7 +250,7 @@ async fn surrounded(cluster: &mut Cluster) {
     cluster.commit(&[bind(2, "collects").after(0, "peer").after(1, "peer")]).await;
 }
 
-/// What a run found in a file on its node.
+/// Reads a JSON file that a run wrote on its node.
 fn found(cluster: &Cluster, node: usize, name: &str, run: i64) -> Value {
     let text =
         fs::read_to_string(cluster.nodes[node].root.join(format!("{name}-{run}"))).expect("it ran");
@@ -265,7 +265,7 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
     let expected = json!({"id": cluster.nodes[2].id, "name": "n2.test.gantry", "deployment": "system", "phantom": false,
         "addresses": own, "facts": {"cpus": 4}, "hints": {}});
     assert_eq!(seen["node"], expected);
-    // Both peers, although of one key of both the attributes show one value.
+    // Both peers are listed, although the attributes show only one value for the shared key.
     let peer = |n: usize, addresses: Value| {
         let data = json!({"peer": {"port": 80, "pid": format!("n{n}.test.gantry"), "key": {"$secret": "db/admin", "version": 1}}});
         let role =
@@ -278,7 +278,7 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
         json!([peer(0, a), peer(1, b)]),
         "and nothing of who is only beside them"
     );
-    // The attempt that failed has told what it made.
+    // The failed attempt returned what it created.
     assert_eq!(found(cluster, 2, "seen", first)["results"], json!([]));
     let [result] = seen["results"].as_array().expect("a list").as_slice() else {
         panic!("one result: {seen}")
@@ -293,7 +293,7 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
         json!({"results": 0, "nodes": 0, "data": 0, "facts": false, "hints": false})
     );
 
-    // What is kept with the run is what it was given; of the input, the secret's name and never the secret.
+    // The run stores its input with the secret's name, never the secret.
     let (kept, input): (Value, Value) =
         sqlx::query_as("SELECT surroundings, input FROM run WHERE id = $1")
             .bind(second)
@@ -384,7 +384,8 @@ async fn a_wall_never_beats_what_a_person_said_of_its_own_noderole() {
     let inputs = fs::read_to_string(root.join("inputs")).expect("it ran");
     let inputs: Vec<Value> =
         inputs.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    // Its own last wall is not given back to it: else what comes back unchanged would count as known, and drop out of the wall.
+    // A run does not see its own last output. Otherwise unchanged values would count as known and
+    // drop out of the output.
     assert_eq!(inputs, [json!({"a": {"port": 80}}), json!({"a": {"port": 80}})]);
     assert_eq!(cluster.wall(0, "finds").await, Some(json!({"a": {"port": 9999, "pid": 7}})));
 }

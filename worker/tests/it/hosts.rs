@@ -1,4 +1,4 @@
-//! Many hosts at once, what is sent to them, and how a run's processes end there.
+//! Many hosts at once, the files sent to them, and how processes of a run end there.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::scripts::{appears, dies, is_alive};
 use crate::ssh::Bed;
 use crate::wrapper::OneScript;
 
-/// Ends only when it runs on all hosts at once.
+/// Ends only if it runs on all hosts at once.
 const MEETS: &str = "#!/bin/sh
 echo here >\"$GANTRY_DATA_MEET_AT/$GANTRY_NODE\"
 until [ \"$(ls \"$GANTRY_DATA_MEET_AT\" | wc -l)\" -ge \"$GANTRY_DATA_MEET_MANY\" ]; do sleep 0.1; done
@@ -39,7 +39,7 @@ async fn twelve_hosts_run_at_the_same_time() {
     let binds: Vec<_> = (0..HOSTS).map(|node| bind(node, "meets").data(data.clone())).collect();
     bed.cluster.commit(&binds).await;
     let many = u32::try_from(HOSTS).expect("a small number");
-    // Nothing here is about leases, and twelve handshakes at once take a while on a busy machine.
+    // Long leases, because twelve concurrent handshakes take a while on a busy machine.
     let config = Config {
         capacity: many,
         max_running: many,
@@ -60,7 +60,7 @@ async fn twelve_hosts_run_at_the_same_time() {
     worker.stop().await;
 }
 
-/// Has a host write down each command that it is asked to run.
+/// Makes a host record each command that it executes.
 fn overheard(bed: &mut Bed, node: usize) {
     let commands = bed.testbed.nodes()[node].root.with_file_name("commands");
     let script = format!(
@@ -70,7 +70,7 @@ fn overheard(bed: &mut Bed, node: usize) {
     forced(&mut bed.testbed, node, &script);
 }
 
-/// Has a host run this whatever it is asked to run.
+/// Makes a host run this script for every command.
 fn forced(testbed: &mut Testbed, node: usize, script: &str) {
     let folder = testbed.nodes()[node].root.parent().expect("it lies in one").to_owned();
     let listener = folder.join("listen");
@@ -83,7 +83,7 @@ fn forced(testbed: &mut Testbed, node: usize, script: &str) {
     testbed.node(node).restart().expect("it comes back");
 }
 
-/// A host that prints for ever where it is asked for a few words, as a login shell may that has come into a loop.
+/// A host that prints indefinitely for every command, as a looping login shell may.
 #[tokio::test]
 async fn a_host_that_prints_for_ever_is_not_listened_to_for_ever() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -137,7 +137,7 @@ async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
         let commands =
             fs::read_to_string(root.with_file_name("commands")).expect("it was asked something");
         let hash = Hash::of_bytes(script.as_bytes());
-        // By itself, or along with a run.
+        // Sent separately, or with a run.
         let ways = [format!("'put' '{hash}'"), format!("'{hash}+{}:", script.len())];
         ways.iter().map(|way| commands.matches(way.as_str()).count()).sum::<usize>()
     };
@@ -154,7 +154,7 @@ async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
         );
     }
     worker.stop().await;
-    // Another worker knows nothing of what was sent; the host does.
+    // Another worker does not know which scripts the host has, but the host does.
     let worker = bed.worker();
     for role in ["first", "second", "third"] {
         let step = bed.cluster.step(0, role);
@@ -162,7 +162,7 @@ async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
         bed.cluster.reaches(0, role, "active").await;
     }
     assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (1, 1));
-    // What is not what its name says is sent again.
+    // A script that does not match its hash is sent again.
     let file = bed.cluster.nodes[0]
         .root
         .join(".gantry/scripts")
@@ -180,8 +180,8 @@ async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
     );
 }
 
-/// A child, its child in a process group of its own, and one that a shell left behind; none of them hears a polite signal. And a service,
-/// which has left the run's session.
+/// A child, a grandchild in its own process group, and an orphan of a shell. All ignore SIGTERM. A
+/// service has left the run's session.
 const FAMILY: &str = r#"#!/bin/sh
 trap '' TERM HUP INT
 sh -c 'echo $$ >child; set -m; sh -c "echo \$\$ >grandchild; exec sleep 300" & wait' &
@@ -240,7 +240,7 @@ async fn a_run_that_takes_too_long_ends_on_its_host_with_all_its_descendants() {
     worker.stop().await;
 }
 
-/// The worker is gone, and with it everybody who counts the time but the host itself.
+/// Only the host can enforce the timeout, because the worker is gone.
 #[tokio::test]
 async fn the_time_limit_holds_on_the_host_also_without_a_worker() {
     let mut bed = Bed::of(1).await;

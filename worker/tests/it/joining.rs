@@ -1,4 +1,4 @@
-//! Nodes that are joined: what runs there is found out before anything starts, on real SSH servers.
+//! Joining nodes: running attempts are found before anything starts, on real SSH servers.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl Bed {
         panic!("it never came to: {condition}");
     }
 
-    /// A worker that looks all the time.
+    /// A worker with continuous health checks.
     fn looking(&self) -> Running {
         Running::start(
             Config { looks: Duration::from_millis(200), ..self.config() },
@@ -71,7 +71,8 @@ async fn what_went_on_unseen_is_ended_before_anything_starts() {
     let lost = appears(&bed.cluster.nodes[0].root.join("ran")).await;
     first.kill().expect("it is ours");
     first.wait().expect("it is ours");
-    // The node was not reached for a while: its run ended here, and nobody told the machine. Nothing else may start meanwhile.
+    // The node was unreachable for a while. Its run ended in the database but not on the machine.
+    // Nothing else may start meanwhile.
     let node = bed.cluster.nodes[0].id;
     store::running::set_node_alive(bed.cluster.db.owner(), node, false).await.expect("an answer");
     bed.cluster.sql("UPDATE node SET available = false WHERE transport = 'ssh'").await;
@@ -95,7 +96,7 @@ async fn a_run_under_way_is_none_of_it() {
     let worker = bed.looking();
     let pid = appears(&bed.cluster.nodes[0].root.join("ran")).await;
     let run = bed.cluster.running(0, "sleeps").await;
-    // Somebody has to find out anew what runs there.
+    // A worker must survey the node again.
     bed.cluster.sql("UPDATE node SET joined = 'welcomed' WHERE transport = 'ssh'").await;
     bed.until("node WHERE transport = 'ssh' AND joined = 'confirmed'").await;
     assert!(is_alive(&pid));
@@ -121,7 +122,7 @@ async fn a_machine_that_was_restarted_runs_everything_again() {
     let worker = bed.looking();
     bed.cluster.reaches(0, "writes", "active").await;
     bed.until("node WHERE transport = 'ssh' AND length(boot_id) > 10").await;
-    // All servers of a testbed share a machine, so what changes is what is remembered of it.
+    // All servers of a testbed share a machine, so change the stored boot id instead.
     bed.cluster.sql("UPDATE node SET boot_id = 'another start' WHERE transport = 'ssh'").await;
     bed.until("node WHERE transport = 'ssh' AND boot_id <> 'another start' AND joined = 'confirmed' AND alive").await;
     for _ in 0..1_000 {
@@ -141,7 +142,7 @@ async fn where_nothing_can_be_written_nothing_starts_and_it_is_said() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
     let root = bed.cluster.nodes[0].root.clone();
-    // A file in the folder's place: also root can't write into it.
+    // A file instead of the folder: even root can't write into it.
     fs::write(root.join(".gantry"), "").expect("the folder is ours");
     bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
     bed.cluster.commit(&[bind(0, "writes")]).await;
@@ -155,7 +156,7 @@ async fn where_nothing_can_be_written_nothing_starts_and_it_is_said() {
     worker.stop().await;
 }
 
-/// What the shipped role runs.
+/// The script of the shipped role.
 const SHIPPED: &str = include_str!("../../../barclamps/facts/scripts/facts/10-look");
 
 #[tokio::test]

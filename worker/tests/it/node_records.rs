@@ -1,4 +1,5 @@
-//! Rows of nodes, jigs and parents that differ from the reviewed documents: nothing runs, and no key is handed out.
+//! Rows of nodes, jigs and parents that differ from the reviewed documents: nothing runs, and no
+//! key is sent.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::process::{Running, quick};
 const HOST_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 
-/// Changes a row as nobody but the owner of the database can.
+/// Changes a row in a way that only the database's owner can.
 async fn forge(cluster: &Cluster, change: &str) {
     let sql = format!(
         "ALTER TABLE node DISABLE TRIGGER guard_node_record; UPDATE node SET {change} WHERE doc IS NOT NULL AND NOT phantom;

@@ -1,5 +1,6 @@
-//! What runs are promised: limits and backoff by role, time limits, the switch, causes, commits over running steps, destructive steps
-//! that run once, what an error freezes, instants in batches, and that nothing stays in TRANSITION because a row is damaged.
+//! Guarantees for runs: retry limits and backoff by role, timeouts, the execution switch, causes,
+//! commits over running steps. Also destructive steps that run once, frozen nodes, batches of
+//! immediate steps, and damaged rows that don't leave steps in TRANSITION.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ async fn with(cluster: &mut Cluster, name: &str, change: impl FnOnce(&mut engine
     cluster.add_role(role).await;
 }
 
-/// Each run of a step: its outcome, why it ran again, who asked for it, and the failures before it.
+/// For each run of a step: outcome, cause, requester, and the number of earlier failures.
 type Told = (Option<String>, Option<String>, Option<String>, i32);
 
 async fn told(cluster: &Cluster, node: usize, role: &str) -> Vec<Told> {
@@ -260,7 +261,7 @@ async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts
         assert!(refused.to_string().contains("destructive"), "{refused}");
         assert_eq!(cluster.runs(node, "wipe").await.len(), 1);
     }
-    // A retry takes a signed-in person, or the owner of the database.
+    // A retry requires a signed-in user or the database's owner.
     let unsigned = running::retry_step(cluster.server(), cluster.step(1, "wipe"), "bo")
         .await
         .expect_err("bo is not there");
@@ -305,7 +306,7 @@ async fn an_error_freezes_what_its_policy_says_and_nothing_else() {
     worker.stop().await;
 }
 
-/// A step on node 0 with 10,000 instants below it, in five rows of 2,000.
+/// A step on node 0 with 10,000 immediate steps below it, in five rows of 2,000.
 async fn fan() -> Cluster {
     let mut cluster = Cluster::of(1).await;
     with(&mut cluster, "root", |_| ()).await;
@@ -349,7 +350,8 @@ async fn ten_thousand_instants_are_passed_in_bounded_transactions() {
 #[tokio::test]
 async fn instants_that_a_death_left_half_way_are_passed_by_whoever_comes_next() {
     let cluster = fan().await;
-    // Whoever settles dies in its third transaction: a sequence counts on when its transaction does not.
+    // The process dies in its third transaction. A sequence keeps its value if the transaction
+    // rolls back.
     let dies = "CREATE SEQUENCE written; GRANT USAGE ON SEQUENCE written TO PUBLIC;
          CREATE FUNCTION dies() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
            IF (SELECT count(*) FROM changed) > 500 AND nextval('written') > 2 THEN
@@ -386,7 +388,7 @@ async fn a_damaged_row_ends_in_an_error_that_says_so_and_not_in_trying_for_ever(
     with(&mut cluster, "before", |_| ()).await;
     with(&mut cluster, "after", |_| ()).await;
     cluster.commit(&[bind(0, "before"), bind(1, "after").data(lasts(1.0))]).await;
-    // One that can't be prepared, and one whose end can't be worked out.
+    // One step that can't be prepared, and one whose end can't be computed.
     own(
         &cluster,
         &format!(

@@ -1,4 +1,4 @@
-//! The queue's statements by themselves.
+//! The statements of the queue.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::cluster::{Bind, Cluster, bind, role};
 const LONG: Duration = Duration::from_secs(60);
 const JIGS: [&str; 3] = ["noop", "test", "script"];
 
-/// A worker's row, confirmed, with a lease of a minute.
+/// Inserts a confirmed worker with a lease of one minute.
 pub async fn confirmed(cluster: &Cluster, capacity: u32) -> WorkerId {
     let id = WorkerId(Uuid::new_v4());
     let hello = Hello {
@@ -110,7 +110,7 @@ async fn a_run_that_was_queued_when_the_janitor_looked_and_is_leased_since_count
     cluster.sql(over).await;
     let overdue = running::overdue_runs(cluster.pool(), 10).await.expect("a look");
     assert!(overdue.len() == 1 && !overdue[0].leased);
-    // While the janitor asks other nodes, this one starts, and its worker dies.
+    // The run starts, and its worker dies, while the janitor queries other nodes.
     let run = lease(&cluster, worker, 1).await[0];
     cluster.sql(over).await;
     let ended =

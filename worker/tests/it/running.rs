@@ -1,4 +1,4 @@
-//! A run from claim to ACTIVE, and everything that can come in between.
+//! A run from claim to ACTIVE, and everything that can interrupt it.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ async fn what_nobody_was_told_of_is_found_anyway() {
     cluster.reaches(0, "bad", "error").await;
     cluster.reaches(1, "noop", "active").await;
 
-    // A step becomes TODO, and a run is queued, without a word.
+    // A step becomes TODO and a run is queued without a notification.
     cluster.sql("UPDATE step SET state = 'todo', since = now() WHERE state = 'error'").await;
     cluster
         .sql(
@@ -138,7 +138,7 @@ async fn a_database_that_is_gone_for_a_while_only_delays() {
     appears(&cluster.nodes[0].root.join("starts")).await;
 
     cluster.db.allow_connections(false).await.expect("the cluster obeys");
-    // The worker has to end what it can't renew, by itself: the database is still away when it does.
+    // The worker must end a run that it can't renew while the database is still unavailable.
     let ended = tokio::time::timeout(Duration::from_secs(60), async {
         while is_alive(&long) {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -159,7 +159,8 @@ async fn a_database_that_is_gone_for_a_while_only_delays() {
     assert_eq!(log, "before\nafter\n", "what was printed meanwhile is there too");
 }
 
-/// Its generation was approved; what it would carry out is the root of a later target, which nobody let pass.
+/// The run's generation was approved. It would execute the root of a later target without an
+/// approval.
 #[tokio::test]
 async fn a_root_that_nobody_approved_is_not_carried_out() {
     let mut cluster = Cluster::of(2).await;
@@ -188,7 +189,7 @@ async fn a_run_that_is_not_what_was_approved_is_refused() {
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
     cluster.add_script_role("wrong", "#!/bin/sh\necho y >ran\n", |_| ()).await;
     cluster.commit(&[bind(0, "right"), bind(1, "right"), bind(1, "wrong"), bind(2, "right")]).await;
-    // As somebody would who owns the database: another role's content, and an approval that never was.
+    // As an attacker who owns the database: another role's content, and a forged approval.
     for statement in [
         "ALTER TABLE noderole DISABLE TRIGGER guard_intent",
         "UPDATE noderole SET role_hash = (SELECT role_hash FROM noderole WHERE role = 'wrong')
@@ -226,7 +227,7 @@ async fn a_run_that_is_not_what_was_approved_is_refused() {
     worker.stop().await;
 }
 
-/// As somebody would who owns the database, and is let pass by every guard.
+/// As an attacker who owns the database and bypasses every guard.
 #[tokio::test]
 async fn row_that_differs_stops_its_run() {
     let fields = [

@@ -1,4 +1,4 @@
-//! Scripts on nodes: the contract, and what may go wrong with it.
+//! Scripts on nodes: the contract, and its failures.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::cluster::{Cluster, FOR_SYSTEM, bind, write_secret};
 use crate::process::{Running, quick, spawn};
 
-/// Waits until a file is there, and gives what is in it.
+/// Waits until a file exists and returns its content.
 pub async fn appears(path: &Path) -> String {
     for _ in 0..1_500 {
         if let Ok(text) = std::fs::read_to_string(path)
@@ -24,7 +24,7 @@ pub async fn appears(path: &Path) -> String {
     panic!("{} does not appear", path.display());
 }
 
-/// Whether a process runs. One that has ended and that nobody has collected yet does not.
+/// Whether a process runs. A zombie does not count.
 pub fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     stat.is_ok_and(|stat| {
@@ -140,7 +140,7 @@ async fn scripts_of_a_role_run_in_order_and_the_first_failure_ends_them() {
     worker.stop().await;
 }
 
-/// Writes its process and that of a child to files, and sleeps.
+/// Writes its process id and that of a child to files, then sleeps.
 const LONG: &str = r#"#!/bin/sh
 sleep 300 &
 echo $! >child
@@ -206,7 +206,8 @@ async fn a_worker_that_stops_gives_its_runs_time_and_then_hands_them_back() {
     let long = "#!/bin/sh\necho $$ >>leader\n[ $(wc -l <leader) = 2 ] || sleep 300\n";
     cluster.add_script_role("long", long, |role| role.run.backoff = 0).await;
     cluster.commit(&[bind(0, "quick"), bind(1, "long")]).await;
-    // No lease ends here: where the machine is too busy to renew one in time, the run is rightly let go of and not handed back.
+    // A long lease. On a busy machine, a short lease could expire and the run would not be returned
+    // to the queue.
     let (grace, lease) = (Duration::from_secs(3), Duration::from_secs(60));
     let config = worker::Config { grace, lease, ..quick(&cluster.folder()) };
     let worker = Running::start(config, cluster.pool());
@@ -223,7 +224,7 @@ async fn a_worker_that_stops_gives_its_runs_time_and_then_hands_them_back() {
     worker.stop().await;
 }
 
-/// Fails when it runs twice at once: the first to make the file owns it.
+/// Fails if it runs twice at once: the first one to create the file owns it.
 const ALONE: &str = r#"#!/bin/sh
 set -C
 if ! (echo $$ >alone) 2>/dev/null; then
@@ -300,7 +301,7 @@ async fn a_destructive_run_that_was_lost_is_not_repeated_unless_it_never_started
         1
     );
 
-    // On the other node a worker leases the run and dies before it reaches the node.
+    // For the other node, a worker leases the run and dies before it reaches the node.
     cluster.commit(&[bind(1, "wipe")]).await;
     let limits = engine::anneal::Limits::default();
     let dead = crate::queue::confirmed(&cluster, 1).await;
@@ -323,7 +324,7 @@ async fn scripts_that_come_after_the_approval_are_not_run() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("right", "#!/bin/sh\necho approved >>ran\n", |_| ()).await;
     cluster.commit(&[bind(0, "right")]).await;
-    // The same role with other scripts, and nothing that uses it.
+    // The same role with other scripts, which nothing uses.
     cluster.add_script_role("right", "#!/bin/sh\necho imported later >>ran\n", |_| ()).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "active").await;
@@ -381,7 +382,7 @@ async fn scripts_are_staged_once_and_never_trusted() {
     assert_eq!(std::fs::read_to_string(root.join("ran")).expect("it ran"), "right\nright\nright\n");
 }
 
-/// Whoever holds one node would else be given the secrets of all: by name, in what it returns.
+/// Otherwise an attacker on one node could get all secrets by naming them in a result.
 #[tokio::test]
 async fn what_a_node_returns_asks_for_no_secret() {
     let mut cluster = Cluster::of(1).await;
@@ -405,7 +406,7 @@ async fn what_a_node_returns_asks_for_no_secret() {
     assert_eq!(seen["x"], "(secret)");
 }
 
-/// Many documents of which each is small enough are not, together.
+/// Many documents that are small on their own exceed the limit together.
 #[tokio::test]
 async fn a_run_that_would_see_too_much_says_so() {
     let mut cluster = Cluster::of(1).await;
@@ -432,7 +433,8 @@ async fn a_run_that_would_see_too_much_says_so() {
     assert!(!cluster.nodes[0].root.join("ran").exists());
 }
 
-/// The database has no place for the character, and a reason that can't be kept would hide that the run may be tried again.
+/// The database can't store NUL. A reason that can't be stored would hide that the run may be
+/// retried.
 #[tokio::test]
 async fn a_last_word_with_an_unstorable_character_is_a_failure_like_others() {
     let mut cluster = Cluster::of(1).await;
@@ -453,7 +455,7 @@ async fn a_last_word_with_an_unstorable_character_is_a_failure_like_others() {
     assert_eq!(runs[0].error.as_deref(), Some("half\u{fffd}way"));
 }
 
-/// Fails with the reason of a run whose data names a secret that it may not have.
+/// Returns the failure reason of a run whose data names a secret that it may not use.
 async fn refused_use(name: &str, descriptor: Option<&str>) -> String {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("db", "#!/bin/sh\ncat \"$GANTRY_INPUT\" >seen\n", |_| ()).await;
@@ -500,7 +502,8 @@ async fn secret_without_descriptor_is_refused() {
     assert!(error.contains(r#"write kind = "data" and deployments = ["system"]"#), "{error}");
 }
 
-/// A parent that names a secret for itself alone must neither give it to its children nor stop them.
+/// If a parent's data names a secret for the parent alone, its children must neither get the secret
+/// nor fail.
 #[tokio::test]
 async fn denied_secret_of_parent_stays_a_reference() {
     let mut cluster = Cluster::of(1).await;

@@ -1,4 +1,5 @@
-//! Policies that demand signed approvals: what a worker runs, and what it refuses although the database let it be committed.
+//! Policies that require signed approvals: the worker refuses forged targets that the database
+//! accepted.
 
 use crate::cluster::{Cluster, bind};
 use crate::process::{Running, quick};
@@ -23,12 +24,12 @@ async fn forged_signature_stops_its_target_and_later_ones() {
     cluster.commit(&[bind(0, "right")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "active").await;
-    // The database counts the signature and cannot verify it.
+    // The database counts the signature but can't verify it.
     cluster.forge(true);
     let forged = cluster.commit(&[bind(1, "right")]).await;
     cluster.refuses(1, &format!("target {forged} (submission ")).await;
     cluster.refuses(1, "it has 0 of 1 signed approval").await;
-    // An honest change carries the documents of the forged one.
+    // An honest change contains the documents of the forged one.
     cluster.forge(false);
     cluster.commit(&[bind(2, "right")]).await;
     cluster.refuses(2, &format!("target {forged} (submission ")).await;

@@ -1,4 +1,4 @@
-//! Scripts on nodes that are reached by SSH: real servers, each with keys, address and folder of its own.
+//! Scripts on nodes over SSH: real servers, each with its own keys, address and folder.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, bind};
 use crate::process::{Running, quick};
 use crate::scripts::{appears, dies};
 
-/// A cluster on a testbed, and a worker's configuration that reaches it.
+/// A cluster on a testbed, and a worker configuration for it.
 pub struct Bed {
     pub testbed: Testbed,
     pub cluster: Cluster,
@@ -28,7 +28,7 @@ impl Bed {
     }
 
     pub fn config(&self) -> Config {
-        // Nobody turns a node under a test that is about something else.
+        // A long health check interval, so that no node changes its state during a test.
         let looks = Duration::from_secs(3600);
         Config { secrets: Some(self.testbed.secrets()), looks, ..quick(&self.cluster.folder()) }
     }
@@ -37,7 +37,7 @@ impl Bed {
         Running::start(self.config(), self.cluster.pool())
     }
 
-    /// How often a node let somebody in since its server started.
+    /// Number of sign-ins on a node since its server started.
     fn connections(&self, node: usize) -> usize {
         let log = self.folder.path().join(&self.testbed.nodes()[node].name).join("sshd.log");
         fs::read_to_string(log).expect("a log").matches("Accepted publickey").count()
@@ -78,7 +78,7 @@ async fn scripts_run_where_they_are_told_over_one_connection_to_each_node() {
         let root = &bed.cluster.nodes[node].root;
         let said = |role: &str| format!("n{node}.test.gantry {role} it's \"here\" $HOME\n");
         assert_eq!(text(&root.join("ran")), said("first") + &said("second"));
-        // What the second returns it was given.
+        // The second role returns its input.
         assert_eq!(
             bed.cluster.wall(node, "first").await,
             Some(serde_json::json!({"found": {"shell": "sh"}}))
@@ -132,7 +132,8 @@ async fn a_node_is_alive_when_it_lets_us_in_and_turns_only_when_several_looks_sa
     worker.stop().await;
 }
 
-/// Prints numbered lines for three seconds, to both streams, and ends neither. What it prints, it also keeps.
+/// Prints numbered lines to both streams for three seconds, without a final newline. Also writes
+/// them to a file.
 const COUNTS: &str = "#!/bin/sh
 say() { printf \"$@\"; printf \"$@\" >>said.out; }
 warn() { printf \"$@\" >&2; printf \"$@\" >>said.err; }
@@ -170,7 +171,7 @@ async fn a_run_outlives_its_connection_and_its_log_has_no_gap_and_nothing_twice(
         assert_eq!(piece.at_offset, log.len() as i64, "pieces lie one behind the other");
         log.extend(piece.body);
     }
-    // Byte for byte what each stream printed; only the lines that were not ended got their ends.
+    // Each stream's bytes are unchanged, except that unfinished lines got a newline.
     let of = |stream: u8| {
         let lines = log.split_inclusive(|byte| *byte == b'\n').filter(|line| line[0] == stream);
         lines.flatten().copied().collect::<Vec<u8>>()
@@ -251,7 +252,7 @@ async fn a_secret_that_is_no_key_is_not_told() {
     worker.stop().await;
 }
 
-/// More than anybody keeps, and faster than it can be sent.
+/// More output than any limit, faster than it can be sent.
 #[tokio::test]
 async fn a_flood_is_cut_with_a_word_and_nothing_falls_over() {
     let mut bed = Bed::of(1).await;

@@ -1,4 +1,5 @@
-//! Why not yet, of a great many steps: bounded, by index, each once; and what a blocked step is told of what is above it.
+//! Pending reasons of a large number of steps: bounded, indexed, each step once. Also the reason of
+//! a blocked step.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +29,8 @@ async fn waiting(cluster: &Cluster, filter: WaitingFilter, page: i64) -> Waiting
     reading::waiting(&mut on, EVERYWHERE, &filter, page).await.expect("what waits")
 }
 
-/// A step in ERROR with so many blocked below it, and one beside that is blocked by nothing that failed.
+/// A step in ERROR with this many blocked steps below it, and one step that is blocked without a
+/// failure.
 async fn crowd() -> Cluster {
     let mut cluster = Cluster::of(2).await;
     for name in ["bad", "app", "far"] {

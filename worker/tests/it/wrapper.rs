@@ -1,4 +1,4 @@
-//! The node-side wrapper: what a node refuses, and what it does where tools are missing.
+//! The node-side wrapper: what a node refuses, and how it works without some tools.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,7 +21,7 @@ use worker::secrets::{SecretFolder, Secrets};
 use crate::cluster::role;
 use crate::scripts::{appears, dies};
 
-/// The only script there is.
+/// A script source with a single script.
 pub struct OneScript(pub &'static str);
 
 impl Scripts for OneScript {
@@ -46,7 +46,7 @@ impl LogStore for Nowhere {
     }
 }
 
-/// A node, and a jig that knows one script.
+/// A node, and a jig with one script.
 struct Bench {
     folder: tempfile::TempDir,
     jig: ScriptJig,
@@ -165,7 +165,7 @@ async fn a_newer_attempt_ends_the_older_before_it_starts() {
     let running = slow.jig.run(&first, &log, stop);
     let second = async {
         let pid = appears(&slow.root().join("ran")).await;
-        // Another step of the same node: it has the node for itself, so what had it before must be gone.
+        // Another step of the same node. Its run is exclusive, so the previous run must end first.
         let job = Job {
             step: StepId(Uuid::new_v4()),
             connection: first.connection.clone(),
@@ -178,10 +178,10 @@ async fn a_newer_attempt_ends_the_older_before_it_starts() {
     refused(older, "ended by a newer one");
 }
 
-/// Nothing polite ends it.
+/// Ignores SIGTERM.
 const STAYS: &str = "#!/bin/sh\necho $$ >ran\ntrap '' TERM\nwhile :; do sleep 1; done\n";
 
-/// After a restore of the database the same numbers are given again, in a higher epoch.
+/// After a database restore, attempt numbers recur in a higher epoch.
 #[tokio::test]
 async fn an_attempt_of_an_epoch_that_is_over_does_not_meddle_with_the_one_that_has_its_number() {
     let slow = Bench::with(STAYS);
@@ -216,7 +216,7 @@ async fn what_an_epoch_that_is_over_left_is_found_and_ended() {
     let ending = async {
         let pid = appears(&bench.root().join("ran")).await;
         assert_eq!(bench.jig.survey(&job.connection).await, Ok(vec![(RunId(5), bench.step)]));
-        // Nobody knows any more by which epoch it was started.
+        // The epoch of the attempt is unknown by now.
         bench.jig.end_lost(&job.connection, bench.step, 2, RunId(5)).await.expect("an answer");
         dies(&pid).await;
         assert_eq!(bench.jig.survey(&job.connection).await, Ok(vec![]));
@@ -251,7 +251,7 @@ async fn a_run_that_is_dropped_leaves_nothing_behind() {
     dies(&pid).await;
 }
 
-/// How many processes have this word among their arguments.
+/// Number of processes with this word in their arguments.
 fn processes_with(word: &str) -> usize {
     let entries = std::fs::read_dir("/proc").expect("a list of processes");
     let arguments =
@@ -284,7 +284,7 @@ async fn the_clock_of_a_run_ends_with_it() {
     );
 }
 
-/// Whoever has the number of a wrapper that was killed is not who the clock is to wake.
+/// The process id of a killed wrapper may be reused. The clock must not signal that process.
 #[test]
 fn a_clock_wakes_nobody_else() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! The wrapper by itself, as a node has it: what stays on the disk, who waits for whom, and who holds the lock.
+//! The wrapper in isolation, as on a node: files on disk, waiting, and the lock.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +15,7 @@ use worker::jig::script::transport::{STAGE_WRAPPER, WRAPPER};
 
 use crate::scripts::{appears, dies, is_alive};
 
-/// What a node has at the least.
+/// The minimum tools of a node.
 const TOOLS: [&str; 20] = [
     "sh",
     "mkdir",
@@ -39,13 +39,13 @@ const TOOLS: [&str; 20] = [
     "date",
 ];
 
-/// A word of the input that nobody may find on the disk later.
+/// A text of the input that must not remain on the disk.
 const SECRET: &str = "hunter22";
 const INPUT: &str = "{\"password\": \"hunter22\"}\n{}\nexport GANTRY_DATA_PASSWORD='hunter22'\n";
 
 const SLEEPS: &str = "#!/bin/sh\necho $$ >leader\nexec sleep 300\n";
 
-/// A folder that is a node, and the wrapper beside it.
+/// A folder that is a node, and the wrapper next to it.
 struct Node {
     folder: TempDir,
     tools: Option<PathBuf>,
@@ -82,7 +82,8 @@ impl Node {
         self.root().join(".gantry").join(name)
     }
 
-    /// A call of the wrapper that can't write more than so many blocks of 512 bytes to a file: all the others find the disk full.
+    /// Calls the wrapper with a limit of this many 512-byte blocks per file, to simulate a full
+    /// disk.
     fn command<W: AsRef<OsStr>>(&self, words: &[W], blocks: Option<u32>) -> Command {
         let limit =
             blocks.map_or(String::new(), |blocks| format!("trap '' XFSZ; ulimit -f {blocks}; "));
@@ -98,7 +99,7 @@ impl Node {
 
     fn start<W: AsRef<OsStr>>(&self, words: &[W], input: &str) -> Child {
         let mut child = self.command(words, None).spawn().expect("a shell");
-        // What does not read its input ends before it is written.
+        // A command that does not read its input may end before the write.
         let _ = child.stdin.as_mut().expect("a pipe").write_all(input.as_bytes());
         child
     }
@@ -118,7 +119,7 @@ impl Node {
         ended(child)
     }
 
-    /// Puts a script there, and gives the words that run it.
+    /// Stores a script and returns the arguments that run it.
     fn words(&self, script: &str, step: &str, epoch: i64, attempt: i64) -> Vec<String> {
         let hash = Hash::of_bytes(script.as_bytes()).to_string();
         assert!(self.call(&["put", &hash], script).status.success());
@@ -143,7 +144,7 @@ impl Node {
         words.map(str::to_owned).into_iter().chain([format!("{hash}:it.sh")]).collect()
     }
 
-    /// The files in which the secret is.
+    /// The files that contain the secret.
     fn betraying(&self) -> Vec<PathBuf> {
         files(&self.root().join(".gantry"))
             .into_iter()
@@ -156,7 +157,7 @@ impl Node {
     }
 }
 
-/// The words for an input of another length.
+/// The same arguments with the size of another input.
 fn with_size(words: &[String], input: &str) -> Vec<String> {
     let mut words = words.to_vec();
     words[11] = input.len().to_string();
@@ -189,7 +190,7 @@ fn number(text: &str) -> Pid {
     Pid::from_raw(text.trim().parse().expect("a number"))
 }
 
-/// Waits until it is so.
+/// Waits until the condition is true.
 async fn comes(what: &str, so: impl Fn() -> bool) {
     for _ in 0..1_500 {
         if so() {
@@ -218,7 +219,7 @@ fn an_input_that_starts_nothing_does_not_stay() {
         &node.call_on_a_full_disk(8, &with_size(&words, &long), &long),
         "is the disk full?",
     );
-    // The input fits, and what a run keeps for its end does not.
+    // The input fits, but not the reserve for the run's end.
     nothing_stays(&node.call_on_a_full_disk(12, &words, INPUT), "is the disk full?");
     assert!(!node.root().join("ran").exists());
     assert!(node.call(&words, INPUT).status.success(), "none of it counts as an attempt");
@@ -246,7 +247,7 @@ fn half_a_file_that_is_sent_does_not_stay() {
     assert_eq!(names(there.parent().expect("a folder")), Vec::<String>::new());
 }
 
-/// As when a machine goes down: nobody is left who could clear away.
+/// Simulates a power failure: no process can clean up.
 async fn dies_at_once(node: &Node, words: &[String]) {
     let mut following = node.start(words, INPUT);
     drop(following.stdin.take());
@@ -284,7 +285,7 @@ async fn an_attempt_that_went_down_with_its_machine_leaves_no_input() {
         "and it is told apart from none"
     );
 
-    // The machine went down before anybody had said who looks after the run.
+    // The machine went down before the supervisor file was written.
     let folder = node.kept("run").join("1.3");
     fs::create_dir(&folder).expect("the folder is ours");
     for (name, text) in [("of", "other 0\n"), ("boot", "before\n"), ("input.json", INPUT)] {
@@ -298,7 +299,7 @@ async fn an_attempt_that_went_down_with_its_machine_leaves_no_input() {
 #[tokio::test]
 async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
     for node in [Node::new(), Node::without_flock()] {
-        // So long that what came of it is not only in a buffer.
+        // Longer than any buffer, so that part of it reaches the disk.
         let input = format!("{INPUT}#{}\n", "x".repeat(40_000));
         let (half, sleeps) = (&input[..input.len() - 1], |attempt| {
             with_size(&node.words(SLEEPS, "s", 1, attempt), &input)
@@ -339,7 +340,8 @@ async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
     }
 }
 
-/// Who loses the way when a run has ended asks again, until it says that it has everything.
+/// If the connection breaks after the run has ended, the worker asks again until it confirms the
+/// result.
 #[test]
 fn a_result_stays_on_the_node_until_it_is_known_to_have_arrived() {
     for node in [Node::new(), Node::without_flock()] {
@@ -388,7 +390,8 @@ fn an_output_that_is_no_file_is_said_to_be_none_and_keeps_nobody_waiting() {
     }
 }
 
-/// A process in a session of its own, and what a wrapper before this one wrote down of it: its folder has the attempt's number alone.
+/// A process in its own session, with the files of an older wrapper, whose folder name is the
+/// attempt number alone.
 struct Earlier {
     child: Child,
 }
@@ -462,7 +465,8 @@ fn what_a_wrapper_before_this_one_started_can_still_be_ended() {
     assert_eq!(node.runs(), ["2.6"]);
 }
 
-/// A tool that everybody calls who holds the lock: it notices when two do, and some die of it.
+/// Replaces a tool that each lock holder calls. It detects two concurrent holders, and some callers
+/// die.
 fn watches_the_lock(node: &Node) {
     let tool = node.tools.as_ref().expect("tools of its own").join("sync");
     fs::remove_file(&tool).expect("a link");
@@ -499,23 +503,23 @@ fn a_lock_that_nobody_holds_is_to_be_had() {
         assert!(output.status.success(), "{output:?}");
         assert_eq!(names(&node.kept("holder")), ["free"], "and is given back");
     };
-    // Whoever died while it took the lock, as wrappers before this one did.
+    // The remains of an older wrapper that died while it took the lock.
     fs::create_dir_all(node.kept("lock.d")).expect("the folder is ours");
     is_had("a");
-    // Its maker died before it was whole.
+    // The creator died before the lock was complete.
     fs::remove_file(node.kept("holder/free")).expect("it is there");
     is_had("b");
     fs::remove_file(node.kept("holder/free")).expect("it is there");
     fs::create_dir(node.kept("holder/holder.1")).expect("the folder is ours");
     is_had("c");
-    // Somebody has the number of who held it.
+    // The process id of the dead holder was reused.
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
     let other = format!("holder/{}.{}.1", boot.trim(), std::process::id());
     fs::rename(node.kept("holder/free"), node.kept(&other)).expect("it is there");
     is_had("d");
 }
 
-/// Where there is no flock, the wrapper still locks.
+/// Without `flock`, the wrapper uses its own lock.
 #[test]
 fn a_node_without_flock_will_do() {
     let node = Node::without_flock();

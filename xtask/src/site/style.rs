@@ -1,8 +1,9 @@
-//! One stylesheet out of the files in `style/`, and the fonts that it names.
+//! Bundles the files in `style/` into one stylesheet, with its fonts.
 //!
-//! `main.css` is a list: a line with the order of the layers, then one `@import "file.css";` for each file, with
-//! `layer(name)` where the file doesn't name its layer itself. The bundle has the files' text in that order, untouched:
-//! browsers read nesting and layers, and compression does better than taking out spaces.
+//! `main.css` is a list: one line with the order of the layers, then one `@import "file.css";` per
+//! file. The import has `layer(name)` if the file does not name its layer. The bundle has the text
+//! of the files in that order, unchanged. Browsers support nesting and layers, and compression
+//! saves more than minification.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-/// The text of `name` in `folder`, its imports put in place of their lines.
+/// The text of `name` in `folder`, with its imports inlined.
 ///
 /// # Errors
-/// When a file is missing, is imported twice, or an import is written in another way.
+/// If a file is missing or imported twice, or an import has another format.
 pub(super) fn bundle(folder: &Path, name: &str) -> anyhow::Result<String> {
     let mut bundle = String::new();
     include(folder, name, &mut BTreeSet::new(), &mut bundle)?;
@@ -68,11 +69,11 @@ impl<'a> Import<'a> {
     }
 }
 
-/// Copies each font that the stylesheet names as `/fonts/NAME`, out of the npm packages that hold it, and the licence of
-/// each of these packages.
+/// Copies the fonts in the stylesheet from their npm packages to `/fonts/NAME`, with the licence of
+/// each package.
 ///
 /// # Errors
-/// When a font is in no package.
+/// If no package has a font.
 pub(super) fn copy_fonts(css: &str, packages: &Path, to: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(to)?;
     let folders = font_packages(packages)?;

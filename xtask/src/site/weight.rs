@@ -1,10 +1,11 @@
-//! What a first visit of each page loads.
+//! Measures and limits the download size of a first visit to each page.
 //!
-//! It is the main file, the JavaScript around it, and the files of the page's own part, as most browsers get them: brotli. What is heavy
-//! is waited for at every first visit, so the build fails when a page is heavier than it may be: then something that one page needs has
-//! got into what all of them load, or a page has grown and is to be cut once more (docs/developing.md).
+//! A first visit loads the main file, its JavaScript, and the files of the page's part, compressed
+//! with Brotli. The build fails if a page exceeds the limit. Then all pages load code that only one
+//! page needs, or a page has grown and must be split again (docs/developing.md).
 //!
-//! A piece of a page, loaded when somebody asks for it, is no part of the first visit: it is weighed by what it adds to its page.
+//! A piece of a page, loaded on demand, does not count for the first visit. It is reported by the
+//! size that it adds to its page.
 
 use std::fmt;
 use std::fs;
@@ -15,10 +16,11 @@ use anyhow::{Context as _, bail};
 use super::pack;
 use super::parts::Parts;
 
-/// Bytes that a first visit may load.
+/// Maximum bytes of a first visit.
 const LIMIT: u64 = 700_000;
 
-/// Pieces, and the pages that they belong to (`pieces` in `app/src/pages/part.rs`, and two in the board's own modules).
+/// Pieces and their pages (`pieces` in `app/src/pages/part.rs`, and two in the board's own
+/// modules).
 const PIECES: [(&str, &str); 5] = [
     ("board_forms", "board"),
     ("noderole_panel", "board"),
@@ -27,20 +29,20 @@ const PIECES: [(&str, &str); 5] = [
     ("review_graph", "review"),
 ];
 
-/// What is loaded, in bytes of brotli.
+/// Download sizes in bytes of Brotli.
 pub(super) struct Weight {
-    /// By whatever page is gone to first.
+    /// Size that every page loads.
     everywhere: u64,
-    /// By each page beside that, by the name of its part; the heaviest first.
+    /// Additional size of each page, by the name of its part, largest first.
     parts: Vec<(String, u64)>,
-    /// By each piece beside its page.
+    /// Additional size of each piece.
     pieces: Vec<(&'static str, u64)>,
 }
 
-/// Weighs the parts of the module in `pkg`.
+/// Measures the parts of the module in `pkg`.
 ///
 /// # Errors
-/// When a file that a part is made of isn't there.
+/// If a file of a part is missing.
 pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
     let size = |name: &str| -> anyhow::Result<u64> {
         let packed = pack::twin(&pkg.join(name), "br");
@@ -71,8 +73,10 @@ pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
 }
 
 impl Weight {
+    /// Checks the limit.
+    ///
     /// # Errors
-    /// When a first visit is too heavy, or there are no parts: then the module wasn't cut.
+    /// If a first visit exceeds the limit, or there are no parts because the module was not split.
     pub(super) fn judge(&self) -> anyhow::Result<()> {
         if self.parts.is_empty() {
             bail!("the module has no parts: no page is loaded by itself");
@@ -108,7 +112,7 @@ impl fmt::Display for Weight {
 mod tests {
     use super::*;
 
-    /// A site whose files, packed, are as large as said.
+    /// A site with compressed files of these sizes.
     fn weight(files: &[(&str, usize)], parts: &[(&str, &[&str])]) -> anyhow::Result<Weight> {
         let folder = tempfile::tempdir()?;
         for (name, size) in files {

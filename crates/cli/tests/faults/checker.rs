@@ -1,44 +1,45 @@
-//! The checker: what must never have happened, counted out of what was seen.
+//! The checker counts violations of the guarantees in the collected evidence.
 //!
-//! What runs on a node is judged by what the node wrote down itself, never by what the database believes of it; what the database
-//! applied is judged by its own rows and by a trigger that saw each of their changes. Times are hundredths of a second of one clock, that
-//! of the machine which all of them are on, and which nobody sets. Nothing here asks anything: whoever feeds it fabricated evidence
-//! sees fabricated violations counted.
+//! Runs on a node are judged by the node's own journal, not by the database. Results in the
+//! database are judged by its rows and by a trigger that recorded each change. Times are hundredths
+//! of a second on the monotonic clock of the machine that hosts everything. The checker does no
+//! I/O, so tests can feed it fabricated evidence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What a node's journal says.
+/// A line of a node's journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// A run began.
+    /// A run started.
     Start {
         run: i64,
         role: String,
         at: u64,
-        /// It has the node for itself.
+        /// Whether the run is exclusive.
         exclusive: bool,
-        /// Earlier runs of which a process was still there, and whether they had the node for themselves.
+        /// Earlier runs with a live process, and whether they are exclusive.
         there: Vec<(i64, bool)>,
     },
-    /// It came to its end by itself, and well.
+    /// The run ended on its own and succeeded.
     End { run: i64, role: String, at: u64 },
 }
 
-/// A run as the database has it.
+/// A run in the database.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Run {
     pub id: i64,
     pub step: String,
     pub generation: i64,
     pub outcome: Option<String>,
-    /// What it does can't be done again.
+    /// Whether the run is destructive.
     pub destructive: bool,
-    /// Its target's chain holds: a submission with enough approvals of others than its authors.
+    /// Whether the chain of its target is valid: a review with enough approvals by people other
+    /// than its authors.
     pub approved: bool,
 }
 
-/// A step as it is in the end.
+/// The final state of a step.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Step {
     pub id: String,
@@ -47,21 +48,22 @@ pub struct Step {
     pub state: String,
     pub generation: i64,
     pub applied: i64,
-    /// Which attempt's result its wall has.
+    /// The attempt whose result is the step's output.
     pub wall_of: Option<i64>,
-    /// Why it is not ACTIVE.
+    /// Why the step is not ACTIVE.
     pub reason: Option<String>,
 }
 
-/// What the database's own trigger saw while it happened.
+/// An observation of the database trigger.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Seen {
-    /// `applied`: a result was applied by its run's end. `late`: by something else. `backwards`: a number fell.
+    /// `applied`: the end of a run applied its result. `late`: another statement did. `backwards`:
+    /// a number decreased.
     pub kind: String,
     pub what: String,
 }
 
-/// One step waits for another.
+/// A dependency between two steps.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Edge {
     pub node: String,
@@ -70,7 +72,7 @@ pub struct Edge {
     pub parent: String,
 }
 
-/// Everything that was seen.
+/// The collected evidence.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// By node.
@@ -78,9 +80,9 @@ pub struct Evidence {
     pub runs: Vec<Run>,
     pub steps: Vec<Step>,
     pub edges: Vec<Edge>,
-    /// When each run was claimed.
+    /// Claim time of each run.
     pub claimed: BTreeMap<i64, u64>,
-    /// A person asked for one more try: of which step, and after which run of it.
+    /// Retries requested by a person: the step, and its last run before the request.
     pub asked: Vec<(String, i64)>,
     pub seen: Vec<Seen>,
 }
@@ -122,7 +124,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What was violated, each with a line for people.
+/// Violations by kind, each with a description.
 #[derive(Debug, Clone, Default)]
 pub struct Violations(pub BTreeMap<Kind, Vec<String>>);
 
@@ -152,7 +154,7 @@ impl fmt::Display for Violations {
     }
 }
 
-/// Counts.
+/// Counts violations.
 pub fn judge(evidence: &Evidence) -> Violations {
     let mut found = Violations::default();
     let runs: BTreeMap<i64, &Run> = evidence.runs.iter().map(|run| (run.id, run)).collect();
@@ -180,7 +182,7 @@ pub fn judge(evidence: &Evidence) -> Violations {
     found
 }
 
-/// Whatever ran on a node is a run that somebody approved.
+/// Every run on a node must be approved.
 fn unknown(found: &mut Violations, node: &str, lines: &[Line], runs: &BTreeMap<i64, &Run>) {
     for line in lines {
         if let Line::Start { run, role, .. } = line
@@ -194,7 +196,8 @@ fn unknown(found: &mut Violations, node: &str, lines: &[Line], runs: &BTreeMap<i
     }
 }
 
-/// No exclusive run begins while something of another one is there, or before another one that began earlier has ended.
+/// No exclusive run may start while another exclusive run has a process, or before one that started
+/// earlier has ended.
 fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
     let mut begun: Vec<(i64, bool)> = Vec::new();
     for line in lines {
@@ -236,7 +239,7 @@ fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
     }
 }
 
-/// When a child begins, the last that was heard of each parent on its node is a good end.
+/// When a child starts, the last event of each parent on its node must be a success.
 fn order(found: &mut Violations, node: &str, lines: &[Line], edges: &[Edge]) {
     let mut ended: BTreeMap<&str, bool> = BTreeMap::new();
     for line in lines {
@@ -262,8 +265,9 @@ fn order(found: &mut Violations, node: &str, lines: &[Line], edges: &[Edge]) {
     }
 }
 
-/// When a child was claimed that ran, the last that was heard of each parent on another node is a good end. Not when it began: between the
-/// two a parent may be made to run again, and nothing on the child's node keeps that from beginning first.
+/// When a child was claimed that ran later, the last event of each parent on another node must be a
+/// success. The start does not count: a parent may be re-run between claim and start, and the
+/// child's node can't know that.
 fn order_between(found: &mut Violations, node: &str, lines: &[Line], evidence: &Evidence) {
     for line in lines {
         let Line::Start { run, role, at, .. } = line else { continue };
@@ -284,7 +288,8 @@ fn order_between(found: &mut Violations, node: &str, lines: &[Line], evidence: &
     }
 }
 
-/// Whether the last that was heard of a role up to that moment is a good end. What began in the same hundredth may have begun after it.
+/// Whether the last event of a role up to that moment is a success. An event in the same hundredth
+/// may have come after it.
 fn was_done(lines: &[Line], wanted: &str, by: u64) -> bool {
     let mut heard = lines.iter().filter_map(|line| match line {
         Line::Start { role, at, .. } if role == wanted && *at < by => Some(false),
@@ -294,7 +299,8 @@ fn was_done(lines: &[Line], wanted: &str, by: u64) -> bool {
     heard.next_back() == Some(true)
 }
 
-/// What a destructive step does is begun once for each generation, and once more each time that a person asks.
+/// A destructive step starts once per generation, and once more for each retry that a person
+/// requests.
 fn destroyed_once(
     found: &mut Violations,
     node: &str,
@@ -320,7 +326,7 @@ fn destroyed_once(
     }
 }
 
-/// Of each step, attempts and generations only rise on its node.
+/// On its node, attempts and generations of a step only increase.
 fn backwards(found: &mut Violations, node: &str, lines: &[Line], runs: &BTreeMap<i64, &Run>) {
     let mut last: BTreeMap<&str, &Run> = BTreeMap::new();
     for line in lines {
@@ -338,7 +344,7 @@ fn backwards(found: &mut Violations, node: &str, lines: &[Line], runs: &BTreeMap
     }
 }
 
-/// A step is done by the last attempt that succeeded, or there is a reason why it is not.
+/// A step has the output of its last successful attempt, or a reason why it is not ACTIVE.
 fn settled(found: &mut Violations, step: &Step, runs: &BTreeMap<i64, &Run>) {
     let called = format!("{} on {}", step.role, step.node);
     if step.state != "active" {
@@ -372,7 +378,7 @@ fn settled(found: &mut Violations, step: &Step, runs: &BTreeMap<i64, &Run>) {
 mod tests {
     use super::*;
 
-    /// Runs begin and end when their numbers say.
+    /// A start whose time is derived from its number.
     fn start(run: i64, role: &str, there: &[(i64, bool)]) -> Line {
         let at = run.unsigned_abs() * 10;
         Line::Start {
@@ -388,13 +394,13 @@ mod tests {
         Line::End { run, role: role.to_owned(), at: run.unsigned_abs() * 10 + 5 }
     }
 
-    /// `top` on that node waits for `base` on the first.
+    /// `top` on this node depends on `base` on the first node.
     fn edge(node: &str) -> Edge {
         let [node, child, parent_node, parent] = [node, "top", "n1", "base"].map(str::to_owned);
         Edge { node, child, parent_node, parent }
     }
 
-    /// Two steps on a node, the second after the first, and all went well.
+    /// Evidence of two successful steps on one node, the second after the first.
     fn good() -> Evidence {
         let run = |id, step: &str, outcome: &str| Run {
             id,
@@ -436,7 +442,7 @@ mod tests {
         }
     }
 
-    /// What is counted when the good evidence is changed so.
+    /// Counts violations after changing the valid evidence.
     fn counted(change: impl FnOnce(&mut Evidence)) -> BTreeMap<Kind, usize> {
         let mut evidence = good();
         change(&mut evidence);
@@ -454,7 +460,7 @@ mod tests {
     #[test]
     fn what_is_as_it_should_be_is_no_violation() {
         assert_eq!(counted(|_| ()), BTreeMap::new());
-        // A run that does not want the node for itself may be there beside another.
+        // A non-exclusive run may run next to another one.
         let beside = |evidence: &mut Evidence| {
             let run = Run { id: 22, step: "aside".to_owned(), ..evidence.runs[2].clone() };
             evidence.runs.push(run);
@@ -501,7 +507,7 @@ mod tests {
         assert_eq!(counted(alone), only(Kind::Order));
     }
 
-    /// The second step is on another node.
+    /// Moves the second step to another node.
     fn apart(evidence: &mut Evidence) {
         let there = lines(evidence).split_off(3);
         evidence.journals.insert("n2".to_owned(), there);
@@ -544,7 +550,7 @@ mod tests {
 
     #[test]
     fn a_destructive_step_that_starts_twice_unasked_is_counted() {
-        // Of one generation: 20 after 19, which was lost.
+        // In one generation: run 20 after run 19, which was lost.
         let twice = |evidence: &mut Evidence| {
             evidence.runs[0] = Run { id: 19, generation: 2, ..evidence.runs[0].clone() };
             lines(evidence)[0] = start(19, "base", &[]);

@@ -1,4 +1,4 @@
-//! A person at the REST interface, over a real connection for each request.
+//! A REST client for a person, with a new connection for each request.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long an answer may take; a database that is away is waited for on the other side.
+/// Timeout of a request. The server retries while the database is unavailable.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Who asks, and whom: `127.0.0.1:1234`.
+/// A person at a server, such as `127.0.0.1:1234`.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub server: String,
     pub cookie: String,
 }
 
-/// Why a request did not do what it should.
+/// Why a request failed.
 #[derive(Debug)]
 pub enum NotDone {
-    /// Nobody knows whether it was done: the way to the server broke.
+    /// The connection broke, so the result is unknown.
     Broken(String),
-    /// It was refused: status and problem.
+    /// An error response: status and problem.
     Refused(u16, Value),
 }
 

@@ -7,13 +7,14 @@ use crate::rest::NotDone;
 use crate::workers::all_is_well;
 use crate::world::{World, commit};
 
-/// The server dies when its commit has written the target and all steps, and not yet ended.
+/// The server dies after its commit has written the target and all steps, before the transaction
+/// ends.
 #[tokio::test]
 async fn a_server_that_is_killed_amid_a_commit_has_committed_nothing() {
     let mut world = World::running(1, 1).await;
     watch(&world.admin).await;
     let submission = world.approved("east", vec![world.bind(0, "top")]).await.unwrap();
-    // A commit writes to the audit when its target is there.
+    // A commit writes to the audit after its target.
     let mut holder = world.admin.begin().await.unwrap();
     sqlx::query("LOCK TABLE audit IN SHARE MODE").execute(&mut *holder).await.unwrap();
     let ada = world.ada();
@@ -26,7 +27,7 @@ async fn a_server_that_is_killed_amid_a_commit_has_committed_nothing() {
     let answer = committing.await.unwrap();
     assert!(matches!(answer, Err(NotDone::Broken(_))), "{answer:?}");
     holder.rollback().await.unwrap();
-    // PostgreSQL finds nobody to answer to, and takes it all back; nobody waits for its locks longer than that.
+    // PostgreSQL notices the lost connection and rolls back, which releases the locks.
     world
         .until(0, "pg_locks WHERE locktype = 'advisory' AND objid = 2 AND mode = 'ExclusiveLock'")
         .await;
@@ -44,7 +45,8 @@ async fn a_server_that_is_killed_amid_a_commit_has_committed_nothing() {
     assert_eq!(world.count("target").await, 2);
 }
 
-/// The database is lost when it has kept the target and not yet said so. (It waits for a copy of itself that there is not.)
+/// The database fails after storing the target, before it reports success. (It waits for a
+/// synchronous standby that does not exist.)
 #[tokio::test]
 async fn a_commit_whose_answer_was_lost_is_there_once_and_nobody_says_that_it_is_not() {
     let mut world = World::of(1).await;

@@ -1,4 +1,4 @@
-//! Workers that are killed, stopped, doubled, not told, or wrong about the time.
+//! Workers that are killed, suspended or duplicated, get no notifications, or have a wrong clock.
 
 use nix::sys::signal::Signal;
 
@@ -6,13 +6,13 @@ use crate::checker::{Evidence, Kind, Line, judge};
 use crate::evidence::{gather, watch};
 use crate::world::{LEASE, World};
 
-/// Nothing is lost, nothing ran twice at once, nothing is stuck.
+/// No work is lost, no step ran twice at once, and no step is stuck.
 pub async fn all_is_well(world: &World) {
     let violations = judge(&gather(world).await);
     assert_eq!(violations.total(), 0, "{violations}");
 }
 
-/// A world with a run under way that waits to be let go on.
+/// A world with a run in progress that waits for permission to end.
 async fn under_way(workers: usize) -> (World, i64) {
     let world = World::running(1, workers).await;
     watch(&world.admin).await;
@@ -22,7 +22,7 @@ async fn under_way(workers: usize) -> (World, i64) {
     (world, run)
 }
 
-/// The same with a run that can't be done again.
+/// A world with a destructive run in progress.
 async fn destroying(workers: usize) -> (World, i64) {
     let world = World::running(1, workers).await;
     watch(&world.admin).await;
@@ -32,8 +32,8 @@ async fn destroying(workers: usize) -> (World, i64) {
     (world, run)
 }
 
-/// Nobody knows whether it was done, so it waits for a person; its role would have it tried again if it had failed. Then it starts once
-/// more.
+/// The result is unknown, so the step waits for a person, although its role would retry a failure.
+/// After the retry, it starts once more.
 async fn waits_for_a_person(world: &World, run: i64) {
     world.until(1, "step WHERE destructive AND state = 'error'").await;
     let outcomes: Vec<String> = sqlx::query_scalar(
@@ -67,7 +67,7 @@ async fn a_destructive_run_whose_worker_is_killed_waits_for_a_person() {
     waits_for_a_person(&world, run).await;
 }
 
-/// The node's memory is full, say: the run and what watches over it are gone, its way is not.
+/// As if the node ran out of memory: the run and its supervisor die, but the connection works.
 #[tokio::test]
 async fn a_destructive_run_that_is_killed_on_its_node_waits_for_a_person() {
     let (world, run) = destroying(1).await;
@@ -117,7 +117,8 @@ async fn a_worker_that_sleeps_past_its_lease_finds_that_others_have_its_run() {
     sleeper.signal(Signal::SIGSTOP);
     world.start_worker();
     let again = world.started(0, "base", run).await;
-    // It wakes while the other one has the step, and again after that; nothing of what it says counts.
+    // The worker resumes while the other one has the step, and again later. Its results are not
+    // applied.
     sleeper.signal(Signal::SIGCONT);
     tokio::time::sleep(LEASE / 2).await;
     world.keep(0, "base", false);
@@ -138,7 +139,7 @@ async fn a_worker_that_sleeps_past_its_lease_finds_that_others_have_its_run() {
     );
 }
 
-/// A run that a worker has is in the queue once more; gives that worker.
+/// Queues a leased run again and returns its worker.
 async fn queue_again(world: &World, run: i64) -> String {
     let queued = sqlx::query_scalar(
         "WITH was AS (SELECT id, worker_id FROM run WHERE id = $1)
@@ -148,7 +149,7 @@ async fn queue_again(world: &World, run: i64) -> String {
     queued.bind(run).fetch_one(&world.admin).await.unwrap()
 }
 
-/// Somebody believes that a run waits in the queue which has begun long ago: two workers have one and the same attempt.
+/// A running attempt is queued again, so two workers have the same attempt.
 #[tokio::test]
 async fn of_two_workers_with_the_same_run_the_node_lets_one_begin() {
     let (mut world, run) = under_way(1).await;
@@ -185,7 +186,7 @@ async fn workers_that_hear_no_notification_find_everything_by_themselves() {
     assert!(lost > 0, "connections that listened were cut");
 }
 
-/// What a clock is used for is judged by the database's: leases, backoffs, the times in logs.
+/// Leases, backoffs and log times all use the database's clock.
 #[tokio::test]
 async fn the_clock_of_a_worker_may_be_an_hour_off() {
     let mut world = World::running(2, 0).await;
@@ -197,7 +198,7 @@ async fn the_clock_of_a_worker_may_be_an_hour_off() {
     world.change("east", bind.to_vec()).await;
     world.change("west", vec![world.bind(1, "top")]).await;
     world.started(0, "base", 0).await;
-    // A lease and more passes: neither of them believes that the other one's is over, nor its own.
+    // More than one lease passes. Neither worker considers a lease expired.
     let renewed = "run WHERE state = 'running' AND lease_until > started_at + interval '15 s'";
     world.until(1, renewed).await;
     world.keep(0, "base", false);

@@ -1,5 +1,6 @@
-//! A secret on its whole way, from the worker's file to a script that says it aloud, and all that lets programs and people in: each in a form
-//! that is recognised wherever it turns up. Then a look everywhere: answers, pages, errors, the log, metrics, every table.
+//! Searches for leaked secrets: a secret from the worker's file to a script that prints it, and all
+//! credentials of people and clients. All have a recognizable form. The test searches answers,
+//! pages, errors, logs, metrics and every table.
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
@@ -24,7 +25,8 @@ roles:
   - {name: fails, jig: script, timeout: 30s}
 ";
 
-/// Does with its secret what scripts should not. What it heard is kept on the node alone, so that the test knows that it was there.
+/// Leaks its secret in every way that a script could. Also stores it on the node, which proves that
+/// the script had it.
 const TELLS: &str = r#"#!/bin/sh
 printf %s "$GANTRY_DATA_DB_PASSWORD" >heard
 echo "I was told: $GANTRY_DATA_DB_PASSWORD"
@@ -60,7 +62,7 @@ impl Cage {
         &self.canaries.iter().find(|(known, _)| *known == name).unwrap().1
     }
 
-    /// Status and text of an answer; of one that never ends, what came within a moment.
+    /// Status and text of a response. For a stream, the messages within a moment.
     async fn ask(
         &self,
         method: Method,
@@ -97,7 +99,7 @@ impl Cage {
         (status, text)
     }
 
-    /// Everything that is stored, as text.
+    /// Searches everything that is stored.
     async fn stored(&self) {
         let admin = self.house.admin().await;
         let tables: Vec<String> = sqlx::query_scalar(
@@ -121,7 +123,7 @@ impl Cage {
                 assert!(!text.contains(&digits), "{name} in {table}, as bytes");
             }
         }
-        // A piece of a log may end amid a secret, so logs are looked at as wholes, too.
+        // A chunk border may split a secret, so search whole logs too.
         let logs: Vec<Vec<u8>> = sqlx::query_scalar(
             "SELECT string_agg(body, ''::bytea ORDER BY at_offset) FROM run_log GROUP BY run_id",
         )
@@ -179,7 +181,7 @@ async fn caged() -> Cage {
     Cage { house, canaries, review }
 }
 
-/// What there is to read: every GET that the server says it has, and the pages.
+/// Everything readable: every GET in the OpenAPI document, and the pages.
 async fn addresses(cage: &Cage, cookie: &str) -> Vec<String> {
     let (_, contract) =
         cage.ask(Method::GET, "/api/v1/openapi.json", &[("cookie", cookie)], &Value::Null).await;
@@ -208,7 +210,7 @@ async fn addresses(cage: &Cage, cookie: &str) -> Vec<String> {
             "workers" => &worker,
             "people" => &person,
             "submissions" => review,
-            // Its proposal is committed; asking for what is not there is answered, too.
+            // Its proposal is committed. An unknown id gets a response too.
             _ => "1",
         };
         let parts = path.split('/').map(|part| if part.starts_with('{') { id } else { part });
@@ -303,7 +305,7 @@ async fn a_secret_that_a_script_says_aloud_is_found_nowhere() {
         assert!(page.contains("deploy/key") && page.contains("version"), "{page}");
     }
 
-    // Errors, with what was sent in them, and metrics.
+    // Errors that contain their input, and metrics.
     let wrong = format!("Bearer {METRICS}x");
     let refused =
         cage.ask(Method::GET, "/metrics", &[("authorization", &wrong)], &Value::Null).await;
@@ -332,7 +334,7 @@ async fn a_secret_that_a_script_says_aloud_is_found_nowhere() {
         }
     }
 
-    // The database is lost for a while: what its address is, nobody is told.
+    // The database is unavailable for a while. No error may contain its URL.
     cage.stored().await;
     cage.house.loses_its_database();
     let (status, _) = cage.ask(Method::GET, "/api/v1/overview", &as_ada, &Value::Null).await;

@@ -1,5 +1,5 @@
-//! The proof of a real history: `gantry audit verify` on an export with one line removed or altered, and `gantry verify` on a
-//! database without an approval.
+//! Verifies a real history: `gantry audit verify` on an export with one line removed or altered,
+//! and `gantry verify` on a database without an approval.
 
 use engine::Hash;
 use serde_json::Value;
@@ -16,7 +16,7 @@ roles:
 const SCRIPT: &str = "#!/bin/sh\ntrue\n";
 const DECLARED: &str = "deployment: web\nbindings: {app: [n1]}\n";
 
-/// A reviewed change that was committed, and its run.
+/// A reviewed and committed change with its run.
 async fn history() -> House {
     let barclamps = vec![
         ("house/house.yml", BARCLAMP.to_owned()),
@@ -52,7 +52,7 @@ impl House {
     }
 }
 
-/// The last line that fits.
+/// The last line that matches.
 fn last(lines: &[String], fits: impl Fn(&Value) -> bool) -> usize {
     lines.iter().rposition(|line| fits(&serde_json::from_str(line).unwrap())).unwrap()
 }

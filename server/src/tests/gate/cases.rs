@@ -1,9 +1,9 @@
-//! Known ways round other systems' gates, one after the other, by REST and by a page's own calls.
+//! Known attacks on the gates of other systems, via REST and via server functions.
 
 use super::*;
 
 impl House {
-    /// What came of opening nothing new: an edit appended by this way.
+    /// Appends edits to an open proposal via this interface.
     async fn append_by(
         &self,
         way: Way,
@@ -65,7 +65,7 @@ async fn a_change_that_changes_nothing_reaches_no_review() {
     assert_eq!((house.count("submission").await, house.count("target").await), (0, 1));
 }
 
-/// Case 6: whoever had a hand in it, and programs.
+/// Case 6: authors of any edit, and API clients.
 #[tokio::test]
 async fn whoever_had_a_hand_in_it_approves_by_no_way() {
     let house = House::new().await;
@@ -76,7 +76,7 @@ async fn whoever_had_a_hand_in_it_approves_by_no_way() {
     let takes_it_back = house.person("dan", both).await;
     let brings_it_again = house.person("fay", both).await;
     let asks = house.person("eve", both).await;
-    // Programs begin no session: this one was somebody before.
+    // Service accounts can't start a session. This one had a session before it became one.
     let robot = house.person("robot", both).await;
     house.sql("UPDATE person SET kind = 'service' WHERE name = 'robot'").await;
     let edits = house.data(&ada, "web", 1).await;
@@ -185,7 +185,7 @@ async fn what_is_made_again_takes_no_approval_along() {
     house.refuses(&ada, new, &no(409, "not_approved"), "only the name is the same").await;
 }
 
-/// Case 10: no policy lets anything pass unreviewed.
+/// Case 10: a policy can't allow changes without a review.
 #[tokio::test]
 async fn a_policy_that_asks_for_too_little_is_not_even_proposed() {
     let house = House::new().await;
@@ -211,7 +211,8 @@ async fn a_policy_that_asks_for_too_little_is_not_even_proposed() {
     assert_eq!(house.count("edit").await, 1);
 }
 
-/// Case 12: an objection outvotes approvals by every way, and ends with the right to give it.
+/// Case 12: an objection outvotes approvals on every interface, until its author loses the
+/// permission to review.
 #[tokio::test]
 async fn an_objection_keeps_every_way_shut_while_its_giver_may_review() {
     let house = House::new().await;
@@ -278,7 +279,7 @@ async fn a_database_that_goes_away_during_a_commit_is_no_commit() {
     let before = (house.count(written).await, house.count("audit").await);
     for way in WAYS {
         let mut held = house.db.owner().begin().await.expect("a transaction");
-        // Its last statement waits: everything else of the commit is written by then.
+        // The last statement of the commit waits. All others have been executed.
         sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE")
             .execute(&mut *held)
             .await
@@ -296,7 +297,8 @@ async fn a_database_that_goes_away_during_a_commit_is_no_commit() {
     assert_eq!(house.commit_by(Way::Page, &ada, id).await.0, 200, "and then it passes");
 }
 
-/// Case 20: what can't be undone comes first, however much comes along and however little of it fits into the answer.
+/// Case 20: irreversible changes come first, however many others there are and however few fit into
+/// the response.
 #[tokio::test]
 async fn a_destructive_line_stands_before_an_oversized_difference() {
     const TOOL: &str = "
@@ -351,7 +353,7 @@ roles:
     );
 }
 
-/// Case 20: no number that would be stored as another one is taken.
+/// Case 20: a number that would be stored as another number is rejected.
 #[tokio::test]
 async fn number_that_would_change_is_taken_by_no_way() {
     let house = House::new().await;
@@ -402,7 +404,7 @@ async fn number_that_would_change_is_taken_by_no_way() {
     assert_eq!(read["a"], 0.0, "what is refused above would be read as zero");
 }
 
-/// Case 20: no text that reads as another is taken.
+/// Case 20: text that displays as other text is rejected.
 #[tokio::test]
 async fn texts_that_read_as_others_are_taken_by_no_way() {
     let house = House::new().await;
@@ -457,7 +459,7 @@ async fn texts_that_read_as_others_are_taken_by_no_way() {
     assert_eq!((house.count("edit").await, house.count("verdict").await), (1, 0));
 }
 
-/// As a form writes it.
+/// Form encoding.
 fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

@@ -1,7 +1,9 @@
-//! Every rule of the gate, each broken alone, tried by every way: REST, a page's form, and the application's own connection.
+//! Every rule of the gate, broken separately, on every interface: REST, a page's form, and the
+//! application's database connection.
 //!
-//! The rules are those of the engine's enum. [`after`] and [`break_alone`] name them all without a rest, so that a rule that is added
-//! doesn't compile here before it has a case; and what the gate shows is compared with them, so that none goes unasked.
+//! The rules are those of the engine's enum. [`after`] and [`break_alone`] match all of them
+//! exhaustively, so a new rule does not compile without a case. The rules that the gate shows are
+//! compared with them.
 
 use engine::gate::{GateState, Rule};
 
@@ -22,8 +24,8 @@ fn after(rule: Rule) -> Option<Rule> {
     }
 }
 
-/// What a commit is refused with, and what the database says to whoever inserts the target by hand. What only planning finds out it
-/// doesn't know: a trigger has no planner.
+/// The error of a commit, and the database's error if a target is inserted by hand. `None` for
+/// rules that need the planner, which triggers don't have.
 fn refusal_of(rule: Rule) -> (&'static str, Option<&'static str>) {
     match rule {
         Rule::Newest => ("not_newest", Some("GY005")),
@@ -37,7 +39,7 @@ fn refusal_of(rule: Rule) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// A change, of what was committed before, that ada proposed and bo approved.
+/// A change to a committed deployment that ada proposed and bo approved.
 struct Approved {
     house: House,
     ada: String,
@@ -78,7 +80,8 @@ impl Approved {
         self.gate().await.broken().map(|state| state.rule).collect()
     }
 
-    /// What the database says to the target alone, by the application's role and with ada's session. It is rolled back.
+    /// Inserts the target with the application's role and ada's session, and returns the database's
+    /// error. Rolls back.
     async fn by_hand(&self) -> Option<String> {
         let sql = "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
                    SELECT h.number + 1, h.number, 'change', s.root_hash, s.id, h.enabled, h.epoch, $2 FROM head h, submission s
@@ -100,7 +103,7 @@ impl Approved {
         Some(state.unwrap_or_else(|| panic!("not a refusal of the database: {refused}")))
     }
 
-    /// What no surface can do, so that nothing else moves with it.
+    /// Makes a change that no interface allows, without side effects.
     async fn past_the_guards(&self, table: &str, statement: &str) {
         let mut transaction = self.house.db.owner().begin().await.expect("a transaction");
         let switch = |on| sqlx::AssertSqlSafe(format!("ALTER TABLE {table} {on} TRIGGER USER"));
@@ -177,7 +180,7 @@ async fn break_alone(rule: Rule, case: &Approved) {
     }
 }
 
-/// An approval by a reviewer whose access an author gave is refused by every way as if there were none.
+/// An approval by a reviewer whose access was granted by an author does not count.
 #[tokio::test]
 async fn approval_with_fresh_access_keeps_every_way_shut() {
     let case = Approved::new().await;
@@ -208,7 +211,8 @@ async fn each_rule_alone_keeps_every_way_shut() {
     assert!(gate.is_open() && sound.by_hand().await.is_none(), "nothing is in the way");
     assert_eq!(sound.house.commit_by(Way::Page, &sound.ada, sound.id).await.0, 200);
     for rule in every {
-        // Nobody looks before it is broken: what is kept of a plan is right for what was submitted.
+        // Don't view the review before the rule is broken: the cached plan is right for the
+        // submitted state.
         let case = Approved::new().await;
         break_alone(rule, &case).await;
         assert_eq!(case.broken().await, [rule], "it alone");

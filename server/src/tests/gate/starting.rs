@@ -1,5 +1,6 @@
-//! What starts on nodes, and what could make something else start: the switch, holds and jigs; a blueprint restored; a catalog imported
-//! again. By REST and by a page's own calls; the claim is the database's own, as workers ask for it.
+//! Starts of runs on nodes, and changes that could start other runs: the execution switch, holds,
+//! jigs, a restored blueprint, a repeated import. Via REST and via server functions. The claim is
+//! the same statement that workers use.
 
 use api::console::Restored;
 use engine::anneal::Limits;
@@ -12,7 +13,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(600);
 
 impl House {
-    /// A worker for noops and scripts, and the node `n1` up.
+    /// A worker for the jigs `noop` and `script`, and a live node `n1`.
     async fn awake(&self, cookie: &str) {
         let hello = Hello {
             id: WorkerId(uuid::Uuid::new_v4()),
@@ -29,7 +30,7 @@ impl House {
         running::set_node_alive(self.db.owner(), n1, true).await.expect("a node");
     }
 
-    /// What starts now.
+    /// Claims and returns the runs that start now.
     async fn starts(&self) -> Vec<RunId> {
         running::claim_runs(self.db.worker(), Limits::default()).await.expect("a claim").runs
     }
@@ -91,7 +92,7 @@ impl House {
         }
     }
 
-    /// One file of a barclamp; a page takes one at a time.
+    /// Imports one file of a barclamp. A page takes one file at a time.
     async fn import_by(&self, way: Way, cookie: &str, (path, text): (&str, &str)) -> Outcome {
         outcome(&match way {
             Way::Rest => {
@@ -121,7 +122,8 @@ impl House {
     }
 }
 
-/// Case 17: with each of them off nothing starts, whoever has no right to it can't turn it on, and turned on it is the same as before.
+/// Case 17: while one of them is off, nothing starts. A person without permission can't enable it.
+/// After it is enabled, the state is as before.
 #[tokio::test]
 async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
     let house = House::new().await;
@@ -137,7 +139,7 @@ async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
         assert_eq!(house.switch_by(way, &ada, false).await.0, made, "{way:?}");
         assert_eq!(house.hold_by(way, &ada, "web", true).await.0, done, "{way:?}");
         if way == WAYS[0] {
-            // Neither stops a change that was approved; it waits.
+            // None of them blocks an approved change. Its steps stay pending.
             house.passes(&ada, "web", bind.clone(), &[&bo]).await;
             house.awake(&ada).await;
         }
@@ -156,7 +158,7 @@ async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
         assert_eq!(house.starts().await, nothing, "{way:?}: off");
         assert_eq!(house.switch_by(way, &ada, true).await.0, made, "{way:?}");
 
-        // A jig is part of what is approved: there is no switch for it beside the gate.
+        // A jig's state is part of the blueprint, so it has no switch outside of the gate.
         let jig = |active: bool| json!([{"edit": "activate_jig", "jig": "noop", "active": active}]);
         house.passes(&ada, "web", jig(false), &[&bo]).await;
         assert_eq!(house.starts().await, nothing, "{way:?}: its jig is off");
@@ -166,7 +168,7 @@ async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
         assert_eq!(house.starts().await, nothing, "{way:?}: and stays off");
         house.judge_by(way, &bo, on, "approve").await;
         assert!(house.commit_by(way, &ada, on).await.0 < 300, "{way:?}");
-        // What would start now is asked only after the last of them: a claim is not taken back.
+        // Check for starts only after the last case, because a claim can't be undone.
         assert_eq!(house.switch_by(way, &ada, false).await.0, made, "{way:?}");
         assert_eq!(house.starts().await, nothing, "{way:?}: off again");
         assert_eq!(house.switch_by(way, &ada, true).await.0, made, "{way:?}");
@@ -174,7 +176,7 @@ async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
     assert_eq!(house.starts().await.len(), 1, "with nothing in its way");
 }
 
-/// Case 8: a blueprint restored is a proposal like any other.
+/// Case 8: restoring a blueprint is a proposal like any other.
 #[tokio::test]
 async fn restoring_opens_a_proposal_and_commits_nothing() {
     let house = House::new().await;
@@ -223,7 +225,7 @@ async fn restoring_opens_a_proposal_and_commits_nothing() {
     }
 }
 
-/// A catalog that is imported again after the approval reaches no run, whichever way it comes.
+/// A catalog import after the approval does not affect the approved runs.
 #[tokio::test]
 async fn a_catalog_imported_again_after_the_approval_reaches_no_run() {
     let house = House::new().await;

@@ -1,16 +1,17 @@
-//! What a script finds in its environment: scalars of its input as `GANTRY_DATA_<PATH>`.
+//! Environment variables of a script: the scalars of its input as `GANTRY_DATA_<PATH>`.
 //!
-//! The whole input is in the file `GANTRY_INPUT`; the variables are a convenience for shell scripts. So they may leave things out:
-//! values that are no scalars, texts over `MAX_VALUE` bytes (Linux bounds one variable at 128 KiB), and whatever comes after
-//! `MAX_ALL` bytes. Of two paths that give one name (`a.b` and `a_b`) the first in the input's order counts.
+//! The file `GANTRY_INPUT` has the whole input. The variables are a convenience for shell scripts,
+//! so they may be incomplete. They omit values that are not scalars, and texts over `MAX_VALUE`
+//! bytes (Linux limits a variable to 128 KiB). They also omit everything after the first `MAX_ALL`
+//! bytes. If two paths map to one name (`a.b` and `a_b`), the first one in the input's order wins.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Longest value, in bytes.
+/// Maximum length of a value in bytes.
 const MAX_VALUE: usize = 32 << 10;
-/// Most bytes of all of them.
+/// Maximum total size in bytes.
 const MAX_ALL: usize = 256 << 10;
 
 /// The variables, by name.
@@ -63,7 +64,7 @@ fn in_capitals(key: &str) -> String {
         .collect()
 }
 
-/// Lines that a POSIX shell reads back as exactly these variables.
+/// Formats the variables as lines for a POSIX shell.
 pub fn as_shell(variables: &BTreeMap<String, String>) -> String {
     variables
         .iter()

@@ -1,8 +1,9 @@
-//! What answers at an address before anybody is let in.
+//! Identifies the server at an address when the SSH handshake fails.
 //!
-//! The SSH library says of whatever is no SSH server that it disconnected, or nothing until the time is over. Who has written a wrong port
-//! into a record needs to be told what is there. So the first bytes that come are kept: an SSH server begins with a line that says so
-//! (RFC 4253, 4.2), and no other server does. What it says is others' text: it is cut, and shown as text.
+//! If the peer is not an SSH server, the SSH library only reports a disconnect or a timeout. A user
+//! with a wrong port in a node record needs to know what answered there. This module therefore
+//! keeps the first bytes. An SSH server begins with a line that identifies it (RFC 4253, section
+//! 4.2); other servers don't. The text is untrusted: it is cut and escaped before display.
 
 use std::io;
 use std::pin::Pin;
@@ -13,14 +14,14 @@ use std::time::Duration;
 use engine::text::shown;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that are kept. A server may say some lines before the one that counts.
+/// Number of bytes to keep. A server may send other lines before its identification.
 const KEPT: usize = 1024;
-/// Characters that are shown of what something says.
+/// Number of characters of the server's text to show.
 const SHOWN: usize = 80;
-/// What OpenSSH says instead of its name when it takes nobody at the moment.
+/// Lines that OpenSSH sends instead of its identification when it refuses connections.
 const NOT_NOW: [&str; 2] = ["Exceeded MaxStartups", "Not allowed at this time"];
 
-/// The first bytes that came over a connection.
+/// The first bytes received over a connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heard(Arc<Mutex<Vec<u8>>>);
 
@@ -31,7 +32,8 @@ impl Heard {
         kept.extend(bytes.iter().take(room));
     }
 
-    /// Whether what is there has said that it is an SSH server; its first line otherwise, if anything came.
+    /// Returns `Ok` if the peer identified itself as an SSH server. Otherwise returns its first
+    /// line, if any.
     fn said(&self) -> Result<(), Option<String>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"SSH-")) {
@@ -42,7 +44,7 @@ impl Heard {
         Err(line.map(|line| shown(&line.chars().take(SHOWN).collect::<String>()).into_owned()))
     }
 
-    /// Why nobody was let in when the connection failed so.
+    /// Explains a failed connection.
     pub(super) fn failed(&self, port: u16, error: &dyn std::fmt::Display) -> String {
         match self.said() {
             Ok(()) => {
@@ -54,7 +56,7 @@ impl Heard {
         }
     }
 
-    /// Why nobody was let in when the time was over.
+    /// Explains a timeout.
     pub(super) fn too_late(&self, port: u16, time: Duration) -> String {
         let seconds = time.as_secs();
         match self.said() {
@@ -81,7 +83,7 @@ fn not_ssh(port: u16, said: Option<String>, silent: &str) -> String {
     }
 }
 
-/// A connection of which the first bytes that come are kept.
+/// A connection that keeps the first bytes received.
 #[derive(Debug)]
 pub(super) struct Listened<S> {
     pub stream: S,
