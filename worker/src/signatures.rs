@@ -4,6 +4,9 @@
 //! has the signed approvals that its policy demanded, and not just its own: a target that was forged below an honest one would
 //! otherwise bring its data, or a policy without signatures.
 //!
+//! A signature covers the hash of the change. The worker computes that hash from the documents of the submission, because a client with the
+//! server's role could have one change signed and list the documents of another.
+//!
 //! The database's triggers count signatures and cannot verify them. This is what stops a client that has the server's database role and
 //! the sessions of everyone who uses a server: it can commit a target with invented signatures, and no worker runs anything on it.
 //!
@@ -13,12 +16,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use engine::blueprint::change_hash;
 use engine::counting::many;
 use engine::gate::signature::check_verdicts;
 use engine::ids::{SubmissionId, TargetNo};
 use sqlx::PgPool;
 use store::running::{self, Approval, SignedTarget};
-use store::{StoreError, passkeys as rows};
+use store::{StoreError, intent, passkeys as rows};
 use tokio::sync::Mutex;
 
 use crate::objects::Objects;
@@ -82,6 +86,18 @@ impl SignedTargets {
         let given = rows::signatures(&mut connection, &submissions).await?;
         let used = given.iter().map(|signature| signature.passkey).collect();
         let passkeys = rows::with_confirmers(&mut connection, &used).await?;
+        for target in targets {
+            let documents = intent::documents(&mut connection, target.submission).await?;
+            let hash = change_hash(&documents)
+                .map_err(|error| StoreError::corrupt("submission_document", error))?;
+            if reviewed.get(&target.submission).is_some_and(|reviewed| reviewed.change_hash != hash)
+            {
+                return Err(refused(
+                    target,
+                    "its documents have another hash than the change that was signed",
+                ));
+            }
+        }
         drop(connection);
         let numbers: BTreeSet<TargetNo> = targets.iter().map(|target| target.number).collect();
         let approvals = running::approvals(&self.pool, &numbers).await?;
