@@ -185,6 +185,15 @@ async fn proposals_edits_and_comments_take_their_person() {
     world.app_as(ada, &resolve).await.unwrap();
     let reopen = "UPDATE comment SET resolved_by = NULL, resolved_at = NULL";
     assert_refused("opened again by nobody", world.app(reopen).await, Refusal::NotThatPerson);
+    world
+        .owner(&format!("UPDATE person SET permissions = '{{viewer}}' WHERE id = '{}'", world.bo))
+        .await
+        .unwrap();
+    assert_refused(
+        "opened again by a viewer",
+        world.app_as(world.bo, reopen).await,
+        Refusal::NoVoice,
+    );
     world.app_as(eve, reopen).await.unwrap();
     let version = world.edit(planned.proposal, eve).await.unwrap();
     let mut tx = world.begin_as(eve).await;
@@ -196,6 +205,40 @@ async fn proposals_edits_and_comments_take_their_person() {
     );
     tx.execute(AssertSqlSafe(sql)).await.unwrap();
     assert_refused("submitted for ada", tx.commit().await, Refusal::NotThatPerson);
+}
+
+#[tokio::test]
+async fn node_tokens_take_an_operator_of_the_node() {
+    let world = World::new().await;
+    let token = |by: &str| {
+        format!(
+            "INSERT INTO token (kind, hash, node_id, created_by, expires_at)
+             VALUES ('node', sha256('x'), '{}', {by}, now() + interval '1 hour')",
+            world.n1
+        )
+    };
+    let (ada, bo) = (format!("'{}'", world.ada), format!("'{}'", world.bo));
+    assert_refused("nobody", world.app(&token("NULL")).await, Refusal::NotThatPerson);
+    assert_refused("nobody, as ada", world.app(&token(&ada)).await, Refusal::NotThatPerson);
+    assert_refused(
+        "ada, named by nobody",
+        world.app_as(world.ada, &token("NULL")).await,
+        Refusal::NotThatPerson,
+    );
+    assert_refused("a reviewer", world.app_as(world.bo, &token(&bo)).await, Refusal::NotByToken);
+    world.app_as(world.ada, &token(&ada)).await.unwrap();
+}
+
+#[tokio::test]
+async fn import_reports_take_their_person() {
+    let world = World::new().await;
+    let report = format!(
+        "INSERT INTO import_report (by, report) VALUES ('{}', '{{\"barclamps\": []}}')",
+        world.ada
+    );
+    assert_refused("nobody", world.app(&report).await, Refusal::NotThatPerson);
+    assert_refused("eve", world.app_as(world.eve, &report).await, Refusal::NotThatPerson);
+    world.app_as(world.ada, &report).await.unwrap();
 }
 
 #[tokio::test]

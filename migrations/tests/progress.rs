@@ -65,6 +65,13 @@ fn claim(fqdn: &str) -> String {
     claim_with(fqdn, "", "")
 }
 
+/// The same with the cause of the step.
+fn with_cause(fqdn: &str) -> String {
+    claim(fqdn)
+        .replace("lease_until)", "cause, lease_until)")
+        .replace(", now() + ", ", m.cause, now() + ")
+}
+
 const N1: &str = "n1.x.example";
 const N2: &str = "n2.x.example";
 
@@ -112,10 +119,7 @@ async fn claimed_run_moves_its_step() {
         .await
         .unwrap();
     assert_refused("its cause is missing", world.app(&claim(N1)).await, Refusal::RunNotDue);
-    let with_cause = claim(N1)
-        .replace("lease_until)", "cause, lease_until)")
-        .replace(", now() + ", ", m.cause, now() + ");
-    world.app(&with_cause).await.unwrap();
+    world.app(&with_cause(N1)).await.unwrap();
     lease(&world).await;
     finish(&world, "failed", "state = 'error', error = 'no'").await.unwrap();
     world
@@ -180,17 +184,11 @@ async fn server_reports_no_result_of_a_run() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
-    for outcome in ["succeeded", "failed", "cancelled"] {
+    for outcome in ["succeeded", "failed", "cancelled", "lost"] {
         let end =
             format!("UPDATE run SET state = 'ended', ended_at = now(), outcome = '{outcome}'");
         assert_refused(outcome, world.app(&end).await, Refusal::RunMoved);
     }
-    let mut tx = world.db.app().begin().await.unwrap();
-    tx.execute("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost'").await.unwrap();
-    tx.execute("UPDATE step SET state = 'error', error = 'replaced' WHERE state = 'transition'")
-        .await
-        .unwrap();
-    tx.commit().await.unwrap();
 }
 
 #[tokio::test]
@@ -217,6 +215,7 @@ async fn destructive_step_is_retried_by_a_person_only() {
     assert_refused("of storage", world.app_as(world.eve, retry).await, Refusal::StepMoved);
     grant_operator(&world, world.eve, world.web).await;
     world.app_as(world.eve, retry).await.unwrap();
+    assert_refused("its retry names nobody", world.app(&with_cause(N1)).await, Refusal::RunNotDue);
 }
 
 async fn grant_operator(world: &World, person: Uuid, place: Uuid) {
@@ -224,6 +223,19 @@ async fn grant_operator(world: &World, person: Uuid, place: Uuid) {
         "INSERT INTO scoped_grant (person_id, permission, deployment_id) VALUES ('{person}', 'operator', '{place}')"
     );
     world.owner(&sql).await.unwrap();
+}
+
+#[tokio::test]
+async fn retry_keeps_no_name_of_an_earlier_one() {
+    let world = ready().await;
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    finish(&world, "failed", "state = 'error', error = 'no', cause = 'retry'").await.unwrap();
+    world.owner("UPDATE step SET cause_by = 'ada' WHERE state = 'error'").await.unwrap();
+    let again = "UPDATE step SET state = 'todo' WHERE state = 'error'";
+    assert_refused("nobody", world.app(again).await, Refusal::NotThatPerson);
+    assert_refused("another person", world.app_as(world.eve, again).await, Refusal::NotThatPerson);
+    world.app_as(world.ada, again).await.unwrap();
 }
 
 #[tokio::test]
@@ -267,7 +279,19 @@ async fn run_is_cancelled_by_an_operator_or_a_commit() {
         Refusal::NotThatPerson,
     );
     assert_refused("a reviewer", world.app_as(world.bo, cancel).await, Refusal::NotThatPerson);
+    assert_refused("another person", world.app_as(world.eve, cancel).await, Refusal::NotThatPerson);
+    let told = "UPDATE run SET error = 'cancelled by ada'";
+    assert_refused("its words alone", world.app(told).await, Refusal::NotThatPerson);
     world.app_as(world.ada, cancel).await.unwrap();
+}
+
+#[tokio::test]
+async fn queued_run_is_not_cancelled_unasked() {
+    let world = ready().await;
+    world.app(&claim(N1)).await.unwrap();
+    let end = "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'cancelled', error = 'cancelled by ada'";
+    assert_refused("server", world.app(end).await, Refusal::RunMoved);
+    assert_refused("worker", world.worker(end).await, Refusal::RunMoved);
 }
 
 #[tokio::test]

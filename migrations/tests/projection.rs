@@ -64,6 +64,19 @@ async fn row_beyond_the_documents_is_refused() {
         (format!("UPDATE step SET needs = 'any' WHERE {n1}"), NotAsDocumented),
         (format!("UPDATE step SET instant = true WHERE {n1}"), NotAsDocumented),
         (format!("UPDATE step SET timeout_s = 9 WHERE {n1}"), NotAsDocumented),
+        // ACTIVE without a run, and everything else as it was.
+        (
+            format!(
+                "UPDATE step SET instant = true WHERE {n1};
+                 UPDATE step SET state = 'active', applied_generation = generation WHERE {n1};
+                 UPDATE step SET instant = false WHERE {n1}"
+            ),
+            NotAsDocumented,
+        ),
+        (
+            format!("UPDATE step SET timeout_s = 9 WHERE {n1}; UPDATE step SET timeout_s = 3600 WHERE {n1}"),
+            NotAsDocumented,
+        ),
         (format!("UPDATE step SET rank = 3 WHERE {n1}"), NotAsDocumented),
         (format!("UPDATE step SET join_kind = 'any' WHERE {n1}"), NotAsDocumented),
         (format!("UPDATE step SET lane_id = (SELECT lane_id FROM step WHERE {n2}) WHERE {n1}"), NotAsDocumented),

@@ -5,8 +5,9 @@
 //! Several servers may write to the same file, because each appends whole lines.
 //!
 //! The first round after a start reads the last checkpoint back from the file or the URL. The chain
-//! may have been changed while no server ran. If the file can't be read, the round fails. A URL may
-//! accept checkpoints without returning them; the server then logs a warning and continues.
+//! may have been changed while no server ran. If the file or URL can't be read, the round fails.
+//! Otherwise an attacker who blocks one request could get a changed chain signed. A URL that only
+//! stores checkpoints answers 404, 405 or 501; the server then logs a warning and continues.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -131,14 +132,7 @@ async fn blocking<T: Send + 'static>(
 fn last_of(to: &Destination) -> Result<Option<Checkpoint>, String> {
     match to {
         Destination::File(path) => last_of_file(path),
-        Destination::Url(url) => Ok(last_of_url(url).unwrap_or_else(|why| {
-            tracing::warn!(
-                "The URL of audit_checkpoints does not return the last checkpoint: {why}. The server cannot detect that the \
-                 audit was cut or computed again before this start. Use a URL that answers GET with the last checkpoint, or verify an \
-                 export against the checkpoints: gantry audit verify EXPORT --checkpoints FILE --key PUBLIC."
-            );
-            None
-        })),
+        Destination::Url(url) => last_of_url(url),
     }
 }
 
@@ -158,13 +152,29 @@ fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
     })
 }
 
-/// `None` if the URL returns nothing, because nothing was posted yet.
+/// `None` if nothing was posted yet, or if the URL only stores checkpoints.
 fn last_of_url(url: &str) -> Result<Option<Checkpoint>, String> {
-    let answer = agent().get(url).call().map_err(|error| without_url(&error))?;
+    let failed = |why: &str| {
+        format!(
+            "the last checkpoint cannot be read from the URL of audit_checkpoints: {why}. The URL must answer GET with the last \
+             checkpoint, or with 404 or 405 if it only stores checkpoints"
+        )
+    };
+    let answer = match agent().get(url).call() {
+        Err(ureq::Error::StatusCode(status @ (404 | 405 | 501))) => {
+            tracing::warn!(
+                "The URL of audit_checkpoints does not return the last checkpoint (status {status}). The server cannot detect that the \
+                 audit was cut or computed again before this start. Use a URL that answers GET with the last checkpoint, or verify an \
+                 export against the checkpoints: gantry audit verify EXPORT --checkpoints FILE --key PUBLIC."
+            );
+            return Ok(None);
+        }
+        answer => answer.map_err(|error| failed(&without_url(&error)))?,
+    };
     let body = answer.into_body().into_with_config().limit(ANSWER_SIZE).read_to_vec();
-    let body = body.map_err(|error| without_url(&error))?;
+    let body = body.map_err(|error| failed(&without_url(&error)))?;
     // The parser's error would quote parts of the answer.
-    last_line(&body).map_err(|_| "the last line of its answer is not a checkpoint".to_owned())
+    last_line(&body).map_err(|_| failed("the last line of its answer is not a checkpoint"))
 }
 
 fn last_line(text: &[u8]) -> Result<Option<Checkpoint>, serde_json::Error> {
@@ -451,14 +461,21 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn url_without_a_checkpoint_gets_the_next_one() {
+    async fn unreadable_url_gets_no_checkpoint_and_a_storing_one_does() {
         let world = World::new().await;
         world.grow().await;
         let key = SigningKey::read(&world.pem).unwrap();
         let large = usize::try_from(ANSWER_SIZE).unwrap() + 1;
+        for status in ["404 Not Found", "405 Method Not Allowed"] {
+            let (url, received) = url(Some(format!("HTTP/1.1 {status}\r\n\r\n")), &[]);
+            round(&world.control, &key, &Destination::Url(url), &mut None).await.unwrap();
+            assert!(
+                world.public.signed(&received.recv_timeout(Duration::from_secs(10)).unwrap()),
+                "{status}"
+            );
+        }
         for (get, why) in [
-            (Some("HTTP/1.1 404 Not Found\r\n\r\n".to_owned()), "http status: 404"),
-            (Some("HTTP/1.1 405 Method Not Allowed\r\n\r\n".to_owned()), "http status: 405"),
+            (Some("HTTP/1.1 503 Service Unavailable\r\n\r\n".to_owned()), "http status: 503"),
             (
                 Some("HTTP/1.1 302 Found\r\nlocation: canary-4718://host/\r\n\r\n".to_owned()),
                 "is not valid",
@@ -468,17 +485,10 @@ mod tests {
             (None, "timeout"),
         ] {
             let (url, received) = url(get, &[]);
-            let unread = spawn_blocking({
-                let url = url.clone();
-                move || last_of_url(&url).unwrap_err()
-            });
-            let unread = unread.await.unwrap();
-            assert!(unread.contains(why) && !unread.contains(SECRET), "{why}: {unread}");
-            round(&world.control, &key, &Destination::Url(url), &mut None).await.unwrap();
-            assert!(
-                world.public.signed(&received.recv_timeout(Duration::from_secs(10)).unwrap()),
-                "{why}"
-            );
+            let failed =
+                round(&world.control, &key, &Destination::Url(url), &mut None).await.unwrap_err();
+            assert!(failed.contains(why) && !failed.contains(SECRET), "{why}: {failed}");
+            assert!(received.try_recv().is_err(), "{why}: nothing is signed");
         }
     }
 

@@ -4,6 +4,10 @@
 //! up to its own has the signed approvals that its policy required. Otherwise a forged target below
 //! an honest one could add its data, or a policy without signatures.
 //!
+//! A signature covers the hash of the change. The worker computes that hash from the documents of
+//! the submission. Otherwise an attacker with the server's role could get one change signed and list
+//! the documents of another.
+//!
 //! The database's triggers count signatures but can't verify them. This check stops an attacker who
 //! has the server's database role and the sessions of all users of that server. They can commit a
 //! target with invented signatures, but no worker executes it.
@@ -15,12 +19,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use engine::blueprint::change_hash;
 use engine::counting::many;
 use engine::gate::signature::check_verdicts;
 use engine::ids::{SubmissionId, TargetNo};
 use sqlx::PgPool;
 use store::running::{self, Approval, SignedTarget};
-use store::{StoreError, passkeys as rows};
+use store::{StoreError, intent, passkeys as rows};
 use tokio::sync::Mutex;
 
 use crate::objects::Objects;
@@ -83,6 +88,18 @@ impl SignedTargets {
         let given = rows::signatures(&mut connection, &submissions).await?;
         let used = given.iter().map(|signature| signature.passkey).collect();
         let passkeys = rows::with_confirmers(&mut connection, &used).await?;
+        for target in targets {
+            let documents = intent::documents(&mut connection, target.submission).await?;
+            let hash = change_hash(&documents)
+                .map_err(|error| StoreError::corrupt("submission_document", error))?;
+            if reviewed.get(&target.submission).is_some_and(|reviewed| reviewed.change_hash != hash)
+            {
+                return Err(refused(
+                    target,
+                    "its documents have another hash than the change that was signed",
+                ));
+            }
+        }
         drop(connection);
         let numbers: BTreeSet<TargetNo> = targets.iter().map(|target| target.number).collect();
         let approvals = running::approvals(&self.pool, &numbers).await?;

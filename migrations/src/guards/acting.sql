@@ -151,8 +151,25 @@ CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON edit DEFERRABLE 
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential('actor', 'operator');
 CREATE CONSTRAINT TRIGGER guard_with_credential_insert AFTER INSERT ON node DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW WHEN (NEW.created_by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('created_by', 'operator');
+CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON policy DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW WHEN (NEW.created_by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('created_by', 'operator');
+CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON import_report DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW WHEN (NEW.by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('by', 'operator');
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON barclamp DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW WHEN (NEW.imported_by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('imported_by', 'operator');
+
+-- The author of a restoring edit records what the restore leaves out.
+CREATE OR REPLACE FUNCTION guard_with_credential_left_out() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT is_owner() AND NOT EXISTS (
+    SELECT FROM edit e WHERE e.proposal_id = NEW.proposal_id AND e.seq = NEW.first_edit AND e.actor = acting_person()) THEN
+    RAISE EXCEPTION 'cannot write left_out: the transaction does not act for the author of edit % of proposal %', NEW.first_edit, NEW.proposal_id
+      USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON left_out DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION guard_with_credential_left_out();
 
 -- A person who undoes, redoes or drops an edit becomes its author. They must be signed in and
 -- cannot add another person.
@@ -273,9 +290,13 @@ BEGIN
   IF is_owner() THEN
     RETURN NEW;
   END IF;
-  IF NEW.kind IN ('api', 'node') AND NEW.created_by IS DISTINCT FROM acting_person() THEN
+  IF NEW.kind IN ('api', 'node') AND (NEW.created_by = acting_person()) IS NOT TRUE THEN
     RAISE EXCEPTION 'cannot make a token: the transaction does not act for the person who makes it'
       USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
+  END IF;
+  IF NEW.kind = 'node' AND NOT acting_operates((SELECT n.deployment_id FROM node n WHERE n.id = NEW.node_id)) THEN
+    RAISE EXCEPTION 'cannot make a token of node %: the transaction does not act for an operator of its deployment', NEW.node_id
+      USING ERRCODE = 'GY036', HINT = 'Use a session or a token with the scope operator.';
   END IF;
   IF NEW.kind = 'api' AND NOT acting_in_session() THEN
     RAISE EXCEPTION 'cannot make a token with a token' USING ERRCODE = 'GY036', HINT = 'Sign in with a browser.';

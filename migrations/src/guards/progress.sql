@@ -148,20 +148,26 @@ BEGIN
   RAISE EXCEPTION 'step % names % as the one who retries it, and the transaction does not act for an operator of that name', NEW.id, NEW.cause_by
     USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
 END $$;
-CREATE TRIGGER guard_retried_by AFTER UPDATE OF cause_by ON step FOR EACH ROW
-  WHEN (NEW.cause_by IS NOT NULL AND NEW.cause_by IS DISTINCT FROM OLD.cause_by) EXECUTE FUNCTION guard_retried_by();
+CREATE TRIGGER guard_retried_by AFTER UPDATE OF state, cause_by ON step FOR EACH ROW
+  WHEN (NEW.cause_by IS NOT NULL AND (NEW.cause_by IS DISTINCT FROM OLD.cause_by OR OLD.state = 'error' AND NEW.state <> 'error'))
+  EXECUTE FUNCTION guard_retried_by();
 
 CREATE OR REPLACE FUNCTION guard_cancelled_by() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF NOT (CASE WHEN NEW.superseded THEN committing()
-          ELSE acting_operates((SELECT l.deployment_id FROM lane l WHERE l.id = NEW.lane_id)) END) AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'run % is to be cancelled, and the transaction does not act for an operator of its deployment', NEW.id
-      USING ERRCODE = 'GY035', HINT = 'Sign in as an operator.';
+  IF owns_tables() OR (CASE
+      WHEN NEW.superseded THEN
+        NEW.error = 'cancelled by the commit of target ' || (committed_here()).number
+        AND (SELECT s.generation FROM step s WHERE s.id = NEW.step_id) = (committed_here()).number
+      WHEN acting_operates((SELECT l.deployment_id FROM lane l WHERE l.id = NEW.lane_id)) THEN
+        NEW.error = 'cancelled by ' || (SELECT p.name FROM person p WHERE p.id = acting_person()) END) THEN
+    RETURN NULL;
   END IF;
-  RETURN NULL;
+  RAISE EXCEPTION 'run % is to be cancelled, and the transaction does not act for the operator of its deployment whom it names', NEW.id
+    USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
 END $$;
-CREATE TRIGGER guard_cancelled_by AFTER UPDATE OF cancel_requested, superseded ON run FOR EACH ROW
-  WHEN (NEW.cancel_requested AND NOT OLD.cancel_requested OR NEW.superseded AND NOT OLD.superseded) EXECUTE FUNCTION guard_cancelled_by();
+CREATE TRIGGER guard_cancelled_by AFTER UPDATE OF cancel_requested, superseded, error ON run FOR EACH ROW
+  WHEN (NEW.state <> 'ended' AND (NEW.cancel_requested, NEW.superseded, NEW.error) IS DISTINCT FROM (OLD.cancel_requested, OLD.superseded, OLD.error))
+  EXECUTE FUNCTION guard_cancelled_by();
 
 -- No code writes system data yet. It is empty at first and again when a noderole is restored.
 CREATE OR REPLACE FUNCTION guard_system_data() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
@@ -200,6 +206,7 @@ BEGIN
         WHEN NOT h.enabled THEN 'execution is off'
         WHEN s.instant OR s.skipped IS NOT NULL THEN 'its step needs no run'
         WHEN s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL) THEN 'its step is applied already'
+        WHEN s.destructive AND s.cause LIKE 'retry%' AND s.cause_by IS NULL THEN 'its retry names nobody'
         WHEN s.not_before > now() THEN 'its step waits before it is retried'
         WHEN NOT j.active THEN 'its jig is switched off'
         WHEN NOT node_fits(s.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined) THEN
@@ -244,12 +251,13 @@ BEGIN
       END INTO why
     FROM step s JOIN lane l ON l.id = s.lane_id JOIN node n ON n.id = s.node_id CROSS JOIN head h WHERE s.id = NEW.step_id;
   ELSIF OLD.state = 'queued' AND NEW.state = 'ended' THEN
-    why := CASE WHEN NEW.outcome NOT IN ('unstarted', 'cancelled') THEN 'it never started' END;
+    why := CASE WHEN NEW.outcome NOT IN ('unstarted', 'cancelled') THEN 'it never started'
+                WHEN NEW.outcome = 'cancelled' AND NOT OLD.cancel_requested THEN 'nobody asked to cancel it' END;
   ELSIF OLD.state = 'running' AND NEW.state = 'ended' THEN
-    -- Only workers know the outcome of a run. The server may only end a running run as lost, for
-    -- example on an expunged node.
+    -- Only workers know the outcome of a run. The server ends running runs only on nodes that its
+    -- commit removes.
     why := CASE WHEN NEW.outcome = 'late' THEN 'it was not lost before'
-                WHEN NEW.outcome <> 'lost' AND is_server() THEN 'its worker did not report that' END;
+                WHEN is_server() AND NOT (NEW.outcome = 'lost' AND is_listed('node', NEW.node_id)) THEN 'its worker did not report that' END;
   ELSE
     why := 'a run goes from queued to running to ended';
   END IF;

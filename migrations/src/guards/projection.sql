@@ -92,6 +92,41 @@ CREATE TRIGGER guard_listed AFTER INSERT ON noderole REFERENCING NEW TABLE AS is
 CREATE TRIGGER guard_listed_change AFTER UPDATE ON noderole REFERENCING OLD TABLE AS was NEW TABLE AS is_now
   FOR EACH STATEMENT EXECUTE FUNCTION guard_listed_noderole();
 
+-- The columns of a step that come from its role.
+CREATE OR REPLACE FUNCTION role_columns(role_hash bytea)
+RETURNS TABLE (jig text, noop boolean, destructive boolean, milestone boolean, exclusive boolean, needs text, place text, freezes_node boolean,
+               retries bigint, backoff_s bigint, timeout_s bigint, join_kind text, join_n bigint, join_after text, priority int,
+               lane text, max_running bigint, mode text, keeps boolean)
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+  SELECT r.b ->> 'jig', r.b ->> 'jig_class' = 'noop', coalesce((r.b #>> '{flags,destructive}')::boolean, false),
+    coalesce((r.b #>> '{flags,milestone}')::boolean, false), coalesce((r.b #>> '{run,exclusive}')::boolean, true),
+    coalesce(r.b #>> '{run,needs}', 'alive'), coalesce(r.b #>> '{run,place}', 'on'), r.b #>> '{run,on_error}' IS NOT DISTINCT FROM 'node',
+    least(coalesce((r.b #>> '{run,retries}')::bigint, 0), 2147483647), least(coalesce((r.b #>> '{run,backoff}')::bigint, 5), 2147483647),
+    least(greatest(coalesce((r.b #>> '{run,timeout}')::bigint, 3600), 1), 2147483647),
+    CASE WHEN jsonb_typeof(r.b #> '{run,join,need}') = 'object' THEN 'at_least' ELSE coalesce(r.b #>> '{run,join,need}', 'all') END,
+    CASE WHEN jsonb_typeof(r.b #> '{run,join,need}') = 'object' THEN greatest((r.b #>> '{run,join,need,at_least}')::bigint, 1) END,
+    coalesce(r.b #>> '{run,join,after}', 'success'),
+    coalesce((r.b #>> '{run,priority}')::int, 0),
+    coalesce(r.b #>> '{run,lane,name}', r.b ->> 'name'), (r.b #>> '{run,lane,max_running}')::bigint,
+    coalesce(r.b #>> '{run,lane,mode}', 'rolling'), r.b #>> '{run,on_change}' IS NOT DISTINCT FROM 'keep'
+  FROM (SELECT convert_from(o.body, 'UTF8')::jsonb AS b FROM object o WHERE o.hash = role_hash AND o.kind = 'role') r
+$$;
+
+-- The first of these steps whose columns differ from its role. NULL if all match.
+CREATE OR REPLACE FUNCTION step_unlike_role(steps uuid[]) RETURNS uuid LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+  WITH said AS MATERIALIZED (
+    SELECT s.*, r.role_hash, d.phantom FROM step s JOIN noderole r ON r.id = s.noderole_id JOIN node d ON d.id = s.node_id
+    WHERE s.id = ANY(steps)),
+  roles AS MATERIALIZED (
+    SELECT x.role_hash, c.* FROM (SELECT DISTINCT role_hash FROM said) x CROSS JOIN LATERAL role_columns(x.role_hash) c)
+  SELECT s.id FROM said s JOIN roles o ON o.role_hash = s.role_hash
+  WHERE (s.jig, s.destructive, s.instant, s.exclusive, s.needs, s.place, s.freezes_node, s.retries, s.backoff_s, s.timeout_s,
+         s.join_kind, s.join_n, s.join_after, s.priority) IS DISTINCT FROM
+        (o.jig, o.destructive, o.milestone AND o.noop, o.exclusive AND NOT s.phantom, o.needs, o.place, o.freezes_node, o.retries,
+         o.backoff_s, o.timeout_s, o.join_kind, o.join_n, o.join_after, o.priority) LIMIT 1
+$$;
+
 CREATE OR REPLACE FUNCTION guard_listed_step() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -127,6 +162,33 @@ BEGIN
   END IF;
   IF named IS NOT NULL THEN
     PERFORM refuse_unlisted('step ' || named);
+  END IF;
+  -- The columns of a step match its role after every statement. Otherwise a step could become
+  -- ACTIVE in between.
+  IF TG_OP = 'INSERT' THEN
+    SELECT step_unlike_role(array_agg(n.id)) INTO named FROM is_now n;
+  ELSE
+    SELECT step_unlike_role(array_agg(n.id)) INTO named FROM is_now n JOIN was o ON o.id = n.id
+    WHERE n.state <> 'gone'
+      AND (n.jig, n.exclusive, n.destructive, n.instant, n.needs, n.place, n.freezes_node, n.retries, n.backoff_s, n.timeout_s,
+           n.join_kind, n.join_n, n.join_after, n.priority) IS DISTINCT FROM
+          (o.jig, o.exclusive, o.destructive, o.instant, o.needs, o.place, o.freezes_node, o.retries, o.backoff_s, o.timeout_s,
+           o.join_kind, o.join_n, o.join_after, o.priority);
+    IF named IS NULL THEN
+      -- An immediate step becomes ACTIVE only with all the parents that its document names.
+      SELECT n.id INTO named FROM is_now n JOIN was o ON o.id = n.id JOIN noderole r ON r.id = n.noderole_id
+      JOIN submission_document d ON d.submission_id = here.submission AND d.kind = 'node' AND d.id = n.node_id
+      JOIN object b ON b.hash = d.new_hash
+      CROSS JOIN LATERAL jsonb_array_elements(
+        convert_from(b.body, 'UTF8')::jsonb #> ARRAY['noderoles', noderole_key(r.role, r.instance), 'parents']) w
+      WHERE n.instant AND n.state = 'active' AND o.state <> 'active' AND NOT EXISTS (
+        SELECT FROM edge e JOIN step p ON p.id = e.parent
+        WHERE e.child = n.id AND p.noderole_id = (w ->> 'parent')::uuid AND e.kind = w ->> 'kind') LIMIT 1;
+    END IF;
+  END IF;
+  IF named IS NOT NULL AND NOT owns_tables() THEN
+    RAISE EXCEPTION 'step % differs from its document', named
+      USING ERRCODE = 'GY054', HINT = 'The rows of a commit are what its documents say.';
   END IF;
   RETURN NULL;
 END $$;
@@ -210,26 +272,6 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_written_head AFTER UPDATE OF head_no, removed_in ON deployment FOR EACH ROW
   WHEN ((NEW.head_no, NEW.removed_in) IS DISTINCT FROM (OLD.head_no, OLD.removed_in)) EXECUTE FUNCTION guard_head_no();
-
--- The columns of a step that come from its role.
-CREATE OR REPLACE FUNCTION role_columns(role_hash bytea)
-RETURNS TABLE (jig text, noop boolean, destructive boolean, milestone boolean, exclusive boolean, needs text, place text, freezes_node boolean,
-               retries bigint, backoff_s bigint, timeout_s bigint, join_kind text, join_n bigint, join_after text, priority int,
-               lane text, max_running bigint, mode text, keeps boolean)
-LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
-  SELECT r.b ->> 'jig', r.b ->> 'jig_class' = 'noop', coalesce((r.b #>> '{flags,destructive}')::boolean, false),
-    coalesce((r.b #>> '{flags,milestone}')::boolean, false), coalesce((r.b #>> '{run,exclusive}')::boolean, true),
-    coalesce(r.b #>> '{run,needs}', 'alive'), coalesce(r.b #>> '{run,place}', 'on'), r.b #>> '{run,on_error}' IS NOT DISTINCT FROM 'node',
-    least(coalesce((r.b #>> '{run,retries}')::bigint, 0), 2147483647), least(coalesce((r.b #>> '{run,backoff}')::bigint, 5), 2147483647),
-    least(greatest(coalesce((r.b #>> '{run,timeout}')::bigint, 3600), 1), 2147483647),
-    CASE WHEN jsonb_typeof(r.b #> '{run,join,need}') = 'object' THEN 'at_least' ELSE coalesce(r.b #>> '{run,join,need}', 'all') END,
-    CASE WHEN jsonb_typeof(r.b #> '{run,join,need}') = 'object' THEN greatest((r.b #>> '{run,join,need,at_least}')::bigint, 1) END,
-    coalesce(r.b #>> '{run,join,after}', 'success'),
-    coalesce((r.b #>> '{run,priority}')::int, 0),
-    coalesce(r.b #>> '{run,lane,name}', r.b ->> 'name'), (r.b #>> '{run,lane,max_running}')::bigint,
-    coalesce(r.b #>> '{run,lane,mode}', 'rolling'), r.b #>> '{run,on_change}' IS NOT DISTINCT FROM 'keep'
-  FROM (SELECT convert_from(o.body, 'UTF8')::jsonb AS b FROM object o WHERE o.hash = role_hash AND o.kind = 'role') r
-$$;
 
 -- The limit of a concurrency group comes from a role of its deployment, and the document of
 -- *system* switches jigs off. Both are checked at the end of the transaction, or earlier on request

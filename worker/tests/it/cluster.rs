@@ -88,6 +88,8 @@ pub struct Signer {
     authenticator: Authenticator,
     /// Whether the next signatures are forged.
     pub forges: bool,
+    /// Whether the next change is shown and signed with the hash of other documents.
+    pub shows_another: bool,
 }
 
 const ORIGIN: &str = "http://localhost:7780";
@@ -141,7 +143,7 @@ impl Cluster {
             .expect("a row")
             .expect("a new passkey");
         store::passkeys::confirm_as_owner(&mut connection, id).await.expect("a row");
-        cluster.signer = Some(Signer { id, authenticator, forges: false });
+        cluster.signer = Some(Signer { id, authenticator, forges: false, shows_another: false });
         cluster
     }
 
@@ -420,7 +422,10 @@ impl Cluster {
             proposal,
             version: version.expect("it is open"),
             title: "test".to_owned(),
-            change: change_hash(&changes).expect("a hash"),
+            change: match self.signer {
+                Some(Signer { shows_another: true, .. }) => Hash::of_bytes(b"other documents"),
+                _ => change_hash(&changes).expect("a hash"),
+            },
             effects: Hash::of_bytes(b"effects"),
             policy: PolicyNo(1),
             new_policy: None,
@@ -473,7 +478,7 @@ impl Cluster {
     }
 
     async fn sign(&self, on: &mut PgConnection, submission: SubmissionId, verdict: i64) {
-        let Some(Signer { id, authenticator, forges }) = &self.signer else { return };
+        let Some(Signer { id, authenticator, forges, .. }) = &self.signer else { return };
         let reviewed =
             store::passkeys::reviewed(on, submission).await.expect("a row").expect("a submission");
         let nonce = Nonce(*Uuid::new_v4().as_bytes());

@@ -37,6 +37,17 @@ async fn forged_signature_stops_its_target_and_later_ones() {
 }
 
 #[tokio::test]
+async fn documents_unlike_the_signed_change_are_refused() {
+    let mut cluster = Cluster::signed(1).await;
+    cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
+    cluster.signer.as_mut().expect("a signed cluster").shows_another = true;
+    cluster.commit(&[bind(0, "right")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.refuses(0, "another hash than the change that was signed").await;
+    worker.stop().await;
+}
+
+#[tokio::test]
 async fn signature_of_revoked_passkey_still_runs() {
     let mut cluster = Cluster::signed(1).await;
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
