@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_comma_is_found_where_it_is_missing() {
+    fn missing_comma_is_reported_with_position() {
         let fault = read("{\n  \"a\": 1\n  \"b\": 2\n}").unwrap_err();
         assert_eq!(fault.at, "line 3, column 3");
         assert!(fault.detail.contains("expected `,`"), "{}", fault.detail);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_refuses_is_refused_while_one_types() {
+    fn invalid_data_is_rejected_like_on_the_server() {
         for (typed, at, part) in [
             ("{\"n\": 9007199254740992}", "/n", "too large to be exact"),
             ("{\"t\": \"\u{202e}x\"}", "/t", "U+202E"),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_its_place() {
+    fn schema_violation_is_reported_with_its_path() {
         let of =
             purpose(vec![attrib("/x/y", json!({"type": "seq", "sequence": [{"type": "int"}]}))]);
         let found = of.faults(&json!({"x": {"y": [1, "z"]}}));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_made_of_a_schema_as_far_as_it_is_known() {
+    fn schema_maps_to_form_controls() {
         let crowbar = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "=": {"type": "str"}}});
         let other = json!({"type": "object", "required": ["port"], "properties": {"port": {"type": "integer"}}});
         for schema in [crowbar, other] {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_a_list_are_changed_added_and_taken_out() {
+    fn list_items_are_changed_added_and_removed() {
         let mut document = json!({"l": ["a", {"k": 1}]});
         put(&mut document, "/l/0", Some(json!("b")));
         put(&mut document, "/l/1/k", Some(json!(2)));
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_changes_its_place_and_nothing_else() {
+    fn put_changes_only_its_own_path() {
         let mut document = json!({"a": {"b": 1}, "c": 2});
         put(&mut document, "/a/d~1e/f", Some(json!(3)));
         assert_eq!(document, json!({"a": {"b": 1, "d/e": {"f": 3}}, "c": 2}));
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays_what_was_typed() {
+    fn invalid_number_stays_text() {
         assert_eq!(Simple::Whole.value("12"), json!(12));
         assert_eq!(Simple::Whole.value("1x"), json!("1x"));
         assert_eq!(Simple::Number.value("1.5"), json!(1.5));

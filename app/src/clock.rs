@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_said_as_people_say_them() {
+    fn times_are_formatted_for_people() {
         let now = At(1_795_248_902_250);
         assert_eq!(exact(now), "2026-11-21 08:15:02 UTC");
         assert_eq!(of_day(now), "08:15:02.250");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_a_browser_gets_what_it_can_read() {
+    fn datetime_field_value_is_valid() {
         for (text, shown) in
             [("2026-11-21", "2026-11-21T00:00"), ("2026-11-21 08:15:02Z", "2026-11-21T08:15:02")]
         {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_read_as_people_write_it() {
+    fn time_formats_are_parsed() {
         for text in ["2026-11-21T08:15:02", "2026-11-21 08:15:02", "2026-11-21T08:15:02.250Z"] {
             assert_eq!(moment_of(text), Some(At(1_795_248_902_000)), "{text}");
         }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_that_no_calendar_has_is_no_panic() {
+    fn impossible_date_does_not_panic() {
         assert_eq!(exact(At(i64::MAX)), "1970-01-01 00:00:00 UTC");
     }
 }

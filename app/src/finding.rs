@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_and_commands_are_found_by_any_part_of_their_words() {
+    fn pages_and_commands_match_substrings() {
         let names = |choices: Vec<Choice>| {
             choices.into_iter().map(|choice| choice.name).collect::<Vec<_>>()
         };
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_to_propose_asks_for_where() {
+    fn propose_prefix_is_stripped_from_search() {
         for (text, wanted) in [
             ("web", "web"),
             (" n1 ", "n1"),

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_one_was_survives_the_sign_in() {
+    fn page_address_survives_sign_in() {
         assert_eq!(sign_in_for("/runs?state=failed"), "/sign-in?next=%2Fruns%3Fstate%3Dfailed");
         assert_eq!(second_factor_for("/runs"), "/second-factor?next=%2Fruns");
         assert_eq!(second_factor_for("/"), "/second-factor");

@@ -24,7 +24,7 @@ async fn policy(world: &World, body: Value) -> world::Hash {
 }
 
 #[tokio::test]
-async fn one_other_byte_is_another_change() {
+async fn one_changed_byte_voids_approval() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let mut other = planned.clone();
@@ -42,7 +42,7 @@ async fn one_other_byte_is_another_change() {
 }
 
 #[tokio::test]
-async fn a_change_that_changes_nothing_is_none() {
+async fn empty_change_is_refused() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.documents.clear();
@@ -52,7 +52,7 @@ async fn a_change_that_changes_nothing_is_none() {
 }
 
 #[tokio::test]
-async fn nothing_is_approved_before_it_is_there() {
+async fn verdict_before_submission_is_refused() {
     let world = World::new().await;
     assert_eq!(state(world.verdict(1, world.bo, "approve").await), "23503", "a submission to come");
     let planned = world.plan(world.web, world.ada).await;
@@ -75,7 +75,7 @@ async fn nothing_is_approved_before_it_is_there() {
 }
 
 #[tokio::test]
-async fn an_approval_of_one_scope_is_none_of_another() {
+async fn approval_does_not_apply_to_other_scope() {
     let world = World::new().await;
     let (_, web) = approved(&world).await;
     let planned = world.plan(world.storage, world.ada).await;
@@ -94,7 +94,7 @@ async fn an_approval_of_one_scope_is_none_of_another() {
 }
 
 #[tokio::test]
-async fn who_submits_is_an_author() {
+async fn submitter_is_author() {
     let world = World::new().await;
     let planned = Submission { by: world.bo, ..world.plan(world.web, world.ada).await };
     let submission = world.submit(&planned).await.unwrap();
@@ -112,7 +112,7 @@ async fn who_submits_is_an_author() {
 }
 
 #[tokio::test]
-async fn who_touched_an_edit_stays_its_author() {
+async fn undo_and_redo_make_author() {
     let world = World::new().await;
     let proposal = world.propose(world.web, world.ada).await;
     let touch = |people: &str| {
@@ -135,7 +135,7 @@ async fn who_touched_an_edit_stays_its_author() {
 }
 
 #[tokio::test]
-async fn two_commits_of_one_submission_make_one_target() {
+async fn submission_commits_once_under_concurrency() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let (one, two) =
@@ -152,7 +152,7 @@ async fn two_commits_of_one_submission_make_one_target() {
 }
 
 #[tokio::test]
-async fn who_commits_may_do_so_now() {
+async fn committer_needs_current_permission() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.owner("INSERT INTO person (name, permissions) VALUES ('fay', '{admin}')").await.unwrap();
@@ -190,7 +190,7 @@ async fn commit_policy(
 }
 
 #[tokio::test]
-async fn a_policy_passes_under_the_old_one_and_under_itself() {
+async fn policy_change_satisfies_old_and_new_policy() {
     let world = World::new().await;
     let (other, before) = approved(&world).await;
     let stricter = policy(&world, json!({"approvals": 2, "by_risk": {}})).await;
@@ -245,7 +245,7 @@ async fn a_policy_passes_under_the_old_one_and_under_itself() {
 }
 
 #[tokio::test]
-async fn a_policy_raised_during_a_commit_counts() {
+async fn policy_raised_during_commit_counts() {
     let world = World::new().await;
     let (other, before) = approved(&world).await;
     let stricter = policy(&world, json!({"approvals": 2, "by_risk": {}})).await;
@@ -268,7 +268,7 @@ async fn a_policy_raised_during_a_commit_counts() {
 }
 
 #[tokio::test]
-async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
+async fn destructive_step_without_its_risk_is_refused() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
@@ -302,7 +302,7 @@ async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
 }
 
 #[tokio::test]
-async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
+async fn jig_switch_without_its_risk_is_refused() {
     let world = World::new().await;
     let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE system")
         .fetch_one(world.db.app())
@@ -408,7 +408,7 @@ async fn refused_within(world: &World, planned: &Submission, submission: i64, st
 }
 
 #[tokio::test]
-async fn what_is_removed_is_among_the_risks_that_were_reviewed() {
+async fn removal_without_its_risk_is_refused() {
     let world = World::new().await;
     let n1 = (world.n1, "n1.x.example", world.web);
     let (hidden, submission) = changed(&world, n1, json!({}), &[], &["rerun", "move"]).await;
@@ -477,7 +477,7 @@ async fn what_is_removed_is_among_the_risks_that_were_reviewed() {
 /// A large database gets other join plans than a small one, and most of its objects are not roles.
 /// Scripts are not even JSON.
 #[tokio::test]
-async fn the_risks_of_documents_are_found_however_the_database_joins() {
+async fn document_risks_are_found_with_any_plan() {
     let world = World::new().await;
     let n1 = (world.n1, "n1.x.example", world.web);
     world.put_bytes("script", b"#!/bin/sh\n".to_vec()).await;
@@ -499,7 +499,7 @@ async fn the_risks_of_documents_are_found_however_the_database_joins() {
 }
 
 #[tokio::test]
-async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
+async fn rerun_without_its_risk_is_refused() {
     let world = World::new().await;
     let n1 = (world.n1, "n1.x.example", world.web);
     let keeps = hex(&world.put("role", json!({"name": "app", "run": {"on_change": "keep"}})).await);
@@ -579,7 +579,7 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
 }
 
 #[tokio::test]
-async fn what_leaves_its_deployment_is_among_the_risks_that_were_reviewed() {
+async fn move_without_its_risk_is_refused() {
     let world = World::new().await;
     let stays = json!({"app": {"deployment": world.web, "data": {}}});
     let there = (world.n1, "n1.x.example", world.storage);
@@ -626,7 +626,7 @@ async fn what_leaves_its_deployment_is_among_the_risks_that_were_reviewed() {
 }
 
 #[tokio::test]
-async fn a_proposal_on_a_node_submits_that_node_alone() {
+async fn node_scoped_proposal_changes_only_its_node() {
     let world = World::new().await;
     let sql = "INSERT INTO proposal (deployment_id, node_id, kind, created_by) VALUES ($1, $2, 'node_scoped', $3) RETURNING id";
     let proposal: i64 = sqlx::query_scalar(sql)
@@ -708,7 +708,7 @@ async fn a_proposal_on_a_node_submits_that_node_alone() {
 }
 
 #[tokio::test]
-async fn a_destructive_step_in_a_crowd_is_found() {
+async fn destructive_step_among_many_is_found() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
@@ -733,7 +733,7 @@ async fn a_destructive_step_in_a_crowd_is_found() {
 }
 
 #[tokio::test]
-async fn a_proposal_made_again_takes_no_approval_along() {
+async fn recreated_proposal_has_no_approvals() {
     let world = World::new().await;
     let (old, approved) = approved(&world).await;
     world
@@ -857,7 +857,7 @@ impl Shop {
 }
 
 #[tokio::test]
-async fn a_deployment_made_again_takes_no_approval_along() {
+async fn recreated_deployment_has_no_approvals() {
     let world = World::new().await;
     let first = Shop::made(&world).await;
     let mut planned = world.plan(first.id, world.ada).await;
@@ -882,7 +882,7 @@ async fn a_deployment_made_again_takes_no_approval_along() {
 }
 
 #[tokio::test]
-async fn a_commit_that_looks_at_the_past_is_refused() {
+async fn commit_with_old_snapshot_is_refused() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
@@ -922,7 +922,7 @@ async fn meets(
 }
 
 #[tokio::test]
-async fn what_comes_in_during_a_commit_is_waited_for() {
+async fn commit_waits_for_concurrent_changes() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let reject = format!(
@@ -966,7 +966,7 @@ async fn what_comes_in_during_a_commit_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_verdict_that_comes_during_a_commit_is_too_late() {
+async fn verdict_during_commit_is_too_late() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
@@ -983,7 +983,7 @@ async fn a_verdict_that_comes_during_a_commit_is_too_late() {
 }
 
 #[tokio::test]
-async fn a_commit_that_is_cut_off_leaves_nothing() {
+async fn aborted_commit_leaves_nothing() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
@@ -1008,7 +1008,7 @@ async fn a_commit_that_is_cut_off_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn other_scripts_than_those_approved_reach_no_run() {
+async fn unapproved_script_reaches_no_run() {
     let world = World::new().await;
     world.change(world.web).await;
     let other = world.put("role", json!({"name": "app", "scripts": ["other"]})).await;
@@ -1033,7 +1033,7 @@ async fn other_scripts_than_those_approved_reach_no_run() {
 }
 
 #[tokio::test]
-async fn version_that_reads_as_another_is_refused() {
+async fn lookalike_version_is_refused() {
     let world = World::new().await;
     let insert = async |version: &str| {
         let sql = "INSERT INTO barclamp (name, version, hash) VALUES ('house', $1, $2)";
@@ -1107,7 +1107,7 @@ async fn escaped_secret_key_is_found() {
 }
 
 #[tokio::test]
-async fn secret_in_deployment_data_without_its_risk_is_refused() {
+async fn deployment_secret_without_its_risk_is_refused() {
     let world = World::new().await;
     let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE id = $1")
         .bind(world.web)

@@ -81,7 +81,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn fresh_access_does_not_approve_its_givers_change() {
+async fn approval_with_fresh_access_from_author_is_ignored() {
     let world = World::new().await;
     world.admins().await;
     let dan = world.add(world.ada, "dan", "{reviewer}").await;
@@ -103,7 +103,7 @@ async fn fresh_access_does_not_approve_its_givers_change() {
 }
 
 #[tokio::test]
-async fn approval_within_cooling_never_counts_later() {
+async fn approval_during_cooling_never_counts() {
     let world = World::new().await;
     world.admins().await;
     world.link(world.ada, world.bo).await;
@@ -122,7 +122,7 @@ async fn approval_within_cooling_never_counts_later() {
 }
 
 #[tokio::test]
-async fn changes_of_others_and_later_links_bar_nothing() {
+async fn unrelated_access_changes_do_not_bar_approval() {
     let world = World::new().await;
     world.admins().await;
     world.link(world.cy, world.bo).await;
@@ -147,7 +147,7 @@ async fn objection_with_fresh_access_counts() {
 }
 
 #[tokio::test]
-async fn account_made_after_submission_never_approves_it() {
+async fn account_newer_than_submission_cannot_approve() {
     let world = World::new().await;
     world.admins().await;
     let planned = world.plan(world.web, world.ada).await;
@@ -168,7 +168,7 @@ async fn account_made_after_submission_never_approves_it() {
 }
 
 #[tokio::test]
-async fn access_through_a_fresh_admin_comes_from_its_giver() {
+async fn access_from_fresh_admin_follows_chain() {
     let world = World::new().await;
     world.admins().await;
     let eva = world.add(world.ada, "eva", "{admin}").await;
@@ -186,7 +186,7 @@ async fn access_through_a_fresh_admin_comes_from_its_giver() {
 }
 
 #[tokio::test]
-async fn notice_is_dismissed_by_its_person_only() {
+async fn only_its_person_dismisses_notice() {
     let world = World::new().await;
     world
         .owner(&format!(
@@ -203,7 +203,7 @@ async fn notice_is_dismissed_by_its_person_only() {
 }
 
 #[tokio::test]
-async fn only_a_second_admin_confirms() {
+async fn only_second_admin_confirms_access() {
     let world = World::new().await;
     world.admins().await;
     world.link(world.ada, world.bo).await;

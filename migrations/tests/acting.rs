@@ -134,7 +134,7 @@ async fn credential_of_an_ended_transaction_does_not_act() {
 }
 
 #[tokio::test]
-async fn acting_table_is_out_of_reach() {
+async fn acting_table_is_inaccessible() {
     let world = World::new().await;
     for sql in [
         format!(
@@ -150,7 +150,7 @@ async fn acting_table_is_out_of_reach() {
 }
 
 #[tokio::test]
-async fn proposals_edits_and_comments_take_their_person() {
+async fn proposals_edits_and_comments_need_credential() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -242,7 +242,7 @@ async fn import_reports_take_their_person() {
 }
 
 #[tokio::test]
-async fn commit_and_switch_take_their_person() {
+async fn commit_and_switch_need_credential() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -270,7 +270,7 @@ async fn commit_and_switch_take_their_person() {
 }
 
 #[tokio::test]
-async fn holds_take_an_operator_of_the_place() {
+async fn hold_needs_operator_of_deployment() {
     let world = World::new().await;
     let (ada, web) = (world.ada, world.web);
     let hold =
@@ -300,7 +300,7 @@ async fn holds_take_an_operator_of_the_place() {
 }
 
 #[tokio::test]
-async fn session_by_hand_is_refused() {
+async fn directly_inserted_session_is_refused() {
     let world = World::new().await;
     world.session(world.bo).await;
     for sql in [
@@ -331,7 +331,7 @@ async fn session_by_hand_is_refused() {
 }
 
 #[tokio::test]
-async fn session_takes_the_link_or_the_password() {
+async fn session_needs_link_or_password() {
     let world = World::new().await;
     world.with_password().await;
     let link = format!(
@@ -377,7 +377,7 @@ async fn session_takes_the_link_or_the_password() {
 }
 
 #[tokio::test]
-async fn password_takes_the_old_one_or_a_link() {
+async fn new_password_needs_old_one_or_link() {
     let world = World::new().await;
     world.with_password().await;
     world.session(world.bo).await;
@@ -402,7 +402,7 @@ async fn password_takes_the_old_one_or_a_link() {
 }
 
 #[tokio::test]
-async fn people_and_links_take_an_admin() {
+async fn people_and_links_need_admin() {
     let world = World::new().await;
     let (cy, web) = (world.cy, world.web);
     world.owner("UPDATE person SET permissions = '{admin}' WHERE name = 'bo'").await.unwrap();
@@ -451,7 +451,7 @@ async fn people_and_links_take_an_admin() {
 }
 
 #[tokio::test]
-async fn admins_token_changes_no_people() {
+async fn admin_token_cannot_change_people() {
     let world = World::new().await;
     world.owner("UPDATE person SET permissions = '{admin}' WHERE name = 'eve'").await.unwrap();
     world.token("{admin}").await;
@@ -481,7 +481,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn submission_without_its_author_only_repeats_one_whose_base_moved() {
+async fn automatic_submission_needs_changed_base() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.base.push((world.storage, world.head_no(world.storage).await));
@@ -541,7 +541,7 @@ async fn submission_without_its_author_only_repeats_one_whose_base_moved() {
 }
 
 #[tokio::test]
-async fn nodes_and_priorities_take_their_person() {
+async fn nodes_and_priorities_need_credential() {
     let world = World::new().await;
     let node = |by: &str| {
         format!(
@@ -567,7 +567,7 @@ async fn nodes_and_priorities_take_their_person() {
 
 /// No transaction can record its changes under another person's name.
 #[tokio::test]
-async fn audit_names_who_acts_and_nobody_else() {
+async fn audit_names_only_acting_person() {
     let world = World::new().await;
     world
         .app_as(
@@ -588,7 +588,7 @@ async fn audit_names_who_acts_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn withdrawn_submission_is_not_repeated() {
+async fn withdrawn_submission_is_not_replanned() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.base.push((world.storage, world.head_no(world.storage).await));

@@ -24,7 +24,7 @@ async fn unsealed(world: &World) -> i64 {
 }
 
 #[tokio::test]
-async fn each_change_writes_its_row() {
+async fn each_change_is_audited() {
     let world = World::new().await;
     world.change(world.web).await;
     world.switch(false).await.unwrap();
@@ -150,7 +150,7 @@ async fn dropped_reviews_are_audited() {
 }
 
 #[tokio::test]
-async fn comments_are_audited_by_the_hash_of_their_text() {
+async fn comment_audit_contains_only_text_hash() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -171,7 +171,7 @@ async fn comments_are_audited_by_the_hash_of_their_text() {
 }
 
 #[tokio::test]
-async fn progress_of_nodes_writes_no_row() {
+async fn node_progress_is_not_audited() {
     let world = World::new().await;
     let before = database_rows(&world, "node.update").await.len();
     world
@@ -183,7 +183,7 @@ async fn progress_of_nodes_writes_no_row() {
 }
 
 #[tokio::test]
-async fn run_start_and_end_write_rows() {
+async fn run_start_and_end_are_audited() {
     let world = World::new().await;
     let claim = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until) \
                  SELECT id, node_id, lane_id, generation, 1, 1, content_hash, true, now() FROM step LIMIT 1";
@@ -216,7 +216,7 @@ async fn run_start_and_end_write_rows() {
 }
 
 #[tokio::test]
-async fn reserved_ids_leave_no_row_unsealed() {
+async fn reserved_ids_do_not_prevent_sealing() {
     let world = World::new().await;
     let mut late = world.db.app().begin().await.unwrap();
     late.execute("INSERT INTO audit (action) VALUES ('late')").await.unwrap();
@@ -288,7 +288,7 @@ async fn actor_is_the_acting_person() {
 }
 
 #[tokio::test]
-async fn audited_submission_takes_no_more_parts() {
+async fn audited_submission_rejects_new_parts() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let mut tx = world.begin_as(world.ada).await;

@@ -75,7 +75,7 @@ async fn older(data: &str) -> TestDatabase {
 }
 
 #[tokio::test]
-async fn a_root_that_can_be_read_in_two_ways_stops_the_migration() {
+async fn ambiguous_root_stops_migration() {
     let odd = r#"{"deployments":{},"nodes":{} }"#;
     let db = older(&DATA.replace(r#"{"deployments":{},"nodes":{}}"#, odd)).await;
     let error = migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap_err();
@@ -83,7 +83,7 @@ async fn a_root_that_can_be_read_in_two_ways_stops_the_migration() {
 }
 
 #[tokio::test]
-async fn a_policy_that_no_target_brought_stops_the_migration() {
+async fn policy_without_target_stops_migration() {
     let db = older(DATA).await;
     db.owner()
         .execute("INSERT INTO policy (number, hash) VALUES (3, sha256('policy'))")
@@ -99,7 +99,7 @@ async fn a_policy_that_no_target_brought_stops_the_migration() {
 }
 
 #[tokio::test]
-async fn what_older_databases_did_not_note_is_filled_in() {
+async fn missing_history_is_backfilled() {
     let db = older(DATA).await;
     let owner = db.owner();
     migrations::migrate(owner, &migrations::Roles::default()).await.unwrap();
@@ -150,7 +150,7 @@ FROM person p, (VALUES ('one', timestamptz '2026-04-04T00:00Z'), ('two', NULL)) 
 ";
 
 #[tokio::test]
-async fn when_somebody_was_here_last_is_taken_from_what_is_left_of_it() {
+async fn last_visit_is_backfilled_from_traces() {
     let db = older(&format!("{DATA}{DATA_OF_PEOPLE}")).await;
     migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap();
     let seen: Vec<(String, String)> = sqlx::query_as(
@@ -170,7 +170,7 @@ SELECT id, '$argon2id$v=19$m=32768,t=3,p=1$c2FsdHNhbHQ$' || rtrim(encode(sha256(
 ";
 
 #[tokio::test]
-async fn stored_passwords_keep_working_and_prove_nothing() {
+async fn migrated_password_hash_verifies_only() {
     let db = older(&format!("{DATA}{DATA_OF_PASSWORDS}")).await;
     migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap();
     let proves = "SELECT proves_password(person_id, sha256('the output')),
@@ -188,7 +188,7 @@ INSERT INTO node (fqdn, deployment_id, macs) VALUES
 ";
 
 #[tokio::test]
-async fn network_cards_get_one_spelling() {
+async fn mac_addresses_are_normalized() {
     let db = TestDatabase::new().await;
     let owner = db.owner();
     owner.execute(sqlx::raw_sql(AssertSqlSafe(DATA_OF_NODES))).await.unwrap();

@@ -139,7 +139,7 @@ fn one(role: &str) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test]
-async fn never_more_runs_than_allowed_or_than_workers_carry() {
+async fn claim_respects_limit_and_worker_capacity() {
     let floor = Floor::new().await;
     floor.steps(1, "a", (1, 40), "", "").await;
     assert_eq!(floor.claim(10).await, 10);
@@ -156,7 +156,7 @@ async fn never_more_runs_than_allowed_or_than_workers_carry() {
 }
 
 #[tokio::test]
-async fn many_claimers_at_once_keep_the_limit() {
+async fn concurrent_claims_respect_limit() {
     let floor = Floor::new().await;
     floor.steps(1, "a", (1, 40), "", "").await;
     let rounds =
@@ -172,7 +172,7 @@ async fn many_claimers_at_once_keep_the_limit() {
 }
 
 #[tokio::test]
-async fn lanes_have_limits_and_chunks_wait_for_their_last() {
+async fn concurrency_group_limits_and_chunks_are_respected() {
     let floor = Floor::new().await;
     floor.steps(1, "rolling", (1, 10), "", "").await;
     floor.steps(1, "chunk", (11, 20), "", "").await;
@@ -199,7 +199,7 @@ async fn lanes_have_limits_and_chunks_wait_for_their_last() {
 }
 
 #[tokio::test]
-async fn a_node_takes_one_exclusive_run() {
+async fn node_has_one_exclusive_run() {
     let floor = Floor::new().await;
     for role in ["a", "b", "c"] {
         floor.steps(1, role, (1, 1), "", "").await;
@@ -214,7 +214,7 @@ async fn a_node_takes_one_exclusive_run() {
 }
 
 #[tokio::test]
-async fn holds_and_the_switch_stop_new_runs() {
+async fn hold_and_switch_stop_new_runs() {
     let floor = Floor::new().await;
     floor.steps(1, "above", (1, 1), "", "").await;
     floor.steps(2, "below", (2, 2), "", "").await;
@@ -239,7 +239,7 @@ async fn holds_and_the_switch_stop_new_runs() {
 }
 
 #[tokio::test]
-async fn a_node_is_as_its_step_needs_it() {
+async fn step_starts_only_on_fitting_node() {
     let floor = Floor::new().await;
     for needs in ["alive", "any", "dead"] {
         floor.steps(1, needs, (1, 1), ", needs, exclusive", &format!(", '{needs}', false")).await;
@@ -257,7 +257,7 @@ async fn a_node_is_as_its_step_needs_it() {
 }
 
 #[tokio::test]
-async fn what_must_not_start_does_not() {
+async fn blocked_steps_are_not_claimed() {
     let floor = Floor::new().await;
     floor.steps(1, "later", (1, 1), ", not_before", ", now() + interval '1 hour'").await;
     floor.steps(1, "blocked", (2, 2), "", "").await;
@@ -282,7 +282,7 @@ async fn what_must_not_start_does_not() {
 }
 
 #[tokio::test]
-async fn budgets_count_nodes() {
+async fn disruption_budget_counts_nodes() {
     let floor = Floor::new().await;
     floor
         .sql(
@@ -302,7 +302,7 @@ async fn budgets_count_nodes() {
 }
 
 #[tokio::test]
-async fn the_order_is_priority_age_rank_and_deployments_take_turns() {
+async fn claim_order_is_fair_and_by_priority() {
     let floor = Floor::new().await;
     floor.steps(1, "many", (1, 20), "", "").await;
     floor.steps(1, "urgent", (21, 21), ", priority", ", 5").await;
@@ -342,7 +342,7 @@ async fn crowd() -> Floor {
 }
 
 #[tokio::test]
-async fn ten_thousand_ready_steps_do_not_starve_the_three_of_another_deployment() {
+async fn large_deployment_does_not_starve_small_one() {
     let floor = crowd().await;
     assert_eq!(floor.claim(10).await, 10, "the many have taken every slot");
     floor.steps(2, "few", (10_001, 10_003), "", "").await;
@@ -364,7 +364,7 @@ async fn ten_thousand_ready_steps_do_not_starve_the_three_of_another_deployment(
 }
 
 #[tokio::test]
-async fn a_deployment_goes_first_when_an_operator_says_so_and_last_too() {
+async fn deployment_priority_changes_claim_order() {
     let floor = crowd().await;
     floor.steps(2, "few", (10_001, 10_003), "", "").await;
     floor.sql("UPDATE deployment SET priority = -1 WHERE name = 'd2'").await;
@@ -374,7 +374,7 @@ async fn a_deployment_goes_first_when_an_operator_says_so_and_last_too() {
 }
 
 #[tokio::test]
-async fn a_jig_that_no_worker_carries_out_takes_no_slot() {
+async fn unserved_jig_takes_no_slot() {
     let floor = Floor::new().await;
     floor.sql("INSERT INTO jig (name, class) VALUES ('puppet', 'puppet')").await;
     floor.steps(1, "a", (1, 2), "", "").await;

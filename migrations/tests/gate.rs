@@ -18,7 +18,7 @@ async fn approved(world: &World) -> (Submission, i64) {
 }
 
 #[tokio::test]
-async fn an_approved_change_commits_once() {
+async fn approved_change_commits_once() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     assert_eq!(world.commit(&planned, submission).await.unwrap(), 2);
@@ -35,7 +35,7 @@ async fn an_approved_change_commits_once() {
 }
 
 #[tokio::test]
-async fn without_approval_nothing_commits() {
+async fn unapproved_change_does_not_commit() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -44,7 +44,7 @@ async fn without_approval_nothing_commits() {
 }
 
 #[tokio::test]
-async fn verdicts_of_authors_and_non_reviewers_are_refused() {
+async fn author_and_non_reviewer_verdicts_are_refused() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -66,7 +66,7 @@ async fn verdicts_of_authors_and_non_reviewers_are_refused() {
 }
 
 #[tokio::test]
-async fn who_edits_is_an_author_listed_or_not() {
+async fn editor_is_author_even_if_unlisted() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.version = world.edit(planned.proposal, world.bo).await.unwrap();
@@ -85,7 +85,7 @@ async fn who_edits_is_an_author_listed_or_not() {
 }
 
 #[tokio::test]
-async fn the_last_word_of_each_reviewer_counts() {
+async fn last_verdict_of_each_reviewer_counts() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.verdict(submission, world.bo, "request_changes").await.unwrap();
@@ -101,7 +101,7 @@ async fn the_last_word_of_each_reviewer_counts() {
 }
 
 #[tokio::test]
-async fn approvals_count_only_while_their_givers_may_review() {
+async fn approval_counts_while_reviewer_has_permission() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await.unwrap();
@@ -122,7 +122,7 @@ async fn approvals_count_only_while_their_givers_may_review() {
 }
 
 #[tokio::test]
-async fn riskier_changes_need_what_the_policy_asks() {
+async fn risky_change_needs_more_approvals() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.risk.push("destructive".into());
@@ -141,7 +141,7 @@ async fn riskier_changes_need_what_the_policy_asks() {
 }
 
 #[tokio::test]
-async fn an_older_submission_is_void() {
+async fn older_submission_is_void() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let version = world.edit(planned.proposal, world.ada).await.unwrap();
@@ -163,7 +163,7 @@ async fn an_older_submission_is_void() {
 }
 
 #[tokio::test]
-async fn a_discarded_proposal_is_closed_for_ever() {
+async fn discarded_proposal_stays_closed() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.app("UPDATE proposal SET state = 'discarded'").await.unwrap();
@@ -184,7 +184,7 @@ async fn a_discarded_proposal_is_closed_for_ever() {
 }
 
 #[tokio::test]
-async fn a_moved_base_voids_and_a_sibling_does_not() {
+async fn changed_base_voids_but_sibling_does_not() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.change(world.storage).await;
@@ -206,7 +206,7 @@ async fn a_moved_base_voids_and_a_sibling_does_not() {
 }
 
 #[tokio::test]
-async fn two_changes_that_take_the_same_node_meet() {
+async fn second_change_taking_same_node_is_refused() {
     let world = World::new().await;
     world
         .app("INSERT INTO node (fqdn, deployment_id) SELECT 'n9.x.example', id FROM deployment WHERE system")
@@ -230,7 +230,7 @@ async fn two_changes_that_take_the_same_node_meet() {
 }
 
 #[tokio::test]
-async fn two_commits_at_once_make_one_line() {
+async fn concurrent_commits_are_serialized() {
     let world = World::new().await;
     let mut plans = Vec::new();
     for deployment in [world.web, world.storage] {
@@ -259,7 +259,7 @@ async fn two_commits_at_once_make_one_line() {
 }
 
 #[tokio::test]
-async fn the_root_differs_in_exactly_what_is_listed() {
+async fn root_differs_only_in_listed_documents() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let sound = world.root_with(&planned).await;
@@ -355,7 +355,7 @@ async fn the_root_differs_in_exactly_what_is_listed() {
 }
 
 #[tokio::test]
-async fn a_document_outside_the_base_is_refused() {
+async fn document_outside_base_is_refused() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     let old = world.root().await.nodes[&world.n2].clone();
@@ -376,7 +376,7 @@ async fn a_document_outside_the_base_is_refused() {
 }
 
 #[tokio::test]
-async fn a_new_deployment_writes_its_parent() {
+async fn new_deployment_writes_its_parent() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     let (id, phantom) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
@@ -425,7 +425,7 @@ async fn a_new_deployment_writes_its_parent() {
 }
 
 #[tokio::test]
-async fn a_commit_is_whole_or_nothing() {
+async fn incomplete_commit_is_refused() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
@@ -460,7 +460,7 @@ async fn a_commit_is_whole_or_nothing() {
 }
 
 #[tokio::test]
-async fn submissions_are_sealed_when_made() {
+async fn submission_cannot_change_after_insert() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     for sql in [
@@ -477,7 +477,7 @@ async fn submissions_are_sealed_when_made() {
 }
 
 #[tokio::test]
-async fn switches_repeat_the_root_and_void_nothing() {
+async fn switch_repeats_root_and_keeps_approvals() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     assert_refused("on already", world.switch(true).await, Refusal::NotTheNext);
@@ -494,7 +494,7 @@ async fn switches_repeat_the_root_and_void_nothing() {
 }
 
 #[tokio::test]
-async fn a_switch_is_no_licence_to_change_intent() {
+async fn switch_cannot_change_intent() {
     let world = World::new().await;
     let mut tx = world.begin_as(world.ada).await;
     let sql = "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
@@ -505,7 +505,7 @@ async fn a_switch_is_no_licence_to_change_intent() {
 }
 
 #[tokio::test]
-async fn the_line_has_no_gaps_forks_or_second_genesis() {
+async fn history_has_no_gap_fork_or_second_genesis() {
     let world = World::new().await;
     let insert = |number: i64, parent: &str, kind: &str, enabled: bool| {
         format!(
@@ -539,7 +539,7 @@ async fn the_line_has_no_gaps_forks_or_second_genesis() {
 }
 
 #[tokio::test]
-async fn after_a_restore_old_submissions_and_transactions_are_void() {
+async fn restore_voids_old_submissions_and_transactions() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     assert_eq!(state(world.app("UPDATE head SET epoch = 2").await), "42501");

@@ -30,7 +30,7 @@ const APPEND_ONLY: [&str; 13] = [
 const DENIED: &str = "42501";
 
 #[tokio::test]
-async fn history_is_only_added_to() {
+async fn history_is_append_only() {
     let world = World::new().await;
     world.change(world.web).await;
     for table in APPEND_ONLY {
@@ -58,7 +58,7 @@ async fn history_is_only_added_to() {
 }
 
 #[tokio::test]
-async fn objects_are_what_their_hash_says() {
+async fn object_with_wrong_hash_is_refused() {
     let world = World::new().await;
     let sql = "INSERT INTO object (hash, kind, body) VALUES (sha256('a'), 'role', 'b')";
     assert_eq!(state(world.app(sql).await), "23514");
@@ -123,7 +123,7 @@ async fn progress_needs_no_commit() {
 }
 
 #[tokio::test]
-async fn server_and_workers_disable_nothing() {
+async fn server_and_workers_cannot_disable_guards() {
     let world = World::new().await;
     for sql in [
         "ALTER TABLE target DISABLE TRIGGER ALL",
@@ -146,7 +146,7 @@ async fn server_and_workers_disable_nothing() {
 }
 
 #[tokio::test]
-async fn a_temporary_table_does_not_pose_as_ours() {
+async fn temporary_table_does_not_shadow_real_table() {
     let world = World::new().await;
     // Even for the owner's temporary table, the guards read the real one.
     let mut tx = world.db.owner().begin().await.unwrap();
@@ -191,7 +191,7 @@ async fn steps_follow_their_node() {
 }
 
 #[tokio::test]
-async fn runs_keep_what_they_are_about() {
+async fn run_identity_never_changes() {
     let world = World::new().await;
     let insert = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until)
                   SELECT id, node_id, lane_id, generation, 1, 1, content_hash, exclusive, now() FROM step WHERE node_id = ";
@@ -223,7 +223,7 @@ async fn runs_keep_what_they_are_about() {
 }
 
 #[tokio::test]
-async fn one_time_tokens_are_spent_once() {
+async fn one_time_token_is_used_once() {
     let world = World::new().await;
     let sql = "INSERT INTO token (kind, hash, person_id, expires_at)
                SELECT 'sign_in', sha256('secret'), id, now() + interval '1 hour' FROM person WHERE name = 'ada'";
@@ -240,7 +240,7 @@ async fn one_time_tokens_are_spent_once() {
 }
 
 #[tokio::test]
-async fn the_audit_is_chained_and_tampering_shows() {
+async fn audit_chain_detects_tampering() {
     let world = World::new().await;
     // The setup itself has written audit rows.
     let before: i32 =
@@ -285,7 +285,7 @@ async fn the_audit_is_chained_and_tampering_shows() {
 }
 
 #[tokio::test]
-async fn logs_find_room_and_repeat_nothing() {
+async fn log_partitions_exist_and_chunks_are_unique() {
     let world = World::new().await;
     let line =
         "INSERT INTO run_log (run_id, at_offset, body) VALUES ($1, 0, 'x') ON CONFLICT DO NOTHING";
@@ -301,7 +301,7 @@ async fn logs_find_room_and_repeat_nothing() {
 }
 
 #[tokio::test]
-async fn migrating_again_changes_nothing_and_brings_guards_back() {
+async fn second_migration_restores_guards() {
     let world = World::new().await;
     migrations::migrate(world.db.owner(), &migrations::Roles::default()).await.unwrap();
     assert!(migrations::is_current(world.db.app()).await.unwrap());
@@ -342,7 +342,7 @@ async fn migrating_again_changes_nothing_and_brings_guards_back() {
 }
 
 #[tokio::test]
-async fn a_newer_database_is_left_alone() {
+async fn newer_database_is_not_migrated() {
     let world = World::new().await;
     world
         .owner("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_future', 0)")
@@ -355,14 +355,14 @@ async fn a_newer_database_is_left_alone() {
 }
 
 #[tokio::test]
-async fn older_guards_are_seen() {
+async fn outdated_guards_are_detected() {
     let world = World::new().await;
     world.owner("UPDATE guard_version SET hash = sha256('older')").await.unwrap();
     assert!(!migrations::is_current(world.db.app()).await.unwrap());
 }
 
 #[tokio::test]
-async fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
+async fn deployment_depth_is_limited() {
     let world = World::new().await;
     // This test is not about commits.
     let mut tx = world.db.owner().begin().await.unwrap();
@@ -395,7 +395,7 @@ async fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
 }
 
 #[tokio::test]
-async fn what_stands_too_low_from_before_the_limit_still_changes() {
+async fn older_deployment_beyond_depth_limit_is_editable() {
     let world = World::new().await;
     let mut tx = world.db.owner().begin().await.unwrap();
     for guard in ["guard_document", "guard_intent"] {

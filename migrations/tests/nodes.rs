@@ -77,7 +77,7 @@ async fn documented_record_changes_by_commit_only() {
 }
 
 #[tokio::test]
-async fn row_unlike_document_does_not_commit() {
+async fn row_differing_from_document_is_refused() {
     let world = World::new().await;
     for row in [
         "version = version",
@@ -103,7 +103,7 @@ async fn row_unlike_document_does_not_commit() {
 }
 
 #[tokio::test]
-async fn commit_leaves_other_records_alone() {
+async fn commit_does_not_change_other_records() {
     let world = World::new().await;
     let planned = planned(&world, local(), json!({})).await;
     let submission = approved(&world, &planned).await;
@@ -125,7 +125,7 @@ async fn changed_connection_without_its_risk_is_refused() {
 }
 
 #[tokio::test]
-async fn changed_bare_record_is_found() {
+async fn changed_bare_record_is_reported() {
     let world = World::new().await;
     let add = "INSERT INTO node (fqdn, deployment_id, transport, connection)
                SELECT 'bare.x.example', id, 'local', '{\"root\": \"/srv/bare\"}' FROM deployment WHERE system";

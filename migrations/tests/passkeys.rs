@@ -82,7 +82,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn demand_follows_the_rules_of_the_policy() {
+async fn signature_demand_follows_policy_rules() {
     for (rules, demanded) in [
         (json!([]), false),
         (json!([{}]), true),
@@ -117,7 +117,7 @@ async fn demand_follows_the_rules_of_the_policy() {
 }
 
 #[tokio::test]
-async fn change_of_the_policy_is_signed_if_there_is_any_rule() {
+async fn policy_change_needs_signature_with_any_rule() {
     let world = World::new().await;
     world
         .policy(json!({"approvals": 1, "by_risk": {}, "signed": [{"deployment": world.storage}]}))
@@ -130,7 +130,7 @@ async fn change_of_the_policy_is_signed_if_there_is_any_rule() {
 }
 
 #[tokio::test]
-async fn early_check_of_constraints_leaves_no_demand_out() {
+async fn early_constraint_check_cannot_skip_demand() {
     let world = World::new().await;
     world
         .policy(json!({"approvals": 1, "by_risk": {}, "signed": [{"deployment": world.web}]}))
@@ -183,7 +183,7 @@ async fn unsigned_approval_does_not_commit() {
 }
 
 #[tokio::test]
-async fn passkeys_and_signatures_take_their_person() {
+async fn passkeys_and_signatures_need_credential() {
     let world = World::new().await;
     world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{}]})).await;
     let submission = world.submitted().await;
@@ -214,7 +214,7 @@ async fn passkeys_and_signatures_take_their_person() {
 }
 
 #[tokio::test]
-async fn roles_rewrite_no_passkey_and_no_demand() {
+async fn roles_cannot_change_passkeys_or_demands() {
     let world = World::new().await;
     let id = world.passkey(world.bo).await;
     for sql in [

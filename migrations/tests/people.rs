@@ -27,7 +27,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_reviewers_word_counts_only_where_they_may_review() {
+async fn verdict_counts_only_in_reviewers_scope() {
     let world = World::new().await;
     world
         .owner("UPDATE person SET permissions = '{viewer}' WHERE name IN ('bo', 'cy')")
@@ -52,7 +52,7 @@ async fn a_reviewers_word_counts_only_where_they_may_review() {
 }
 
 #[tokio::test]
-async fn who_commits_may_do_so_wherever_it_changes_something() {
+async fn committer_needs_permission_in_all_touched_deployments() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -66,7 +66,7 @@ async fn who_commits_may_do_so_wherever_it_changes_something() {
 }
 
 #[tokio::test]
-async fn a_policy_concerns_everything() {
+async fn policy_change_needs_permission_everywhere() {
     let world = World::new().await;
     world.grant(world.bo, "reviewer", world.web).await.unwrap();
     let planned = world.plan(world.web, world.ada).await;
@@ -89,7 +89,7 @@ async fn a_policy_concerns_everything() {
 }
 
 #[tokio::test]
-async fn nobody_gets_the_name_of_gantry_itself_and_who_has_it_stays() {
+async fn gantry_name_is_reserved() {
     let world = World::new().await;
     assert_refused(
         "new",
@@ -112,7 +112,7 @@ async fn nobody_gets_the_name_of_gantry_itself_and_who_has_it_stays() {
 }
 
 #[tokio::test]
-async fn a_part_of_the_tree_is_one_and_admin_is_none() {
+async fn invalid_scoped_grant_is_refused() {
     let world = World::new().await;
     assert_refused(
         "all",
@@ -132,7 +132,7 @@ async fn a_part_of_the_tree_is_one_and_admin_is_none() {
 }
 
 #[tokio::test]
-async fn somebody_is_left_who_decides_about_people_however_they_race() {
+async fn last_admin_survives_concurrent_removals() {
     let world = World::new().await;
     world
         .owner("UPDATE person SET permissions = '{admin}' WHERE name IN ('bo', 'cy')")
@@ -175,7 +175,7 @@ async fn somebody_is_left_who_decides_about_people_however_they_race() {
 }
 
 #[tokio::test]
-async fn a_token_of_the_api_is_bounded() {
+async fn api_token_limits_are_enforced() {
     let world = World::new().await;
     let token = |scopes: &str, name: &str, holds: &str| {
         format!(

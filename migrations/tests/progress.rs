@@ -99,7 +99,7 @@ const DONE: &str = "state = 'active', applied_generation = generation";
 const OUTPUT: &str = "UPDATE step SET results = '{\"a\": 1}', wall = '{\"a\": 1}', wall_run = 1 WHERE state = 'active'";
 
 #[tokio::test]
-async fn claimed_run_moves_its_step() {
+async fn claimed_run_changes_its_step() {
     let world = ready().await;
     assert_eq!(world.app(&claim(N1)).await.unwrap(), 1);
     lease(&world).await;
@@ -129,7 +129,7 @@ async fn claimed_run_moves_its_step() {
 }
 
 #[tokio::test]
-async fn step_without_its_run_stays() {
+async fn step_change_without_run_is_refused() {
     let world = ready().await;
     for (sql, by) in [
         ("UPDATE step SET state = 'transition'", Refusal::StepMoved),
@@ -180,7 +180,7 @@ async fn step_without_its_run_stays() {
 }
 
 #[tokio::test]
-async fn server_reports_no_result_of_a_run() {
+async fn server_cannot_report_run_result() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
@@ -192,7 +192,7 @@ async fn server_reports_no_result_of_a_run() {
 }
 
 #[tokio::test]
-async fn destructive_step_is_retried_by_a_person_only() {
+async fn only_person_retries_destructive_step() {
     let world = ready().await;
     world
         .owner("ALTER TABLE step DISABLE TRIGGER guard_intent; ALTER TABLE step DISABLE TRIGGER guard_risk_again")
@@ -239,7 +239,7 @@ async fn retry_keeps_no_name_of_an_earlier_one() {
 }
 
 #[tokio::test]
-async fn retry_names_the_operator_who_asks_for_it() {
+async fn retry_names_its_operator() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
@@ -265,7 +265,7 @@ async fn retry_names_the_operator_who_asks_for_it() {
 }
 
 #[tokio::test]
-async fn run_is_cancelled_by_an_operator_or_a_commit() {
+async fn only_operator_or_commit_cancels_run() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
@@ -372,7 +372,7 @@ async fn run_that_is_not_due_is_refused() {
 }
 
 #[tokio::test]
-async fn run_follows_its_states_once() {
+async fn run_passes_each_state_once() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     for sql in [
@@ -424,7 +424,7 @@ async fn run_follows_its_states_once() {
 }
 
 #[tokio::test]
-async fn node_without_a_health_check_stays() {
+async fn node_change_without_health_check_is_refused() {
     let world = World::new().await;
     world.grant_all().await;
     // Makes it an SSH node, whatever its document says.

@@ -36,7 +36,7 @@ async fn commit_with(
 }
 
 #[tokio::test]
-async fn row_beyond_the_documents_is_refused() {
+async fn row_without_listed_document_is_refused() {
     let world = World::new().await;
     world.grant_all().await;
     world
@@ -203,7 +203,7 @@ async fn deleted_edge_is_refused() {
 }
 
 #[tokio::test]
-async fn approved_policy_comes_into_force() {
+async fn approved_policy_must_be_in_force() {
     let world = World::new().await;
     let stricter = world.put("policy", json!({"approvals": 2, "by_risk": {}})).await;
     let planned =

@@ -241,14 +241,14 @@ async fn assert_allowed(role: &str, pool: &PgPool, statements: &[&str]) {
 }
 
 #[tokio::test]
-async fn worker_writes_nothing_but_progress() {
+async fn worker_writes_progress_only() {
     let world = World::new().await;
     assert_denied("worker", world.db.worker(), REFUSED_TO_PROGRAMS).await;
     assert_denied("worker", world.db.worker(), REFUSED_TO_WORKERS).await;
 }
 
 #[tokio::test]
-async fn server_writes_no_workers_progress() {
+async fn server_cannot_write_worker_progress() {
     let world = World::new().await;
     assert_denied("server", world.db.server(), REFUSED_TO_PROGRAMS).await;
     assert_denied("server", world.db.server(), REFUSED_TO_SERVER).await;
@@ -276,7 +276,7 @@ async fn metrics_reads_counts_only() {
 }
 
 #[tokio::test]
-async fn no_role_becomes_another_or_disables_guards() {
+async fn roles_cannot_switch_or_disable_guards() {
     let world = World::new().await;
     for (role, pool) in [
         ("server", world.db.server()),
@@ -291,7 +291,7 @@ async fn no_role_becomes_another_or_disables_guards() {
 }
 
 #[tokio::test]
-async fn worker_may_try_to_move_progress() {
+async fn worker_has_progress_privileges() {
     let world = World::new().await;
     // The state machine rejects most of them, but no privilege is missing.
     for sql in [
@@ -401,7 +401,7 @@ async fn only_listed_functions_run_as_owner() {
 }
 
 #[tokio::test]
-async fn migration_revokes_rights_of_earlier_roles() {
+async fn migration_revokes_privileges_of_earlier_roles() {
     let world = World::new().await;
     let granted = "SELECT has_table_privilege('pg_monitor', 'verdict', 'INSERT')
                      OR has_column_privilege('pg_monitor', 'step', 'wall', 'UPDATE')

@@ -112,7 +112,7 @@ async fn session_without_its_factor_writes_nothing() {
 }
 
 #[tokio::test]
-async fn policy_makes_everyone_enrol_first() {
+async fn policy_requires_enrolment_before_anything() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -205,7 +205,7 @@ async fn code_is_accepted_once() {
 }
 
 #[tokio::test]
-async fn factor_is_written_by_its_functions_only() {
+async fn only_functions_write_factors() {
     let world = World::new().await;
     world.app_of(world.bo).await;
     for sql in [
@@ -246,7 +246,7 @@ async fn factor_is_written_by_its_functions_only() {
 }
 
 #[tokio::test]
-async fn set_up_is_confirmed_by_its_session_in_time() {
+async fn set_up_is_confirmed_in_same_session() {
     let world = World::new().await;
     world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
     let confirm = format!("confirm_totp({STEP})");
@@ -263,7 +263,7 @@ async fn set_up_is_confirmed_by_its_session_in_time() {
 }
 
 #[tokio::test]
-async fn audit_has_no_secret_of_an_app() {
+async fn audit_omits_authenticator_secret() {
     let world = World::new().await;
     world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
     world.calls(world.bo, &format!("confirm_totp({STEP})")).await.unwrap();

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_is_for_the_same_machine_only() {
+    fn plain_http_requires_loopback() {
         for text in [
             "http://127.0.0.1:7700",
             "http://localhost:80/",
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn listening_everywhere_is_reached_by_loopback() {
+    fn wildcard_listener_uses_loopback_address() {
         let of = |text: &str| PublicAddress::of_listener(text.parse().expect("a socket address"));
         assert_eq!(of("0.0.0.0:7700").expect("an address").to_string(), "http://127.0.0.1:7700");
         assert_eq!(of("[::1]:7700").expect("an address").to_string(), "http://[::1]:7700");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_origins_of_others_are_not_its_own() {
+    fn foreign_hosts_and_origins_are_rejected() {
         let near = address("http://127.0.0.1:7700");
         assert!(
             near.is_host("localhost:9000")

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_gets_the_best_form_that_it_takes() {
+    fn browser_gets_best_accepted_encoding() {
         assert_eq!(coding("gzip, deflate, br, zstd").as_deref(), Some("br"));
         assert_eq!(coding("gzip;q=0.5, br;q=0").as_deref(), Some("gzip"));
         assert_eq!(coding("deflate"), None);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_file_is_told_so() {
+    fn current_etag_returns_304() {
         let first = ask("/pkg/a.css", &[]).expect("it is there");
         let tag: &'static str = Box::leak(
             first.headers()[header::ETAG].to_str().expect("a tag").to_owned().into_boxed_str(),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_there() {
+    fn unknown_path_has_no_file() {
         for path in
             ["/", "/pkg", "/pkg/", "/../Cargo.toml", "/pkg/b.css", "pkg/a.css", "//pkg/a.css"]
         {

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_head_that_does_not_come_ends_its_connection() {
+    async fn slow_request_head_closes_connection() {
         let bounds = Bounds { head: Duration::from_millis(100), ..Bounds::default() };
         let (address, stopping, served) = serving(bounds).await;
         for part in [&b""[..], b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nCookie: "] {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_head_beyond_its_size_is_refused() {
+    async fn oversized_request_head_is_rejected() {
         let (address, _stopping, _served) = serving(Bounds::default()).await;
         let mut asks = TcpStream::connect(address).await.expect("a connection");
         let long = format!("GET /?{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(limits::HEAD));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_comes_beyond_waits_until_another_one_ends() {
+    async fn connection_beyond_limit_waits_for_another() {
         let (address, _stopping, _served) =
             serving(Bounds { at_once: 1, ..Bounds::default() }).await;
         let mut first = TcpStream::connect(address).await.expect("a connection");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stop_waits_for_no_connection_on_which_nothing_is_asked() {
+    async fn shutdown_ignores_idle_connections() {
         let (address, stopping, served) = serving(Bounds::default()).await;
         let mut idle = TcpStream::connect(address).await.expect("a connection");
         assert!(said(&mut idle, ASKED).await.starts_with("HTTP/1.1 200 "));

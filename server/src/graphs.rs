@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_mean_what_they_mean_in_a_pages_address() {
+    fn parameters_match_those_of_the_page() {
         for query in [
             "",
             "roles=app,web-ready&nodes=n1,n2.house.example.com",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_mean_nothing_are_refused_with_those_that_do() {
+    fn invalid_parameter_error_lists_valid_values() {
         for (query, said) in [
             ("way=left", "none of up, down, both"),
             ("longest=far", "none of count, time"),

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn only_own_pages_and_programs_change_anything() {
+    fn cross_site_changes_are_rejected() {
         let here = ("origin", "http://127.0.0.1:7700");
         assert!(own(&[("sec-fetch-site", "same-origin")]));
         assert!(own(&[("sec-fetch-site", "same-origin"), here]));

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_topics_hear_is_told_once() {
+    fn event_with_several_topics_is_sent_once() {
         let deployment = "deployment:00000000-0000-0000-0000-000000000001";
         let through = |topics: &str, told: &[Told]| {
             let mut sieve = Sieve { topics: Topics::parse(topics).expect("topics"), last: None };
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_that_comes_back_goes_on_where_it_was() {
+    fn reconnecting_browser_resumes_after_last_event() {
         let mut headers = HeaderMap::new();
         assert_eq!(place(&headers, ""), Ok(None));
         assert_eq!(place(&headers, "12"), Ok(Some(Position { xid: 12, id: 0 })));

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_as_http_says() {
+    fn range_header_follows_rfc_9110() {
         let asks = |range: &str, of: Option<&str>| {
             let mut headers = HeaderMap::new();
             headers.insert(header::RANGE, HeaderValue::from_str(range).expect("text"));

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_person_leaves_places_for_others() {
+    fn one_person_leaves_permits_for_others() {
         let places = Places::new(3, 2);
         let (ada, bo) = (PersonId(uuid::Uuid::from_u128(1)), PersonId(uuid::Uuid::from_u128(2)));
         let first = places.take(ada).expect("a place");

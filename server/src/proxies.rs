@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn only_known_proxies_say_for_whom_they_ask() {
+    fn only_trusted_proxies_set_client_address() {
         let here = TrustedProxies::LOOPBACK;
         assert_eq!(from(here, "127.0.0.1", &["203.0.113.9"]), "203.0.113.9");
         assert_eq!(
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_told_apart_by_their_first_bits() {
+    fn networks_match_by_prefix() {
         let has = |network: &str, address: &str| {
             Network::parse(network).expect("a network").has(address.parse().expect("an address"))
         };

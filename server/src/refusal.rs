@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_as_many_levels_as_is_said() {
+    fn body_depth_matches_documented_limit() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let read = |levels| {
             read_json::<serde_json::Value>(nested(levels).as_bytes())
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_the_program_are_told_in_words() {
+    fn rust_types_are_described_in_words() {
         for (said, told) in [
             (
                 "invalid type: integer `7`, expected struct NodeWish",
@@ -581,7 +581,7 @@ mod tests {
 
     /// Uses the library itself, so that a change of its messages is noticed.
     #[test]
-    fn what_is_no_json_is_told_in_words() {
+    fn invalid_json_is_described_in_words() {
         for (sent, told) in [
             (r#"{"a": }"#, "there is no value where one is to be"),
             ("nothing", "only true, false and null are written without quotation marks"),
@@ -605,13 +605,13 @@ mod tests {
     }
 
     #[test]
-    fn pages_hold_no_markup_of_others() {
+    fn error_pages_escape_markup() {
         let page = page(&Problem::not_found("There is no <script>alert('x')</script> & \"more\"."));
         assert!(!page.contains("<script") && page.contains("&#60;script&#62;"));
     }
 
     #[test]
-    fn what_a_key_means_twice_is_not_taken() {
+    fn duplicate_json_key_is_rejected() {
         assert!(read_json::<serde_json::Value>(b"{\"a\": 1, \"b\": 1}").is_ok());
         let twice = b"{\"data\": {\"a\": 1,\n\"a\": 2}}";
         let Refusal(problem) = read_json::<serde_json::Value>(twice).expect_err("it stands twice");

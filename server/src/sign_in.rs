@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pasted_link_will_do() {
+    fn pasted_link_is_accepted_as_token() {
         for text in [
             "abc",
             " abc\n",
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_sent_elsewhere() {
+    fn redirect_to_other_site_is_rejected() {
         for next in ["/deployments/web?tab=1", "/"] {
             assert_eq!(own_place(next), next);
         }

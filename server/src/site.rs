@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slash_at_the_end_is_left_out_and_leads_nowhere_else() {
+    fn trailing_slash_redirects_within_the_site() {
         let place = |text: &str| without_slash(&text.parse().expect("an address"));
         let to = |text: &str| Some(text.to_owned());
         assert_eq!(

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_read_as_without_it() {
+    fn valid_json_is_unaffected() {
         for good in [
             json!({"list": []}),
             json!({"list": [{"a": 1}], "maybe": {"a": 2}, "named": {"x": {"a": 3}}, "pair": [4, 5]}),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_no_object_wherever_it_stands() {
+    fn array_for_object_is_rejected_at_any_depth() {
         for bad in [
             json!([[]]),
             json!({"list": [[1]]}),

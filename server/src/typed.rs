@@ -106,14 +106,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_comes_back_and_nothing_else() {
+    fn only_listed_fields_are_kept() {
         let typed =
             typed("name=ci+bot&password=secret&days=&viewer=on", &["name", "days", "viewer"]);
         assert_eq!(typed, ["typed.name=ci%20bot", "typed.viewer=on"]);
     }
 
     #[test]
-    fn the_last_problem_alone_is_in_the_address() {
+    fn redirect_has_only_the_last_problem() {
         let typed = ["typed.fqdn=x".to_owned()];
         let first = "http://localhost/nodes?state=dead&__path=%2Fcall%2Fadd-node&__err=e30%3D";
         let then = back_to(first, &typed).expect("a query");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn no_form_with_a_secret_carries_it() {
+    fn secret_fields_are_never_kept() {
         for (call, names) in KEPT {
             for secret in ["password", "old", "new", "again", "token", "link", "username"] {
                 assert!(!names.contains(&secret), "{call} brings back {secret}");

@@ -216,7 +216,7 @@ while [ ! -s "$GANTRY_ROOT/run/svc.pid" ]; do sleep 0.02; done
 "#;
 
     #[tokio::test]
-    async fn what_booted_is_halted_and_what_fails_is_told() {
+    async fn services_boot_and_halt_with_failures_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let node = node(folder.path());
         script(&node, "10-svc", SERVICE);
@@ -238,7 +238,7 @@ while [ ! -s "$GANTRY_ROOT/run/svc.pid" ]; do sleep 0.02; done
     }
 
     #[tokio::test]
-    async fn a_number_that_was_used_again_is_left_alone() {
+    async fn reused_process_id_is_left_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         let node = node(folder.path());
         let mut other =

@@ -262,7 +262,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn two_streams_never_mix_within_a_line_and_offsets_have_no_gap() {
+    async fn streams_never_mix_and_offsets_are_continuous() {
         let kept = Arc::new(Kept::default());
         let (log, writer) = Log::into_store(kept.clone(), Secrets::default());
         let (mut out, mut err) = (log.lines(Stream::Out), log.lines(Stream::Err));
@@ -285,7 +285,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn output_beyond_the_limit_is_not_kept_and_says_so() {
+    async fn output_beyond_the_limit_is_dropped_with_notice() {
         let kept = Arc::new(Kept::default());
         let (log, writer) = Log::into_store(kept.clone(), Secrets::default());
         for _ in 0..(MAX_LOG / (1 << 20)) + 2 {

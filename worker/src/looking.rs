@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_looked_at_once_at_a_time() {
+    fn node_has_one_health_check_at_once() {
         let all = Arc::default();
         let (one, other) = (NodeId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
         let looking = Busy::with(&all, one);

@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_cut_in_two_is_still_hidden() {
+    fn secret_split_between_chunks_is_masked() {
         let secrets = Secrets::new(["hunter22".to_owned()]);
         for cut in 0.."a hunter22 b".len() {
             let (left, right) = "a hunter22 b".split_at(cut);
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_in_every_form_in_which_it_comes_back_by_itself() {
+    fn secret_is_masked_in_every_encoding() {
         let secrets = Secrets::new([
             "p/ä's\"word".to_owned(),
             "-----BEGIN-----\nline-one-of-it\nab\n-----END-----\n".to_owned(),
@@ -540,21 +540,21 @@ mod tests {
     }
 
     #[test]
-    fn what_only_begins_like_a_secret_is_shown() {
+    fn prefix_of_a_secret_is_shown() {
         let secrets = Secrets::new(["hunter22".to_owned()]);
         assert_eq!(through(&secrets, &["hunt", "ing"]), "hunting");
         assert_eq!(through(&secrets, &["a hunt"]), "a hunt");
     }
 
     #[test]
-    fn a_secret_within_a_secret_hides_as_a_whole() {
+    fn nested_secrets_are_masked_as_one() {
         let secrets = Secrets::new(["abcd".to_owned(), "abcdefg".to_owned()]);
         assert_eq!(through(&secrets, &["abcd", "efg."]), format!("{MASK}."));
         assert_eq!(through(&secrets, &["abcdx"]), format!("{MASK}x"));
     }
 
     #[test]
-    fn what_is_cut_within_a_letter_is_masked_all_the_same() {
+    fn secret_split_within_a_character_is_masked() {
         let secrets = Secrets::new([
             "abcd".to_owned(),
             "abcdé".to_owned(),
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn results_lose_them_too_also_as_json_text() {
+    fn results_are_masked_including_json_text() {
         let secrets = Secrets::new(["p\"word".to_owned()]);
         let value = json!({"k": ["x p\"word y"], "text": "{\"p\":\"p\\\"word\"}", "n": 3});
         let masked = secrets.mask_value(&value);

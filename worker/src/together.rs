@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_asked_meanwhile_is_asked_together() {
+    async fn queries_during_a_statement_are_batched() {
         let asked = doubling();
         let first = asked.ask(1);
         asked.statements(1).await;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_can_not_be_answered_keeps_none_of_the_others() {
+    async fn failed_query_does_not_affect_others() {
         let asked = doubling();
         let first = asked.ask(1);
         asked.statements(1).await;

@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_book_passes() {
+    fn complete_book_passes() {
         let text = "# One\n\n[b](two.md#backup-and-restore), [t](./two.md#twice-1), [up](#one), ![p](pictures/a.svg), \
                     [out](https://example.com/x#y), <a@example.com>, [folder](pictures/)\n\n    [no link](in-code.md)\n\n`[n](x.md)`\n";
         assert_eq!(with_one(text), "");
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_is_named_with_its_line() {
+    fn broken_link_is_named_with_its_line() {
         for (link, trouble) in [
             ("three.md", "leads nowhere: there is no docs/three.md"),
             ("Two.md", "leads nowhere: there is no docs/Two.md"),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn each_chapter_is_in_the_contents_once() {
+    fn each_chapter_is_listed_once() {
         let chapters = [
             ("README.md", ""),
             ("docs/one.md", ""),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_are_reached_by_the_names_that_the_book_gives_them() {
+    fn heading_anchors_match_mdbook() {
         for (heading, name) in [
             ("Why not yet", "why-not-yet"),
             ("`gantry up`, and more", "gantry-up-and-more"),

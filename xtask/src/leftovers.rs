@@ -110,7 +110,7 @@ mod tests {
     /// No other test here may start programs: this process reaps all children, also those of other
     /// tests.
     #[test]
-    fn what_a_step_leaves_running_is_named_and_ended() {
+    fn leftover_processes_are_named_and_ended() {
         adopt().expect("the kernel allows it");
         let shell = |script: &'static str| {
             move || {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_found_whatever_the_program_is_called() {
+    fn parent_is_parsed_despite_program_name() {
         assert_eq!(parent("12 (a) b) S 7 12 12 0"), Some(Pid::from_raw(7)));
         assert_eq!(parent("12 (postgres: app) R 1 1"), Some(Pid::from_raw(1)));
         assert_eq!(parent(""), None);

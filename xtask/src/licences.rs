@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_is_judged_as_a_whole() {
+    fn licence_expression_is_evaluated_as_whole() {
         for fine in [
             "MIT",
             "MIT OR GPL-3.0-only",
@@ -281,19 +281,19 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_holds_for_its_package_alone() {
+    fn exception_applies_to_its_package_only() {
         assert_eq!(refusal("axe", Some("MPL-2.0")), None);
         assert!(refusal("axle", Some("MPL-2.0")).is_some());
     }
 
     #[test]
-    fn a_package_that_says_nothing_or_nonsense_is_refused() {
+    fn missing_or_invalid_licence_is_rejected() {
         assert!(refusal("a", None).expect("a refusal").contains("names no licence"));
         assert!(refusal("a", Some("see the file")).expect("a refusal").contains("can't be read"));
     }
 
     #[test]
-    fn two_copies_or_none_of_what_must_be_single_are_found() {
+    fn duplicate_or_missing_single_crates_are_reported() {
         let lock = |versions: &[&str]| Lock {
             package: versions
                 .iter()

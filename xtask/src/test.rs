@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_in_two_stages_is_one_line_and_over_its_budget_together() {
+    fn stages_of_a_part_share_its_budget() {
         let mut times = Times::default();
         times.add(Part::Lint, Duration::from_secs(301));
         times.add(Part::Native, Duration::from_secs(61));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_skipped_for_want_of_files_is_said() {
+    fn skipped_corpus_tests_are_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let skipped = without_files(folder.path()).expect("a line");
         assert!(
@@ -341,14 +341,14 @@ mod tests {
     }
 
     #[test]
-    fn that_no_disk_could_be_filled_is_said() {
+    fn skipped_full_disk_test_is_reported() {
         let skipped = without_namespace("/no/such/unshare").expect("a line");
         assert!(skipped.starts_with("skipped: no node had a small disk"), "{skipped}");
         assert_eq!(without_namespace("true"), None);
     }
 
     #[test]
-    fn that_no_systemd_looked_at_the_units_is_said() {
+    fn skipped_systemd_check_is_reported() {
         let skipped = without_systemd("/no/such/systemd-analyze").expect("a line");
         assert!(
             skipped.starts_with("skipped: whether systemd understands the packaged units"),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn that_no_container_file_was_linted_is_said() {
+    fn skipped_container_lint_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let script = folder.path().join("script");
         fs::write(&script, "set -e\nversion=1.2\n").expect("a file");
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn that_no_book_was_built_is_said() {
+    fn skipped_book_build_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let script = folder.path().join("script");
         fs::write(&script, "version=0.5.4\n").expect("a file");
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn that_no_picture_was_compared_is_said() {
+    fn skipped_screenshot_comparison_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let drawn_by = folder.path().join("chromium.txt");
         fs::write(&drawn_by, "148\n").expect("a file");

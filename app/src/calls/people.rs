@@ -60,7 +60,7 @@ mod server {
         use super::*;
 
         #[test]
-        fn boxes_and_lines_become_grants() {
+        fn checkboxes_and_lines_parse_to_grants() {
             let boxes = [("viewer", "on"), ("operator", ""), ("reviewer", ""), ("admin", "")];
             let read = grants(boxes, " operator  web\n\nReviewer edge \n").expect("grants");
             let words: Vec<_> =

@@ -385,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crumbs_follow_the_address() {
+    fn breadcrumbs_match_the_path() {
         let said = |path: &str| {
             crumbs(path).into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" / ")
         };
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_on_the_way_is_a_link_and_the_last_is_none() {
+    fn breadcrumbs_are_links_except_the_last() {
         let links = |path: &str| crumbs(path).into_iter().map(|(_, link)| link).collect::<Vec<_>>();
         let to = |place: &str| Some(place.to_owned());
         assert_eq!(links("/"), [None]);

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_and_commands_stand_at_once_and_finds_behind_them() {
+    fn local_options_precede_server_hits() {
         let found = ("web".to_owned(), some());
         assert_eq!(names("web", &found), ["web", "Propose changes on web", "web-1.example.com"]);
         assert_eq!(names("propose web", &found)[0], "Propose changes on web");
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_chosen_is_always_named() {
+    fn active_option_is_always_set() {
         let owner = Owner::new();
         owner.set();
         let offer = Offer::new();

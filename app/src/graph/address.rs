@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_view_is_in_its_address_and_comes_back_out_of_it() {
+    fn view_round_trips_through_address() {
         let first = Address { path: "/graph/web".into(), ..Address::default() };
         assert_eq!(first.link(), "/graph/web");
         let app = RoleName::parse("app").unwrap();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_and_colours_are_in_the_address_too() {
+    fn highlighting_and_colour_round_trip_through_address() {
         let first = Address { path: "/graph/web".into(), ..Address::default() };
         let begun = first.path_by("web:dns");
         assert_eq!(begun.link(), "/graph/web?from=web%3Adns");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_stays_in_the_address_whatever_is_looked_at() {
+    fn target_is_kept_in_all_links() {
         let then = read("/graph/old?target=3");
         assert!(then.is_first() && then.wish.target == Some(TargetNo(3)));
         let near = then.focused("old:app", GraphWay::Up);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_asked_for_with_what_decides_about_the_picture() {
+    fn file_link_has_only_picture_parameters() {
         let address = read("/graph/web?roles=app&at=web%3Aapp&as=table&colour=wave");
         assert_eq!(address.file(), "/graph/web/graph.svg?roles=app&colour=wave");
         let review = Address {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_unfolded_folds_again() {
+    fn expanded_role_collapses_again() {
         let first = Address {
             path: "/reviews/1".into(),
             fixed: Some(("tab", "graph")),

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_as_long_as_its_box_whatever_its_parts() {
+    fn bar_fills_its_box() {
         for parts in [
             vec![("active", 1)],
             vec![("active", 3), ("error", 1)],
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn names_fit_their_box() {
+    fn long_name_is_shortened() {
         assert_eq!(short("app"), "app");
         assert_eq!(short(&"x".repeat(40)).chars().count(), LETTERS);
     }

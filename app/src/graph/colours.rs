@@ -186,7 +186,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_colour_that_a_box_has_is_in_the_legend() {
+    fn legend_contains_every_used_colour() {
         for owners in [
             vec!["web"],
             vec!["web", "db", "edge"],
@@ -205,7 +205,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn many_waves_are_put_together_and_many_owners_share_the_last_colour() {
+    fn excess_waves_and_owners_share_colours() {
         let waves = Scale::of(&view(&["w"; 14]), Colour::Wave);
         assert_eq!(
             told(&waves),
@@ -226,7 +226,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_box_says_what_its_colour_means() {
+    fn box_text_names_its_colour() {
         let view = view(&["web", "db"]);
         let said = |colour| Scale::of(&view, colour).said(&view.vertices[1]);
         assert_eq!(said(Colour::Wave), "wave 2 · 1 active, 1 added");

@@ -197,7 +197,7 @@ mod tests {
     use crate::graph::colours::tests::view;
 
     #[test]
-    fn its_colours_are_those_of_the_page_in_light() {
+    fn svg_colours_match_light_theme() {
         let tokens = include_str!("../../../style/tokens.css");
         let states = ["proposed", "blocked", "todo", "transition", "active", "error", "warn"];
         let tones = ["tone-1", "tone-2", "tone-3", "tone-4", "tone-5", "tone-6"];
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_words_and_nothing_that_a_strict_policy_refuses() {
+    fn svg_has_text_without_styles_or_scripts() {
         let mut view = view(&["web", "db"]);
         view.edges = vec![GraphEdge {
             from: 0,
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_that_a_change_adds_and_takes_away_are_told_apart() {
+    fn added_and_removed_edges_differ() {
         let mut view = view(&["web", "db", "edge"]);
         let edge = |from, to, count, added, gone| GraphEdge {
             from,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_xml_does_not_get_in() {
+    fn invalid_xml_characters_are_dropped() {
         assert_eq!(escaped("a<b> & \"c\"\u{0}\u{1b}"), "a&lt;b&gt; &amp; &quot;c&quot;");
     }
 }

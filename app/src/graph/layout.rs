@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_go_to_the_right_and_nothing_overlaps() {
+    fn edges_point_right_and_vertices_never_overlap() {
         for seed in 0..40 {
             let edges = random(seed, 30, 60, false);
             let layout = lay_out(30, &edges, MEASURES);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_begin_and_end_at_their_vertices_cycles_or_not() {
+    fn paths_end_at_vertices_even_in_cycles() {
         for seed in 0..40 {
             let edges = random(seed, 20, 50, true);
             let layout = lay_out(20, &edges, MEASURES);
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_vertex_leaves_layer_and_order_of_all_that_does_not_follow_from_it() {
+    fn new_vertex_keeps_layers_of_unrelated_vertices() {
         let count = 40;
         let mut watched = 0;
         for seed in 0..200 {
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cluster_looks_like_hardly_crosses() {
+    fn typical_cluster_has_few_crossings() {
         // 30 nodes, each with dns, then runtime and collector, then app after both. Ordered by
         // role, then by node, as in real graphs.
         let nodes = 30;
@@ -555,13 +555,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_graph_is_laid_out_the_same_way() {
+    fn layout_is_deterministic() {
         let edges = random(7, 40, 80, false);
         assert_eq!(lay_out(40, &edges, MEASURES), lay_out(40, &edges, MEASURES));
     }
 
     #[test]
-    fn two_chains_that_are_given_crossed_are_drawn_uncrossed() {
+    fn crossed_chains_are_uncrossed() {
         // 0 -> 3 and 1 -> 2. Sorted by name, the second layer would be 2, 3, and the edges would
         // cross.
         let layout = lay_out(4, &[(0, 3), (1, 2)], MEASURES);
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_and_wide_graphs_are_no_matter() {
+    fn deep_and_wide_graphs_are_laid_out() {
         let chain: Vec<_> = (0..4_999).map(|n| (n, n + 1)).collect();
         assert_eq!(lay_out(5_000, &chain, MEASURES).layers[4_999], 4_999);
         let fan: Vec<_> = (1..5_000).map(|n| (0, n)).collect();
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_edges_are_laid_out_in_a_moment() {
+    fn ten_thousand_edges_are_laid_out_quickly() {
         let edges = random(3, 2_500, 10_000, false);
         let began = std::time::Instant::now();
         let layout = lay_out(2_500, &edges, MEASURES);
@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_one_are_graphs_too() {
+    fn empty_and_single_vertex_graphs_work() {
         assert_eq!(lay_out(0, &[], MEASURES).places, []);
         let one = lay_out(1, &[(0, 0)], MEASURES);
         assert_eq!((one.width, one.height), (120.0, 60.0));
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn places_keep_their_order_and_gaps() {
+    fn positions_keep_order_and_gaps() {
         let placed = apart(&[5.0, 0.0, 0.0, 40.0], &[10.0, 10.0, 10.0]);
         assert!(placed.windows(2).all(|pair| pair[1] - pair[0] >= 10.0 - 1e-9), "{placed:?}");
         assert_eq!(placed[3], 40.0, "who is far enough away stays");

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_fits_its_room_whatever_its_form() {
+    fn minimap_fits_its_maximum_size() {
         for (width, height) in [(10_000.0, 400.0), (300.0, 90_000.0), (184.0, 120.0), (0.0, 0.0)] {
             let small = scale(width, height);
             assert!(width * small <= ROOM.0 + 1e-9 && height * small <= ROOM.1 + 1e-9);

@@ -431,7 +431,7 @@ mod tests {
     use crate::graph::layout::lay_out;
 
     #[test]
-    fn far_out_a_click_finds_the_box_that_stands_there() {
+    fn zoomed_out_click_finds_box_by_position() {
         let layout = lay_out(3, &[(0, 1), (0, 2)], MEASURES);
         for (place, (x, y)) in layout.places.iter().enumerate() {
             assert_eq!(standing_at(&layout, (x + 1.0, y + MEASURES.height - 1.0)), Some(place));
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_at_stays_on_the_page() {
+    fn selected_box_keeps_its_position() {
         let keys = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let (old_keys, old) = (keys(&["a", "b", "c"]), [(0.0, 0.0), (0.0, 100.0), (0.0, 200.0)]);
         let (new_keys, new) = (keys(&["a", "new", "b"]), [(0.0, 0.0), (0.0, 80.0), (5.0, 160.0)]);
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn up_and_down_stay_in_the_layer() {
+    fn up_and_down_keys_stay_in_layer() {
         let layout = lay_out(3, &[(0, 1), (0, 2)], MEASURES);
         assert_eq!(beside(&layout, 1, 1), Some(2));
         assert_eq!(beside(&layout, 2, 1), None);

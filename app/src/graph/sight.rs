@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn each_box_and_each_edge_is_in_one_piece_and_inside_of_its_frame() {
+    fn pieces_partition_boxes_and_edges() {
         let layout = large(300, 10_000);
         let pieces = Pieces::of(&layout);
         let mut boxes: Vec<usize> =
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_a_window_shows_is_in_the_page_and_little_else() {
+    fn window_content_is_drawn_with_little_excess() {
         let layout = large(300, 1_600);
         let pieces = Pieces::of(&layout);
         for top in [0.0, 5_000.0, 20_000.0] {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn long_edges_do_not_stretch_the_strands_of_short_ones() {
+    fn long_edges_have_separate_strands() {
         // A chain of short edges, and an edge from its first to its tenth vertex.
         let mut edges: Vec<_> = (0..200).map(|n| (n, n + 1)).collect();
         edges.push((0, 10));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_picture_is_always_whole() {
+    fn small_picture_is_always_complete() {
         let pieces = Pieces::of(&large(40, 300));
         let everywhere = pieces.in_sight(&pieces.boxes, window(90_000.0, 90_000.0));
         assert_eq!(everywhere.len(), pieces.boxes.len());

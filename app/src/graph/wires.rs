@@ -172,14 +172,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrows_point_where_the_edge_goes() {
+    fn arrow_points_along_its_edge() {
         assert_eq!(arrow(&[(0.0, 0.0), (10.0, 5.0)]), "M10 5l-7 -4v8z");
         assert_eq!(arrow(&[(10.0, 0.0), (0.0, 5.0)]), "M0 5l7 -4v8z");
         assert_eq!(curve(&[(0.0, 1.0), (10.0, 1.0), (20.0, 5.0)]), "M0 1L10 1C15 1 15 5 20 5");
     }
 
     #[test]
-    fn far_out_an_edge_is_straight_and_has_no_arrow() {
+    fn zoomed_out_edge_is_straight_without_arrow() {
         let mut drawn = Drawn::default();
         drawn.add(&[(0.0, 1.0), (10.0, 1.0), (20.0, 5.0)], Detail::Far);
         drawn.add(&[], Detail::Far);

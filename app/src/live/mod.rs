@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_about_each_thing_stays_and_in_order() {
+    fn last_event_per_object_is_kept_in_order() {
         let (a, b) = (step("a", StepState::Active), step("b", StepState::Todo));
         let events = vec![
             step("a", StepState::Todo),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_makes_everything_else_pointless() {
+    fn reset_replaces_all_other_events() {
         assert_eq!(
             coalesced(vec![step("a", StepState::Todo), Event::Reset, step("b", StepState::Todo)]),
             [Event::Reset]

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_carries_what_all_want_from_the_earliest_place() {
+    fn connection_covers_all_topics_from_earliest_position() {
         let mut wants = Wants::default();
         wants.join(1, [Topic::Nodes], (20, 0));
         wants.join(2, [Topic::Runs], (10, 0));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_with_older_data_gets_what_came_since() {
+    fn subscriber_with_older_data_reopens_connection() {
         let mut wants = Wants::default();
         wants.join(1, [Topic::Nodes], (10, 0));
         let open = topics(&[Topic::Nodes]);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_broke_goes_on_where_it_was() {
+    fn lost_connection_resumes_at_last_position() {
         let mut wants = Wants::default();
         wants.join(1, [Topic::Nodes], (10, 0));
         wants.lacking(None);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_have_a_limit() {
+    fn topics_are_limited() {
         let mut wants = Wants::default();
         wants.join(1, [Topic::Nodes, Topic::Runs], (1, 0));
         assert!(wants.has_room(&2, &[Topic::Runs], 2) && !wants.has_room(&2, &[Topic::Targets], 2));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_events_are_places() {
+    fn event_id_parses_to_position() {
         assert_eq!(place("12-3"), Some((12, 3)));
         assert_eq!(place("12"), None);
         assert_eq!(place(""), None);

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_in_its_address() {
+    fn audit_page_round_trips_through_address() {
         assert_eq!(Entries.read(&query(&[])).address(), "/audit");
         assert_eq!(checking("/audit", 0, ""), "/audit?check=0");
         let all = query(&[
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_takes_the_moments_of_the_interface() {
+    fn equivalent_command_has_times_in_milliseconds() {
         let call = Entries
             .same(&Entries.read(&query(&[("since", "2026-11-21T08:15:02"), ("until", "soon")])));
         assert_eq!(call.path(), "/api/v1/audit");

@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_looked_at_is_in_the_address() {
+    fn history_and_comparison_round_trip_through_address() {
         let of = |pairs: &[(&str, &str)]| {
             Wanted::of(|name| {
                 pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())

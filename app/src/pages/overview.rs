@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_well_is_named() {
+    fn problems_are_listed() {
         assert_eq!(ills(&calm()), Vec::<String>::new());
         let mut ill = calm();
         ill.enabled = false;
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn an_installation_is_new_until_something_can_run() {
+    fn installation_without_nodes_is_new() {
         assert!(!is_new(&calm()));
         let none =
             Overview { nodes: NodeTally::default(), steps: StateCounts::default(), ..calm() };

@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_in_its_address() {
+    fn review_list_round_trips_through_address() {
         let plain = read(&[("state", "open"), ("whose", "all")]);
         assert_eq!(which(&plain).unwrap(), (Of::Reviews(Fate::Open), Whose::All));
         assert_eq!(plain.address(), "/reviews");
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_open_waits_for_somebody() {
+    fn only_open_reviews_await_a_person() {
         let for_me = read(&[("whose", "for_me")]);
         assert_eq!(
             other(&for_me, Of::Reviews(Fate::Committed), Whose::ForMe),
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_has_every_word_of_the_address() {
+    fn equivalent_command_has_every_parameter() {
         let curl = |words: &[(&str, &str)]| Changes.same(&read(words)).curl();
         let reviews = curl(&[("state", "committed"), ("text", "x"), ("sort", "title")]);
         for word in ["fate=committed", "text=x", "sort=title"] {
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_among_reviews_is_one_among_proposals_and_back() {
+    fn cursor_converts_between_reviews_and_proposals() {
         let (from, to) =
             (Order::rising(ReviewSort::Title), Order::rising(ProposalSort::Deployment));
         assert_eq!(of_proposals(from), to);

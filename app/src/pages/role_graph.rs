@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_role_is_a_box_and_every_tie_a_line() {
+    fn roles_are_boxes_and_dependencies_are_lines() {
         let vertex = |name: &str| RoleVertex {
             name: RoleName::parse(name).unwrap(),
             barclamp: BarclampName::parse("demo").unwrap(),

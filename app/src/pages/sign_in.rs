@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_sent_elsewhere() {
+    fn foreign_redirect_is_rejected() {
         assert!(is_ours("/runs?state=failed"));
         for elsewhere in
             ["https://example.com", "//example.com", "/\\example.com", "javascript:alert(1)", ""]

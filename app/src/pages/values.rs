@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_in_the_address() {
+    fn values_query_round_trips_through_address() {
         let of = Of::Run(RunId(7));
         let wanted = |find: &str, after: Option<&str>, own: bool| {
             address(of, &ValuesWanted { find: find.into(), after: after.map(str::to_owned), own })

@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_in_its_address() {
+    fn pending_list_round_trips_through_address() {
         let mut wanted = WaitingWanted::default();
         assert_eq!(address(&wanted), "/waiting");
         wanted.reason = "node_dead".into();

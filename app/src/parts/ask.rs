@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_what_was_asked_for_and_nothing_else() {
+    fn address_has_only_filled_in_fields() {
         assert_eq!(address("/nodes", "filter=&state=dead&sort=&="), "/nodes?state=dead");
         assert_eq!(
             address("/nodes", "filter=a%26b&columns=x&columns=y"),

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_page_knows_is_offered_by_any_part_of_its_name_and_never_all_of_it() {
+    fn suggestions_match_substrings_and_are_limited() {
         let among: Vec<Offer> = (0..200).map(|n| (format!("web-{n}"), None)).collect();
         assert_eq!(fitting(&among, "").len(), OFFERED);
         assert_eq!(fitting(&among, " web-199 "), [("web-199".to_owned(), None)]);

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_icon_is_drawn_and_every_drawing_is_used() {
+    fn icons_and_symbols_match_one_to_one() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../style/assets/icons.svg");
         let file = std::fs::read_to_string(path).expect("the file with the symbols");
         let mut drawn: Vec<&str> =

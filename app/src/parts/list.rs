@@ -747,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn links_carry_what_differs_and_nothing_else() {
+    fn links_have_only_non_default_parameters() {
         assert_eq!(listed(&[("filter", ""), ("sort", "name"), ("after", "")]).address(), "/nodes");
         let all = listed(&[
             ("filter", "a&b"),
@@ -764,7 +764,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_there_is_not_is_said_and_kept() {
+    fn unknown_sort_order_is_reported() {
         let odd = listed(&[("sort", "colour")]);
         assert!(
             odd.order().unwrap_err().0.detail.contains("name, -name, state"),
@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_the_list_does_not_know_is_said_and_left_out_of_its_address() {
+    fn unknown_parameter_is_reported_and_dropped() {
         let mut query = ParamsMap::new();
         for (name, value) in
             [("filter", "db"), ("x", "1"), ("__err", "e30="), ("x", "2"), ("sort", "name")]
@@ -796,7 +796,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_there_are_not_are_said() {
+    fn unknown_columns_are_reported() {
         assert!(listed(&[("columns", "name,steps")]).has_columns::<Part>().is_ok());
         assert!(listed(&[]).has_columns::<Part>().is_ok());
         let odd = listed(&[("columns", "name,nothing")]).has_columns::<Part>().unwrap_err();
@@ -807,7 +807,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_column_is_always_there() {
+    fn first_column_is_always_shown() {
         let has = |words: &[(&str, &str)]| {
             let shown = Shown::<Part>::of(&listed(words));
             [Part::Name, Part::State, Part::Steps].map(|part| shown.has(part))

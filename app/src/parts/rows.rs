@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_keeps_its_number_while_it_is_listed_and_nobody_gets_one_again() {
+    fn row_numbers_are_stable_and_never_reused() {
         let first = after(None, &[('a', 1), ('b', 1)]);
         assert_eq!(first.order, [1, 2]);
         let second = after(Some(&first), &[('c', 1), ('b', 2)]);

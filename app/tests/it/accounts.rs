@@ -184,7 +184,7 @@ impl Accounts for Fake {
 }
 
 #[tokio::test]
-async fn people_and_programs_are_two_lists_of_one_kind_each() {
+async fn people_and_service_accounts_have_separate_lists() {
     let fake = Fake::new(|_| {});
     let [ada, bo, ci] = [1, 2, 3]
         .map(|n| format!("href=\"{}\"", app::places::person(PersonId(Uuid::from_u128(n)))));
@@ -268,7 +268,7 @@ async fn second_factor_page_sets_up_an_app() {
 }
 
 #[tokio::test]
-async fn an_address_that_names_nobody_is_not_found() {
+async fn unknown_person_is_not_found() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/settings/people/x").await;
     assert_eq!(page.status, 404);
@@ -276,7 +276,7 @@ async fn an_address_that_names_nobody_is_not_found() {
 }
 
 #[tokio::test]
-async fn who_has_no_permission_is_not_told_that_they_may_look() {
+async fn account_menu_shows_missing_permissions() {
     let said = "nothing, not even look";
     let nobody = Fake::new(|world| world.permissions.clear());
     get(&nobody, "/settings/policy").await.says(&["Signed in as", said]);
@@ -285,7 +285,7 @@ async fn who_has_no_permission_is_not_told_that_they_may_look() {
 }
 
 #[tokio::test]
-async fn an_account_without_any_permission_says_so_and_where_some_are_given() {
+async fn account_without_permissions_links_to_grants() {
     let page = |n: u128| app::places::person(PersonId(Uuid::from_u128(n)));
     let said = ["May do nothing yet, not even look", "href=\"#may\""];
     let fake = Fake::new(|world| world.people[0].grants.clear());

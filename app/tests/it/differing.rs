@@ -88,7 +88,7 @@ fn shows(nodes: Vec<NodeDifference>) -> Fake {
 }
 
 #[tokio::test]
-async fn what_is_wired_anew_is_told_by_name_with_both_sides() {
+async fn changed_dependencies_are_shown_with_both_sides() {
     let hard = Some(EdgeKind::Hard);
     let edges = vec![
         edge(4, "db", hard, None),
@@ -115,7 +115,7 @@ async fn what_is_wired_anew_is_told_by_name_with_both_sides() {
 }
 
 #[tokio::test]
-async fn nodes_that_wait_for_different_ones_are_not_said_to_change_in_the_same_way() {
+async fn nodes_with_different_dependencies_have_separate_cards() {
     let to = |n| vec![edge(n, "db", None, Some(EdgeKind::Hard))];
     let different = get(&shows(vec![rewired(2, to(4)), rewired(3, to(5))]), "/reviews/128").await;
     different.says_not(&["in the same way"]);
@@ -126,7 +126,7 @@ async fn nodes_that_wait_for_different_ones_are_not_said_to_change_in_the_same_w
 }
 
 #[tokio::test]
-async fn what_comes_says_what_it_waits_for() {
+async fn added_noderole_shows_its_dependencies() {
     let mut new = rewired(
         2,
         vec![edge(4, "db", None, Some(EdgeKind::Hard)), edge(2, "dns", None, Some(EdgeKind::Hard))],
@@ -137,7 +137,7 @@ async fn what_comes_says_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_policy_is_a_difference_with_both_sides() {
+async fn policy_change_is_shown_with_both_sides() {
     let policy = |approvals, destructive| Policy {
         approvals,
         by_risk: BTreeMap::from([(Risk::Destructive, destructive)]),
@@ -168,8 +168,7 @@ async fn a_change_of_the_policy_is_a_difference_with_both_sides() {
 }
 
 #[tokio::test]
-async fn another_version_is_told_with_what_it_takes_the_place_of_and_with_the_text_of_its_scripts()
-{
+async fn version_change_shows_old_version_and_scripts() {
     let content = |text: &str| Hash::of_bytes(text.as_bytes());
     let contents = Sides { old: Some(content("old")), new: Some(content("new")) };
     let line =

@@ -6,7 +6,7 @@ use crate::fake::{self, Fake};
 use crate::serve::{get, post};
 
 #[tokio::test]
-async fn a_proposal_leads_to_every_edit() {
+async fn proposal_offers_every_edit() {
     let board =
         get(&Fake::new(|world| world.board = fake::proposed_board()), "/deployments/web").await;
     board.says(&[
@@ -23,7 +23,7 @@ async fn a_proposal_leads_to_every_edit() {
 }
 
 #[tokio::test]
-async fn who_holds_a_deployment_and_why_is_read_there_and_below() {
+async fn hold_reason_is_shown_in_deployment_and_descendants() {
     let held = |by: &str| HoldView {
         deployment: fake::deployment(by),
         by: "cy".into(),
@@ -46,7 +46,7 @@ async fn who_holds_a_deployment_and_why_is_read_there_and_below() {
 }
 
 #[tokio::test]
-async fn a_deployment_is_held_without_scripts_too() {
+async fn deployment_is_put_on_hold_without_javascript() {
     let fake = Fake::new(|_| {});
     let form = format!("deployment={}&held=true&reason=Repair", fake::deployment_id(1));
     assert_eq!(post(&fake, "/call/hold", &form).await.status, 302);
@@ -54,7 +54,7 @@ async fn a_deployment_is_held_without_scripts_too() {
 }
 
 #[tokio::test]
-async fn a_deployment_s_priority_is_read_and_set_without_scripts_too() {
+async fn priority_is_set_without_javascript() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/deployments/web").await;
     page.says(&[
@@ -82,7 +82,7 @@ async fn a_deployment_s_priority_is_read_and_set_without_scripts_too() {
 }
 
 #[tokio::test]
-async fn a_node_goes_elsewhere_and_has_its_own_proposal_from_where_it_is_shown() {
+async fn node_pages_offer_move_and_own_proposal() {
     let nodes = get(&Fake::new(|_| {}), "/nodes").await;
     nodes.says(&[
         "Move web-1.rack1.example.com to another deployment",
@@ -110,7 +110,7 @@ async fn a_node_goes_elsewhere_and_has_its_own_proposal_from_where_it_is_shown()
 }
 
 #[tokio::test]
-async fn a_proposal_on_a_node_says_all_that_it_can() {
+async fn node_proposal_offers_every_edit() {
     let page = get(&Fake::new(|_| {}), "/proposals/9").await;
     page.says(&[
         "Data dns-client",
@@ -125,7 +125,7 @@ async fn a_proposal_on_a_node_says_all_that_it_can() {
 }
 
 #[tokio::test]
-async fn who_may_not_edit_reads_the_proposal_and_gets_no_editor() {
+async fn viewer_reads_proposal_without_editor() {
     let viewer = Fake::new(|world| {
         world.board = fake::proposed_board();
         world.board.may_propose =
@@ -155,7 +155,7 @@ async fn who_may_not_edit_reads_the_proposal_and_gets_no_editor() {
 }
 
 #[tokio::test]
-async fn who_may_not_change_nodes_gets_no_way_to() {
+async fn viewer_gets_no_node_commands() {
     let viewer = Fake::new(|world| {
         world.nodes[0].record = true;
         world.permissions = vec!["viewer".into()];
@@ -192,7 +192,7 @@ async fn who_may_not_change_nodes_gets_no_way_to() {
 }
 
 #[tokio::test]
-async fn a_record_that_no_target_speaks_of_is_taken_out_and_no_other() {
+async fn only_records_outside_targets_can_be_deleted() {
     let fake = Fake::new(|world| world.nodes[0].record = true);
     let page = get(&fake, "/nodes").await;
     page.says(&[", the record", "action=\"/call/take-out-node\""]);
@@ -208,7 +208,7 @@ async fn a_record_that_no_target_speaks_of_is_taken_out_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_a_proposal_takes_away_is_marked_on_its_chip() {
+async fn proposed_removal_is_marked_on_chip() {
     let fake = Fake::new(|world| {
         world.board = fake::proposed_board();
         world.board.groups[0].roles[2].chips[0].going = true;
@@ -221,7 +221,7 @@ async fn what_a_proposal_takes_away_is_marked_on_its_chip() {
 }
 
 #[tokio::test]
-async fn a_form_that_was_refused_without_scripts_comes_back_open_and_filled_in() {
+async fn refused_form_reopens_filled_in_without_javascript() {
     let fake = Fake::new(|_| {});
     let refused = post(&fake, "/call/add-node", "fqdn=n9&address=10.0.3.7&port=soon").await;
     let location = refused.location.expect("the way back");
@@ -259,7 +259,7 @@ async fn a_form_that_was_refused_without_scripts_comes_back_open_and_filled_in()
 }
 
 #[tokio::test]
-async fn a_text_of_which_lines_are_wrong_comes_back_with_each_of_them() {
+async fn refused_text_lists_every_invalid_line() {
     let fake = Fake::new(|_| {});
     let refused = post(&fake, "/call/add-nodes", "text=n1.a.example%0An2.a.example").await;
     assert_eq!(
@@ -290,7 +290,7 @@ async fn a_text_of_which_lines_are_wrong_comes_back_with_each_of_them() {
 }
 
 #[tokio::test]
-async fn a_reason_that_was_not_enough_stays_in_its_dialog() {
+async fn refused_priority_form_keeps_its_reason() {
     let fake = Fake::new(|_| {});
     let form = format!("deployment={}&priority=much&reason=Because", fake::deployment_id(1));
     let location = post(&fake, "/call/prioritise", &form).await.location.expect("the way back");
@@ -304,7 +304,7 @@ async fn a_reason_that_was_not_enough_stays_in_its_dialog() {
 }
 
 #[tokio::test]
-async fn what_comes_back_in_an_address_is_text_and_no_markup() {
+async fn input_from_address_is_escaped() {
     let fake = Fake::new(|_| {});
     // A form with a missing field is refused before the function runs.
     let location =

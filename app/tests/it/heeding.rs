@@ -26,7 +26,7 @@ fn deceiving(more: usize) -> Deceiving {
 }
 
 #[tokio::test]
-async fn scripts_that_read_as_others_are_pointed_at_where_they_are_judged() {
+async fn reviewers_are_warned_of_hidden_characters() {
     let fake = Fake::new(|world| {
         world.review.deceiving = deceiving(0);
         world.comparison.deceiving = deceiving(2);
@@ -55,7 +55,7 @@ async fn scripts_that_read_as_others_are_pointed_at_where_they_are_judged() {
 }
 
 #[tokio::test]
-async fn what_a_restore_leaves_out_is_said_on_the_board_and_in_the_review() {
+async fn restore_omissions_are_shown_on_board_and_review() {
     let left_out = |n: usize, more| {
         let missing = (1..=n).map(|n| format!("node n{n}: it was given up")).collect();
         Some(LeftOut { target: TargetNo(12), missing, more })
@@ -72,7 +72,7 @@ async fn what_a_restore_leaves_out_is_said_on_the_board_and_in_the_review() {
 }
 
 #[tokio::test]
-async fn what_is_gone_is_looked_at_where_it_was() {
+async fn removed_deployment_is_compared_at_earlier_target() {
     let fake = Fake::new(|world| {
         world.targets.removed_in = Some(TargetNo(3));
         world.comparison.deployment = Some(world.board.name.clone());
@@ -145,7 +145,7 @@ fn large(nodes: u128) -> Fake {
 
 /// A reviewer can see all of a large change. Pages are limited, as in the API.
 #[tokio::test]
-async fn a_large_change_comes_page_by_page() {
+async fn large_change_is_paginated() {
     let fake = large(1_000);
     let next =
         |n: u128| format!("/reviews/128?after={}", places::encoded(&format!("node/{}", node(n))));

@@ -236,7 +236,7 @@ fn without_rows(world: &mut World) {
 }
 
 #[tokio::test]
-async fn what_a_list_is_asked_for_is_in_its_form_its_links_and_its_commands() {
+async fn query_appears_in_form_links_and_commands() {
     for list in LISTS {
         let fake = Fake::new(without_rows);
         let page = get(&fake, &list.address(list.sort)).await;
@@ -273,7 +273,7 @@ async fn what_a_list_is_asked_for_is_in_its_form_its_links_and_its_commands() {
 }
 
 #[tokio::test]
-async fn a_list_has_the_heads_that_it_says_and_each_sorts_within_what_is_asked_for() {
+async fn list_headers_sort_within_the_filter() {
     for list in LISTS {
         let fake = Fake::new(|_| {});
         let page = get(&fake, list.path).await;
@@ -291,7 +291,7 @@ async fn a_list_has_the_heads_that_it_says_and_each_sorts_within_what_is_asked_f
 }
 
 #[tokio::test]
-async fn numbers_and_their_heads_are_marked_alike() {
+async fn numeric_cells_and_headers_share_a_class() {
     for (path, numbers) in
         [("/deployments", ["Nodes", "Changed by"]), ("/catalog/roles", ["Requires", "Noderoles"])]
     {
@@ -311,7 +311,7 @@ async fn numbers_and_their_heads_are_marked_alike() {
 }
 
 #[tokio::test]
-async fn what_a_list_has_not_is_said_in_its_page_with_a_way_out_and_the_form_stays() {
+async fn invalid_query_is_reported_and_form_stays() {
     for list in LISTS {
         let (name, value) =
             list.words.iter().find(|(name, _)| *name != "state").expect("a word that is a text");
@@ -351,7 +351,7 @@ async fn what_a_list_has_not_is_said_in_its_page_with_a_way_out_and_the_form_sta
 }
 
 #[tokio::test]
-async fn every_page_with_an_address_of_its_own_says_what_it_does_not_read() {
+async fn unknown_parameter_is_reported_on_every_page() {
     for path in ["/waiting", "/blueprints", "/settings/people", "/settings/services"] {
         let page = get(&Fake::new(|_| {}), &format!("{path}?fits=1")).await;
         assert_eq!(page.status, 400, "{path}");
@@ -369,7 +369,7 @@ async fn every_page_with_an_address_of_its_own_says_what_it_does_not_read() {
 }
 
 #[tokio::test]
-async fn behind_its_end_a_list_says_so_and_leads_back() {
+async fn page_after_the_end_links_to_first() {
     // The cursors of the catalog are versions, so no page follows an unknown one.
     for list in LISTS.iter().filter(|list| list.path != "/catalog") {
         let Some((word, place)) = list.place else { continue };
@@ -384,7 +384,7 @@ async fn behind_its_end_a_list_says_so_and_leads_back() {
 }
 
 #[tokio::test]
-async fn drafts_are_sorted_and_searched_like_reviews() {
+async fn drafts_sort_and_filter_like_reviews() {
     let fake = Fake::new(|_| {});
     let page =
         get(&fake, "/reviews?state=drafts&text=web&sort=title&columns=change&columns=by").await;
@@ -400,7 +400,7 @@ async fn drafts_are_sorted_and_searched_like_reviews() {
 }
 
 #[tokio::test]
-async fn deployments_can_be_a_tree_again() {
+async fn deployments_return_to_tree_order() {
     let fake = Fake::new(|_| {});
     get(&fake, "/deployments?sort=name&filter=w")
         .await
@@ -409,7 +409,7 @@ async fn deployments_can_be_a_tree_again() {
 }
 
 #[tokio::test]
-async fn deployments_come_a_page_at_a_time_and_a_page_is_a_stretch_of_the_tree() {
+async fn deployment_pages_are_sections_of_the_tree() {
     let fake = Fake::new(|world| world.long = true);
     get(&fake, "/deployments?state=idle")
         .await
@@ -428,7 +428,7 @@ async fn deployments_come_a_page_at_a_time_and_a_page_is_a_stretch_of_the_tree()
 }
 
 #[tokio::test]
-async fn the_line_of_targets_has_an_order_and_a_place_and_says_which_there_are_not() {
+async fn target_history_rejects_invalid_order_and_cursor() {
     let fake =
         Fake::new(|world| world.targets.next = Some(api::listing::Cursor::from("2".to_owned())));
     let newest = get(&fake, "/blueprints?deployment=web&from=1").await;
@@ -460,7 +460,7 @@ async fn the_line_of_targets_has_an_order_and_a_place_and_says_which_there_are_n
 }
 
 #[tokio::test]
-async fn a_worker_leads_to_its_runs() {
+async fn worker_links_to_its_runs() {
     let fake = Fake::new(|_| {});
     let name = fake.0.lock().expect("no test died here").overseen.workers[0].name.clone();
     let link = format!("href=\"/runs?worker={}\"", name.replace(' ', "%20"));
@@ -469,7 +469,7 @@ async fn a_worker_leads_to_its_runs() {
 }
 
 #[tokio::test]
-async fn heads_sort_and_keep_what_the_list_is_asked_for() {
+async fn headers_sort_and_keep_the_filter() {
     let fake = Fake::new(|world| world.long = true);
     let plain = get(&fake, "/nodes").await;
     plain.says(&[
@@ -496,7 +496,7 @@ async fn heads_sort_and_keep_what_the_list_is_asked_for() {
 }
 
 #[tokio::test]
-async fn what_there_is_not_to_be_asked_for_is_said_and_loses_nothing() {
+async fn unknown_value_is_reported_and_filter_stays() {
     let fake = Fake::new(|_| {});
     for (path, said) in [
         (
@@ -526,7 +526,7 @@ async fn what_there_is_not_to_be_asked_for_is_said_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn an_empty_list_says_what_hides_it_or_what_to_do() {
+async fn empty_list_names_filter_or_first_action() {
     let fake = Fake::new(|world| {
         world.nodes.clear();
         world.runs.clear();
@@ -545,7 +545,7 @@ async fn an_empty_list_says_what_hides_it_or_what_to_do() {
 }
 
 #[tokio::test]
-async fn the_catalog_has_roles_a_picture_of_them_and_imports() {
+async fn catalog_has_roles_graph_and_imports() {
     let fake = Fake::new(|_| {});
     let roles = get(&fake, "/catalog/roles").await;
     roles.says(&[

@@ -8,7 +8,7 @@ use crate::serve::{get, post};
 const PAGE: &str = "/nodes/web-1.rack1.example.com";
 
 #[tokio::test]
-async fn all_that_is_known_of_a_node_is_on_its_page() {
+async fn node_page_shows_all_data() {
     let list = get(&Fake::new(|_| {}), "/nodes").await;
     list.says(&["href=\"/nodes/web-1.rack1.example.com\""]);
     let page = get(&Fake::new(|_| {}), PAGE).await;
@@ -50,7 +50,7 @@ async fn all_that_is_known_of_a_node_is_on_its_page() {
 }
 
 #[tokio::test]
-async fn every_look_and_every_result_that_is_kept_can_be_reached_without_scripts() {
+async fn health_checks_and_results_are_paginated_without_javascript() {
     let fake = Fake::new(|_| {});
     let node = get(&fake, PAGE).await;
     node.says(&[&format!("href=\"{PAGE}/looks\""), &format!("href=\"{PAGE}/results\"")]);
@@ -130,7 +130,7 @@ fn linked(body: &str, begin: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_cut_off_is_said_and_leads_to_all_of_it() {
+async fn truncated_lists_link_to_complete_lists() {
     let fake = Fake::new(|world| world.machine.more_noderoles = true);
     let page = get(&fake, PAGE).await;
     page.says(&[
@@ -160,7 +160,7 @@ async fn what_is_cut_off_is_said_and_leads_to_all_of_it() {
 }
 
 #[tokio::test]
-async fn what_stands_between_a_node_and_its_work_is_said() {
+async fn node_page_lists_pending_reasons() {
     let out = Fake::new(|world| {
         let by = Some("ada".into());
         world.machine.life.unavailable =
@@ -198,7 +198,7 @@ async fn what_stands_between_a_node_and_its_work_is_said() {
 }
 
 #[tokio::test]
-async fn who_may_change_a_node_finds_how_and_who_may_not_reads_why() {
+async fn node_commands_depend_on_permission() {
     let operator = get(&Fake::new(|_| {}), PAGE).await;
     operator.says(&[
         "/call/change-node",
@@ -238,7 +238,7 @@ async fn who_may_change_a_node_finds_how_and_who_may_not_reads_why() {
 }
 
 #[tokio::test]
-async fn a_node_is_changed_without_scripts_too() {
+async fn node_is_changed_without_javascript() {
     let fake = Fake::new(|_| {});
     let node = format!("node={}", fake::node(1));
     let form = format!(

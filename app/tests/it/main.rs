@@ -24,7 +24,7 @@ use fake::Fake;
 use serve::{get, get_with, post};
 
 #[tokio::test]
-async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
+async fn signed_out_reader_is_redirected_to_sign_in() {
     let fake = Fake::new(|world| world.signed_in = false);
     let page = get(&fake, "/runs?state=failed").await;
     assert_eq!(
@@ -58,7 +58,7 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
 }
 
 #[tokio::test]
-async fn the_list_of_deployments_says_how_each_is() {
+async fn deployment_list_shows_states() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/deployments").await;
     assert_eq!(page.status, 200);
@@ -76,7 +76,7 @@ async fn the_list_of_deployments_says_how_each_is() {
 }
 
 #[tokio::test]
-async fn a_committed_board_is_read_only_and_offers_one_button() {
+async fn committed_board_is_read_only_with_propose_button() {
     let page = get(&Fake::new(|_| {}), "/deployments/web").await;
     page.says(&[
         "COMMITTED",
@@ -91,7 +91,7 @@ async fn a_committed_board_is_read_only_and_offers_one_button() {
 }
 
 #[tokio::test]
-async fn a_board_says_what_is_beside_what_was_decided() {
+async fn board_shows_step_states_next_to_badge() {
     let page = get(&Fake::new(|_| {}), "/deployments/web").await;
     // Roles of ancestors are not counted.
     page.says(&[
@@ -137,7 +137,7 @@ fn more(n: usize) -> String {
 }
 
 #[tokio::test]
-async fn who_may_not_propose_reads_why() {
+async fn board_explains_missing_propose_permission() {
     let fake = Fake::new(|world| {
         world.board.may_propose = Err("Nobody proposes changes on system by hand.".into())
     });
@@ -146,7 +146,7 @@ async fn who_may_not_propose_reads_why() {
 }
 
 #[tokio::test]
-async fn a_proposed_board_counts_names_and_explains() {
+async fn proposed_board_summarizes_the_proposal() {
     let fake = Fake::new(|world| {
         world.board = fake::proposed_board();
         let proposal = world.board.proposal.as_mut().expect("a proposal");
@@ -173,7 +173,7 @@ async fn a_proposed_board_counts_names_and_explains() {
 }
 
 #[tokio::test]
-async fn who_would_become_an_author_is_told_before() {
+async fn reader_is_warned_before_becoming_author() {
     let fake = |would_join| {
         Fake::new(move |world| {
             world.board = fake::proposed_board();
@@ -204,7 +204,7 @@ async fn who_would_become_an_author_is_told_before() {
 }
 
 #[tokio::test]
-async fn who_may_only_look_reads_why_a_node_can_not_be_proposed_on() {
+async fn node_page_explains_missing_propose_permission() {
     let path = format!("/noderoles/{}", fake::noderole(4, "gateway"));
     get(&Fake::new(|_| {}), &path).await.says_not(&["That takes the operator permission."]);
     let fake = Fake::new(|world| {
@@ -218,7 +218,7 @@ async fn who_may_only_look_reads_why_a_node_can_not_be_proposed_on() {
 }
 
 #[tokio::test]
-async fn another_policy_is_a_card_like_every_other() {
+async fn policy_change_is_a_card() {
     let policy = |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
     let fake = Fake::new(move |world| {
         let sides = Sides { old: policy(1), new: policy(2) };
@@ -234,7 +234,7 @@ async fn another_policy_is_a_card_like_every_other() {
 }
 
 #[tokio::test]
-async fn an_empty_board_says_what_to_do() {
+async fn empty_board_shows_first_action() {
     let fake = Fake::new(|world| {
         world.board.groups.clear();
         world.board.tray.clear();
@@ -245,7 +245,7 @@ async fn an_empty_board_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_a_404_with_a_way_on() {
+async fn missing_object_returns_404_with_link() {
     let fake = Fake::new(|_| {});
     for (path, all, word) in [
         ("/deployments/nowhere", "/deployments", "All deployments"),
@@ -264,7 +264,7 @@ async fn what_is_missing_is_a_404_with_a_way_on() {
 }
 
 #[tokio::test]
-async fn a_server_that_can_not_answer_says_so_on_every_page() {
+async fn server_error_is_shown_on_every_page() {
     let fake = Fake::new(|world| {
         world.problem = Some(Problem::unavailable(
             "The database does not answer. Work goes on by itself when it does.",
@@ -293,7 +293,7 @@ async fn a_server_that_can_not_answer_says_so_on_every_page() {
 }
 
 #[tokio::test]
-async fn the_line_of_targets_says_who_and_any_two_are_compared() {
+async fn target_history_shows_authors_and_compares_targets() {
     let page = get(&Fake::new(|_| {}), "/blueprints?deployment=web&from=1&to=2").await;
     assert_eq!(page.status, 200);
     page.says(&[
@@ -317,7 +317,7 @@ async fn the_line_of_targets_says_who_and_any_two_are_compared() {
 }
 
 #[tokio::test]
-async fn the_checks_say_how_the_change_was_planned() {
+async fn checks_show_planner_report() {
     get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await.says(&[
         "How this was planned",
         "waits on",
@@ -331,7 +331,7 @@ async fn the_checks_say_how_the_change_was_planned() {
 }
 
 #[tokio::test]
-async fn the_catalog_says_what_each_version_lacks() {
+async fn catalog_shows_dropped_parts_of_versions() {
     let fake = Fake::new(|_| {});
     get(&fake, "/catalog").await.says(&[
         "<title>Catalog · Gantry</title>",
@@ -351,7 +351,7 @@ async fn the_catalog_says_what_each_version_lacks() {
 }
 
 #[tokio::test]
-async fn the_catalog_comes_page_by_page() {
+async fn catalog_is_paginated() {
     let fake = Fake::new(|world| world.long = true);
     let hashes: Vec<String> =
         fake.0.lock().unwrap().catalog.iter().map(|version| version.hash.clone()).collect();
@@ -374,7 +374,7 @@ async fn the_catalog_comes_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_deployment_is_restored_without_scripts_too() {
+async fn deployment_is_restored_without_javascript() {
     let fake = Fake::new(|world| {
         world.comparison.from.target = Some(TargetNo(3));
         world.comparison.to.target = Some(TargetNo(1));
@@ -410,7 +410,7 @@ async fn a_deployment_is_restored_without_scripts_too() {
 }
 
 #[tokio::test]
-async fn blueprints_that_are_the_same_unknown_huge_or_one_alone_are_said_to_be() {
+async fn comparison_handles_equal_unknown_and_huge_blueprints() {
     let same = Fake::new(|world| {
         world.comparison.to.root.clone_from(&world.comparison.from.root);
         world.comparison.difference = Default::default();
@@ -439,7 +439,7 @@ async fn blueprints_that_are_the_same_unknown_huge_or_one_alone_are_said_to_be()
 }
 
 #[tokio::test]
-async fn the_panel_is_part_of_the_address() {
+async fn panel_is_opened_by_address() {
     let id = fake::noderole(4, "gateway");
     let page = get(&Fake::new(|_| {}), &format!("/deployments/web?noderole={id}")).await;
     page.says(&[
@@ -459,7 +459,7 @@ async fn the_panel_is_part_of_the_address() {
 }
 
 #[tokio::test]
-async fn a_noderole_that_can_not_be_changed_says_why() {
+async fn unchangeable_noderole_shows_reason() {
     let fake = Fake::new(|world| {
         world.noderole.may_edit = Err("Propose changes on web first.".into());
         world.noderole.may_retry = Err("Your account may not retry.".into());
@@ -469,7 +469,7 @@ async fn a_noderole_that_can_not_be_changed_says_why() {
 }
 
 #[tokio::test]
-async fn the_author_reads_why_approving_is_off() {
+async fn author_sees_why_approval_is_disabled() {
     let page = get(&Fake::new(|_| {}), "/reviews/128").await;
     page.says(&[
         "Adds app on web-6, web-7 and web-8.",
@@ -492,7 +492,7 @@ async fn the_author_reads_why_approving_is_off() {
 }
 
 #[tokio::test]
-async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
+async fn impact_summary_links_to_complete_lists() {
     let page = get(&Fake::new(|_| {}), "/reviews/128").await;
     page.says(&[
         "Can’t be undone:",
@@ -537,7 +537,7 @@ async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
 }
 
 #[tokio::test]
-async fn what_is_grave_is_never_folded_away() {
+async fn severe_effects_are_never_collapsed() {
     let gives_up = (1..=5)
         .map(|n| format!("Gives up n{n}: all on it counts as gone at once. Reason: it burned"));
     let roles = (1..=4).map(|n| format!("Takes role store and its data out of web-{n}."));
@@ -587,7 +587,7 @@ fn without_folds(body: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_order_says_what_each_wave_waits_for() {
+async fn waves_show_their_dependencies() {
     let page = get(&Fake::new(|_| {}), "/reviews/128?tab=waves").await;
     page.says(&[
         "Waves 10",
@@ -600,7 +600,7 @@ async fn the_order_says_what_each_wave_waits_for() {
 }
 
 #[tokio::test]
-async fn what_was_opened_is_marked_and_can_be_marked_without_scripts() {
+async fn viewed_changes_are_marked_without_javascript() {
     let web = engine::blueprint::Anchor::Deployment(fake::deployment_id(1));
     let marked = web.clone();
     let fake = Fake::new(move |world| world.opened.opened = [marked].into());
@@ -622,7 +622,7 @@ async fn what_was_opened_is_marked_and_can_be_marked_without_scripts() {
 }
 
 #[tokio::test]
-async fn a_large_change_is_folded_and_a_small_one_is_not() {
+async fn only_large_change_is_collapsed() {
     let small = get(&Fake::new(|_| {}), "/reviews/128").await;
     small.says(&["<details open class=\"fold\""]);
     let large = Fake::new(|world| {
@@ -637,7 +637,7 @@ async fn a_large_change_is_folded_and_a_small_one_is_not() {
 }
 
 #[tokio::test]
-async fn a_destructive_change_is_committed_by_its_name() {
+async fn destructive_commit_requires_typed_name() {
     let fake = Fake::new(|world| {
         world.review.may_commit = Ok(());
         world.review.may_judge = Ok(());
@@ -657,7 +657,7 @@ async fn a_destructive_change_is_committed_by_its_name() {
 }
 
 #[tokio::test]
-async fn what_was_committed_leads_to_where_it_runs() {
+async fn committed_review_links_to_its_runs() {
     let fake = Fake::new(|world| {
         world.review.state = ReviewState::Committed;
         world.review.target = Some(TargetNo(128));
@@ -668,7 +668,7 @@ async fn what_was_committed_leads_to_where_it_runs() {
 }
 
 #[tokio::test]
-async fn a_thread_hangs_on_its_change_and_says_who_may_close_it() {
+async fn thread_links_to_change_and_names_resolver() {
     let changes = get(&Fake::new(|_| {}), "/reviews/128").await;
     changes.says(&[
         "Discussion 1 open",
@@ -690,7 +690,7 @@ async fn a_thread_hangs_on_its_change_and_says_who_may_close_it() {
 }
 
 #[tokio::test]
-async fn comments_work_without_scripts() {
+async fn comments_work_without_javascript() {
     let fake = Fake::new(|_| {});
     let done = post(&fake, "/call/open_thread", "submission=128&anchor=&body=Why%3F").await;
     assert_eq!(done.status, 302);
@@ -705,13 +705,13 @@ async fn comments_work_without_scripts() {
 }
 
 #[tokio::test]
-async fn the_checks_say_what_they_looked_at() {
+async fn checks_show_their_evidence() {
     let page = get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await;
     page.says(&["Approvals", "1 of 2 approvals; could approve: ", "planned on target"]);
 }
 
 #[tokio::test]
-async fn a_graph_is_a_picture_and_a_table_and_each_choice_is_a_link() {
+async fn graph_has_picture_table_and_links() {
     let page = get(&Fake::new(|_| {}), "/graph/web?roles=app&at=web%3Aruntime").await;
     page.says(&[
         "Graph of ",
@@ -730,7 +730,7 @@ async fn a_graph_is_a_picture_and_a_table_and_each_choice_is_a_link() {
 }
 
 #[tokio::test]
-async fn a_marked_path_is_in_the_picture_in_the_table_and_in_words() {
+async fn highlighted_path_is_shown_everywhere() {
     let fake = Fake::new(|world| {
         world.graph.trail = Some(GraphTrail {
             said: "app waits for runtime: 2 noderoles.".into(),
@@ -760,7 +760,7 @@ async fn a_marked_path_is_in_the_picture_in_the_table_and_in_words() {
 }
 
 #[tokio::test]
-async fn colours_have_words() {
+async fn colours_are_named_in_words() {
     let page = get(&Fake::new(|_| {}), "/graph/web?colour=wave").await;
     page.says(&["What colours mean", "waves 1–2 · ", "wave 3 · active", "data-state=\"tone-3\""]);
     let page = get(&Fake::new(|_| {}), "/graph/web?colour=owner").await;
@@ -770,7 +770,7 @@ async fn colours_have_words() {
 /// A resource that is created inside a pending `Suspense` is created again on each render. Then the
 /// server and the browser number resources differently, and hydration fails.
 #[tokio::test]
-async fn every_page_loads_once_what_it_shows() {
+async fn every_page_creates_its_resources_once() {
     let id = fake::noderole(4, "gateway");
     for (path, resources) in [
         ("/deployments".to_owned(), 2),
@@ -794,7 +794,7 @@ async fn every_page_loads_once_what_it_shows() {
 }
 
 #[tokio::test]
-async fn the_list_of_reviews_is_what_its_address_asks_for() {
+async fn review_list_matches_its_address() {
     let fake = Fake::new(|world| world.long = true);
     let open = get(&fake, "/reviews").await;
     open.says(&[
@@ -822,7 +822,7 @@ async fn the_list_of_reviews_is_what_its_address_asks_for() {
 }
 
 #[tokio::test]
-async fn a_badge_says_when_more_may_wait() {
+async fn badge_shows_incomplete_count() {
     let badge = async |count, more| {
         get(&Fake::new(|world| world.waiting = Waiting { count, more }), "/nodes").await
     };
@@ -832,7 +832,7 @@ async fn a_badge_says_when_more_may_wait() {
 }
 
 #[tokio::test]
-async fn lists_say_when_they_are_empty() {
+async fn lists_have_empty_states() {
     let fake = Fake::new(|world| {
         world.reviews.clear();
         world.proposals.clear();
@@ -853,7 +853,7 @@ async fn lists_say_when_they_are_empty() {
 }
 
 #[tokio::test]
-async fn a_run_can_be_read_without_scripts() {
+async fn run_is_readable_without_javascript() {
     let page = get(&Fake::new(|_| {}), "/runs/1006").await;
     page.says(&[
         "step 59 of 60",
@@ -878,7 +878,7 @@ async fn a_run_can_be_read_without_scripts() {
 }
 
 #[tokio::test]
-async fn forms_work_without_scripts() {
+async fn forms_work_without_javascript() {
     let fake = Fake::new(|_| {});
     let answer =
         post(&fake, "/call/propose", &format!("deployment={}", fake::deployment_id(1))).await;
@@ -901,7 +901,7 @@ async fn forms_work_without_scripts() {
 }
 
 #[tokio::test]
-async fn nothing_that_the_content_policy_forbids_is_rendered() {
+async fn pages_comply_with_content_security_policy() {
     let fake = Fake::new(|world| world.board = fake::proposed_board());
     let id = fake::noderole(4, "gateway");
     for path in [
@@ -923,7 +923,7 @@ async fn nothing_that_the_content_policy_forbids_is_rendered() {
 }
 
 #[tokio::test]
-async fn the_readers_colours_are_in_the_page_before_it_is_drawn() {
+async fn theme_cookie_is_rendered_by_server() {
     let fake = Fake::new(|_| {});
     get_with(&fake, "/deployments", &[("cookie", "a=b; gantry_theme=dark")])
         .await
@@ -948,7 +948,7 @@ fn replanned(after: Option<i64>) -> Replanned {
 }
 
 #[tokio::test]
-async fn a_review_says_what_a_moved_base_did_to_it() {
+async fn review_shows_effect_of_changed_base() {
     let anew = Fake::new(|world| world.review.came_from = Some(replanned(Some(128))));
     let page = get(&anew, "/reviews/128").await;
     page.says(&[
@@ -1002,7 +1002,7 @@ async fn a_review_says_what_a_moved_base_did_to_it() {
 }
 
 #[tokio::test]
-async fn a_board_names_who_overrules_whom_and_what_was_sent_back() {
+async fn board_shows_overruled_edits_and_returned_reviews() {
     let fake = Fake::new(|world| {
         world.board = fake::proposed_board();
         let proposal = world.board.proposal.as_mut().expect("a proposal");
@@ -1037,7 +1037,7 @@ async fn a_board_names_who_overrules_whom_and_what_was_sent_back() {
 }
 
 #[tokio::test]
-async fn a_proposal_on_a_deployment_leads_to_its_board() {
+async fn deployment_proposal_redirects_to_board() {
     let fake = Fake::new(|world| {
         let mut problem = Problem::conflict(
             api::problem::ON_DEPLOYMENT,
@@ -1053,7 +1053,7 @@ async fn a_proposal_on_a_deployment_leads_to_its_board() {
 }
 
 #[tokio::test]
-async fn a_node_has_a_proposal_of_its_own() {
+async fn node_proposal_has_its_own_page() {
     let fake = Fake::new(|_| {});
     get(&fake, "/nodes")
         .await
@@ -1075,7 +1075,7 @@ async fn a_node_has_a_proposal_of_its_own() {
 }
 
 #[tokio::test]
-async fn approval_is_signed_where_the_policy_demands_it() {
+async fn approval_is_signed_if_policy_requires_it() {
     let page = async |needed: bool, able: bool| {
         let fake = Fake::new(move |world| {
             world.review.may_judge = Ok(());

@@ -191,7 +191,7 @@ fn told(fake: &Fake) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_overview_says_whether_it_is_well_and_leads_on() {
+async fn overview_shows_health_and_links() {
     let page = get(&Fake::new(|_| {}), "/").await;
     assert_eq!(page.status, 200);
     page.says(&[
@@ -220,7 +220,7 @@ async fn the_overview_says_whether_it_is_well_and_leads_on() {
 }
 
 #[tokio::test]
-async fn the_overview_of_a_new_installation_says_what_to_do_first() {
+async fn new_installation_overview_shows_first_actions() {
     let fake = Fake::new(|world| {
         let overview = &mut world.overseen.overview;
         overview.nodes = NodeTally::default();
@@ -240,7 +240,7 @@ async fn the_overview_of_a_new_installation_says_what_to_do_first() {
 }
 
 #[tokio::test]
-async fn the_first_steps_are_ticked_off_by_what_happened_and_can_be_put_away() {
+async fn first_steps_follow_events_and_can_be_hidden() {
     let with = |steps: FirstSteps| {
         Fake::new(move |world| world.overseen.overview.first_steps = Some(steps))
     };
@@ -288,7 +288,7 @@ async fn the_first_steps_are_ticked_off_by_what_happened_and_can_be_put_away() {
 }
 
 #[tokio::test]
-async fn workers_are_listed_as_their_address_says() {
+async fn worker_list_matches_its_address() {
     let fake = Fake::new(|world| world.long = true);
     let page = get(&fake, "/workers?name=w&alive=true&phase=confirmed&sort=name").await;
     assert_eq!(page.status, 200);
@@ -325,7 +325,7 @@ async fn workers_are_listed_as_their_address_says() {
 }
 
 #[tokio::test]
-async fn a_worker_has_a_page() {
+async fn worker_page_shows_worker() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/workers/00000000-0000-0000-0000-000000000009").await;
     assert_eq!(page.status, 200);
@@ -337,7 +337,7 @@ async fn a_worker_has_a_page() {
 }
 
 #[tokio::test]
-async fn the_audit_is_filtered_by_its_address_and_each_entry_unfolds() {
+async fn audit_filters_by_address_and_expands_entries() {
     let fake = Fake::new(|world| world.long = true);
     let page =
         get(&fake, "/audit?who=ada&action=submission.commit&since=2026-11-21T08:15:02").await;
@@ -371,7 +371,7 @@ async fn the_audit_is_filtered_by_its_address_and_each_entry_unfolds() {
 }
 
 #[tokio::test]
-async fn the_chain_is_verified_part_by_part() {
+async fn audit_chain_is_verified_in_parts() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/audit?check=0").await;
     let hash = Hash::of_bytes(b"the end");
@@ -397,7 +397,7 @@ async fn the_chain_is_verified_part_by_part() {
 }
 
 #[tokio::test]
-async fn who_may_not_read_the_audit_is_told_what_it_takes_and_who_gives_it() {
+async fn audit_refusal_names_permission_and_admins() {
     let said =
         "ada has none of the permissions operator, reviewer, admin; an admin can give one: root.";
     let fake = Fake::new(|world| world.overseen.refused = Some(Problem::forbidden(said)));
@@ -408,7 +408,7 @@ async fn who_may_not_read_the_audit_is_told_what_it_takes_and_who_gives_it() {
 }
 
 #[tokio::test]
-async fn the_search_names_things_by_kind_and_leads_to_each() {
+async fn search_groups_hits_by_kind() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/search?q=work").await;
     assert_eq!(page.status, 200);
@@ -445,7 +445,7 @@ async fn the_search_names_things_by_kind_and_leads_to_each() {
 }
 
 #[tokio::test]
-async fn the_palette_is_on_every_page_and_a_link_without_scripts() {
+async fn palette_is_a_link_without_javascript() {
     let page = get(&Fake::new(|_| {}), "/nodes").await;
     page.says(&[
         "href=\"/search\"",

@@ -23,7 +23,7 @@ async fn says(fake: &Fake, path: &str, lines: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_board_says_how_to_propose_and_to_hold_and_a_proposal_how_to_go_on() {
+async fn board_shows_proposal_and_hold_commands() {
     says(
         &Fake::new(|_| {}),
         "/deployments/web",
@@ -58,7 +58,7 @@ async fn a_board_says_how_to_propose_and_to_hold_and_a_proposal_how_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_review_says_how_to_judge_and_to_commit_it() {
+async fn review_shows_verdict_and_commit_commands() {
     let lines = [
         "gantry review show 128",
         "\"$GANTRY_SERVER/api/v1/submissions/128\"",
@@ -84,7 +84,7 @@ async fn a_review_says_how_to_judge_and_to_commit_it() {
 }
 
 #[tokio::test]
-async fn lists_say_how_to_get_what_they_show() {
+async fn lists_show_equivalent_commands() {
     let fake = Fake::new(|_| {});
     says(
         &fake,
@@ -133,7 +133,7 @@ async fn lists_say_how_to_get_what_they_show() {
 }
 
 #[tokio::test]
-async fn a_graph_s_page_says_how_to_get_what_it_shows() {
+async fn graph_page_shows_equivalent_command() {
     let fake = Fake::new(|_| {});
     says(
         &fake,
@@ -151,7 +151,7 @@ async fn a_graph_s_page_says_how_to_get_what_it_shows() {
 }
 
 #[tokio::test]
-async fn what_is_done_to_a_machine_or_a_run_says_how() {
+async fn node_and_run_actions_show_commands() {
     let fake = Fake::new(|world| {
         world.noderole.state = StepState::Error;
         world.noderole.may_retry = Ok(());
@@ -192,7 +192,7 @@ async fn what_is_done_to_a_machine_or_a_run_says_how() {
 }
 
 #[tokio::test]
-async fn a_node_s_page_says_each_change_on_the_version_that_is_shown() {
+async fn node_change_commands_name_displayed_version() {
     let fake = Fake::new(|_| {});
     let (id, version) = {
         let world = fake.0.lock().expect("no test died here");
@@ -211,7 +211,7 @@ async fn a_node_s_page_says_each_change_on_the_version_that_is_shown() {
 }
 
 #[tokio::test]
-async fn the_audit_says_how_its_chain_is_checked_and_taken_along() {
+async fn audit_shows_verify_and_export_commands() {
     let lines = [
         "gantry audit chain",
         "\"$GANTRY_SERVER/api/v1/audit/chain\"",
@@ -222,7 +222,7 @@ async fn the_audit_says_how_its_chain_is_checked_and_taken_along() {
 }
 
 #[tokio::test]
-async fn the_overview_and_the_way_out_say_how() {
+async fn overview_and_sign_out_show_commands() {
     let lines = [
         "gantry overview",
         "\"$GANTRY_SERVER/api/v1/overview\"",
@@ -295,7 +295,7 @@ fn sources(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn beside_every_form_that_does_something_stands_its_command() {
+fn every_form_action_has_an_equivalent_command() {
     let mut found = BTreeSet::new();
     for text in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
         let acts = text.split("ServerAction::<").skip(1).filter_map(|rest| rest.split_once('>'));
@@ -318,7 +318,7 @@ fn beside_every_form_that_does_something_stands_its_command() {
 }
 
 #[test]
-fn no_command_has_a_secret_in_it() {
+fn commands_contain_no_secrets() {
     for call in samples().expect("names") {
         let both = format!("{} {}", call.cli(), call.curl());
         assert!(!both.contains("gantry_0"), "{both}");

@@ -8,7 +8,7 @@ use crate::serve::get;
 const NODEROLE: &str = "/noderoles/00000000-0000-0000-0000-000000000001/data";
 
 #[tokio::test]
-async fn each_value_leads_to_what_brought_it() {
+async fn values_link_to_their_sources() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, &format!("{NODEROLE}?find=app")).await;
     assert_eq!(page.status, 200);
@@ -36,7 +36,7 @@ async fn each_value_leads_to_what_brought_it() {
 }
 
 #[tokio::test]
-async fn the_form_stays_whatever_the_server_says_and_commands_are_what_is_asked_for() {
+async fn form_survives_errors_and_commands_match_query() {
     let fake = Fake::new(|_| {});
     let odd = get(&fake, &format!("{NODEROLE}?own=perhaps&find=app")).await;
     assert_eq!((odd.status, odd.body.matches("<h1").count()), (400, 1));
@@ -57,7 +57,7 @@ async fn the_form_stays_whatever_the_server_says_and_commands_are_what_is_asked_
 }
 
 #[tokio::test]
-async fn a_run_shows_what_it_was_told_and_what_was_beside_it() {
+async fn run_shows_input_and_surroundings() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/runs/1004/data").await;
     page.says(&[
@@ -72,7 +72,7 @@ async fn a_run_shows_what_it_was_told_and_what_was_beside_it() {
 }
 
 #[tokio::test]
-async fn a_form_is_made_of_the_roles_schema_and_shows_what_is_below() {
+async fn form_from_schema_shows_inherited_values() {
     let schema = serde_json::json!({"type": "map", "mapping": {
         "port": {"type": "int", "required": true},
         "mode": {"type": "str", "enum": ["fast", "safe"]},

@@ -2336,7 +2336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_opened_stays_opened_in_whatever_order_answers_come() {
+    fn opened_documents_merge_in_any_order() {
         let anchor = |n: u128| Anchor::Node(NodeId(Uuid::from_u128(n)));
         let sets = |opened: &[u128], outdated: &[u128]| Opened {
             all: 3,
@@ -2352,7 +2352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_is_read_page_by_page_and_comes_to_the_whole() {
+    fn comparison_pages_add_up_to_the_whole() {
         let whole = comparison().difference;
         for most in 1..=9 {
             let (mut read, mut after) =
@@ -2384,7 +2384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_says_versions_and_scripts() {
+    fn comparison_text_contains_versions_and_scripts() {
         use engine::blueprint::difference::{BarclampDifference, RoleDifference};
         let hash = |n: u128| Hash::of_bytes(&n.to_be_bytes());
         let (barclamp, app) =
@@ -2465,7 +2465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_the_pins_and_contents_of_what_it_shows() {
+    fn comparison_page_has_only_its_pins_and_contents() {
         let hash = |n: u128| Hash::of_bytes(&n.to_be_bytes());
         let pin = |n: u128| PinChange {
             deployment: DeploymentId(Uuid::from_u128(n)),
@@ -2512,7 +2512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_since_a_look_is_read_page_by_page_and_a_shift_is_bounded() {
+    fn since_last_view_is_paged_and_shift_limited() {
         let whole = comparison().difference;
         let since = || SinceLook {
             submission: SubmissionId(2),

@@ -577,7 +577,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_wire() {
+    fn state_names_match_wire_format() {
         for state in NodeState::EVERY {
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
         }
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_its_word_and_others_are_refused_with_those_that_there_are() {
+    fn unknown_sort_order_error_lists_valid_orders() {
         for order in every_order::<NodeSort>() {
             assert_eq!(serde_json::to_value(order).unwrap(), order.to_string());
             assert_eq!(
@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_holds_its_keys_whatever_is_in_them() {
+    fn cursor_preserves_any_keys() {
         for text in ["", "web", "a~b", "~-", "~0~-~0", "é/&=%", "-title~-1"] {
             for order in [Order::rising(ReviewSort::Title), Order::falling(ReviewSort::Title)] {
                 let keys = [Key::from(text), Key::from(-7)];
@@ -631,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_one_order_is_none_in_another() {
+    fn cursor_of_another_order_is_invalid() {
         let keys = |order: Order<RunSort>| -> Vec<Key> {
             let one = |kind: &Kind| if *kind == Kind::Text { Key::from("1") } else { Key::from(1) };
             order.by.keys().iter().map(one).collect()

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_is_read_as_it_is_written() {
+    fn topic_parses_its_own_text() {
         let deployment = DeploymentId(uuid::Uuid::from_u128(7));
         for topic in [
             Topic::Deployment(deployment),

@@ -525,7 +525,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lets_somebody_in_is_not_printed() {
+    fn debug_output_hides_credentials() {
         let link = LinkMade { link: "/sign-in#token=hush".into(), minutes: 15 };
         let token = TokenMade { id: Uuid::nil(), token: "hush".into(), expires: At(0) };
         let password =

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_comes_back_by_its_beginning_and_what_to_do_stays() {
+    fn long_quoted_value_is_shortened_advice_is_kept() {
         let name = "ü".repeat(5_000);
         let detail = Problem::not_found(format!(
             "There is no deployment {name:?}. The list has all of them."
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_to_wait_is_told_whole_seconds_and_never_none() {
+    fn retry_after_rounds_up_to_one_second() {
         let waits =
             |millis| Problem::internal().again_after(Duration::from_millis(millis)).again_after;
         assert_eq!([0, 1, 1_000, 1_001, 59_000].map(waits), [1, 1, 1, 2, 59].map(Some));

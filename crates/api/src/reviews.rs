@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_wire() {
+    fn filter_names_match_wire_format() {
         for whose in Whose::EVERY {
             assert_eq!(serde_json::to_value(whose).unwrap(), whose.as_str());
         }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_exact_says_so() {
+    fn inexact_count_has_a_plus_sign() {
         assert_eq!(Waiting { count: 100, more: true }.to_string(), "100+");
         assert_eq!(Waiting { count: 3, more: false }.to_string(), "3");
     }

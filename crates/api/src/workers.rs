@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_wire() {
+    fn phase_names_match_wire_format() {
         for phase in Phase::ALL {
             assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
             assert_eq!(Phase::from_word(phase.as_str()), Some(phase));

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_stands_below_the_command_line_and_above_what_is_built_in() {
+    fn file_overrides_defaults_but_not_options() {
         let file = file("worker_capacity = 3\ndatabase_url = 'postgres://a'\nlog_json = true\n")
             .expect("it is right");
         let capacity =
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setting_is_refused_with_the_one_that_may_be_meant() {
+    fn unknown_key_error_has_a_suggestion() {
         let said = |text: &str| format!("{:#}", file(text).expect_err(text));
         assert!(said("worker_capasity = 3").contains("\"worker_capacity\""));
         assert!(said("hello = 3").contains("there is no setting \"hello\"; `gantry config`"));
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_refused_as_on_the_command_line() {
+    fn invalid_value_is_rejected_as_on_command_line() {
         let said = |text: &str| format!("{:#}", file(text).expect_err(text));
         assert!(
             said("worker_capacity = 'many'")
@@ -473,13 +473,13 @@ mod tests {
     }
 
     #[test]
-    fn the_packaged_file_is_right() {
+    fn packaged_files_are_valid() {
         file(include_str!("../../../packaging/gantry.toml")).expect("settings that there are");
         file(include_str!("../../../packaging/worker.toml")).expect("settings that there are");
     }
 
     #[test]
-    fn secrets_are_said_to_be_set_and_not_what_they_are() {
+    fn secret_values_are_not_printed() {
         let file = file("database_url = 'postgres://gantry:hunter22@db'\nlisten = '[::1]:80'")
             .expect("it is right");
         let all: Vec<Held> = settings(&command())
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_named_before_anything_else_is_understood() {
+    fn config_option_is_found_before_parsing() {
         let named =
             |words: &[&str]| named_on(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert_eq!(named(&["gantry", "worker", "--config", "a"]), Some("a".into()));
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_has_every_setting() {
+    fn documentation_lists_every_setting() {
         let kept = include_str!("../../../docs/configuration.md");
         assert!(
             kept.contains(&markdown(&command())),

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_one_of_postgresql() {
+    fn only_postgresql_urls_are_accepted() {
         for (wrong, word) in [
             ("", "is empty"),
             ("mysql://db/shop", "postgres://"),

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_one_is_told_with_the_one_that_may_be_meant() {
+    fn misspelled_variable_warning_has_a_suggestion() {
         let told = of(&[
             "GANTRY_LISTN",
             "GANTRY_DATABASE_URL",
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn others_variables_are_their_business_and_many_are_counted() {
+    fn foreign_variables_are_ignored_and_many_counted() {
         assert_eq!(
             of(&["HOME", "DATABASE_URL", "MYGANTRY_X", "GANTRY", "GANTRY_DATA_APP_PORT"]),
             Vec::<String>::new()
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_documentation_names_is_known() {
+    fn every_documented_variable_is_known() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         let pages =
             fs::read_dir(docs).expect("the book").map(|entry| entry.expect("a page").path());

@@ -167,12 +167,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn arguments_pass_clap_checks() {
         command().debug_assert();
     }
 
     #[test]
-    fn every_argument_says_what_it_is() {
+    fn every_argument_has_help() {
         fn unsaid(command: &clap::Command, path: &str) -> Vec<String> {
             let own = command.get_positionals().filter(|arg| arg.get_help().is_none());
             let own = own.map(|arg| format!("{path} {}", arg.get_id()));

@@ -29,7 +29,7 @@ mod tests {
     use engine::catalog::read::Severity;
 
     #[test]
-    fn what_is_shipped_imports_without_a_warning() {
+    fn shipped_barclamps_import_without_warnings() {
         let read = engine_import(&files());
         assert!(
             read.findings.0.iter().all(|finding| finding.severity == Severity::Note),

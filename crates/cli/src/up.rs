@@ -645,7 +645,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_connection_outlives_the_work() {
+    async fn connections_close_after_a_stop() {
         let database = TestDatabase::new().await;
         let store = Store::over(database.app().clone());
         drop(store.pool().acquire().await.expect("a connection"));
@@ -654,7 +654,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_was_asked_for_is_taken_or_refused() {
+    async fn requested_address_is_bound_or_fails() {
         let other = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let taken = other.local_addr().expect("an address");
         let refused = listen(Some(taken)).await.expect_err("another program has it");

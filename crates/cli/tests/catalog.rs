@@ -69,7 +69,7 @@ fn severities(told: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn what_can_be_imported_passes_and_is_counted() {
+fn importable_catalog_passes_with_counts() {
     let good = folder(&[("demo/demo.yml", GOOD.as_bytes()), ("demo/notes.txt", b"not ours")]);
     let output = check(good.path(), &["--json"]);
     assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
@@ -85,7 +85,7 @@ fn what_can_be_imported_passes_and_is_counted() {
 }
 
 #[test]
-fn warnings_are_told_and_pass() {
+fn warnings_are_reported_and_pass() {
     let odd = folder(&[("demo.yml", GOOD.replace("requires", "require").as_bytes())]);
     let output = check(odd.path(), &[]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
@@ -101,7 +101,7 @@ fn warnings_are_told_and_pass() {
 }
 
 #[test]
-fn errors_are_told_with_their_place_and_do_not_pass() {
+fn errors_are_reported_with_position_and_fail() {
     let bomb: String = ('b'..='h').zip('a'..).fold(
         "a: &a [x, x, x, x, x, x, x, x, x, x]\n".into(),
         |bomb, (name, of)| {
@@ -142,7 +142,7 @@ fn errors_are_told_with_their_place_and_do_not_pass() {
 }
 
 #[test]
-fn where_there_is_nothing_to_read_it_says_what_is_wrong() {
+fn missing_catalog_is_reported() {
     let empty = folder(&[("notes.txt", b"nothing")]);
     let file = empty.path().join("notes.txt");
     let nowhere = empty.path().join("nowhere");
@@ -183,7 +183,7 @@ fn where_there_is_nothing_to_read_it_says_what_is_wrong() {
 
 #[cfg(unix)]
 #[test]
-fn a_folder_that_may_not_be_read_is_told_as_json_too() {
+fn unreadable_folder_is_reported_as_json() {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::process::CommandExt as _;
     /// A user id that owns no files.
@@ -215,7 +215,7 @@ fn a_folder_that_may_not_be_read_is_told_as_json_too() {
 }
 
 #[test]
-fn what_is_too_large_is_not_read() {
+fn oversized_file_is_not_read() {
     let huge = folder(&[("demo.yml", GOOD.as_bytes())]);
     // A sparse file: it uses no disk space, but reading it would exhaust the memory.
     File::create(huge.path().join("huge.yml")).unwrap().set_len(1 << 42).unwrap();
@@ -244,7 +244,7 @@ fn links_are_not_followed() {
 }
 
 #[test]
-fn what_disappeared_since_an_older_folder_is_told() {
+fn removal_since_older_folder_is_reported() {
     let before = folder(&[("demo.yml", GOOD.replace("version: 2", "version: 1").as_bytes())]);
     let without =
         GOOD[..GOOD.find("    attribs").unwrap()].replace("requires: [base]", "requires: []");
@@ -266,7 +266,7 @@ fn what_disappeared_since_an_older_folder_is_told() {
 }
 
 #[test]
-fn another_content_under_a_known_version_is_an_error() {
+fn changed_content_of_known_version_fails() {
     let before = folder(&[("demo.yml", GOOD.as_bytes())]);
     let now = folder(&[("demo.yml", GOOD.replace("requires: [base]", "requires: []").as_bytes())]);
     let output = check(now.path(), &["--since", before.path().to_str().unwrap(), "--json"]);
@@ -285,7 +285,7 @@ fn another_content_under_a_known_version_is_an_error() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_is_told_and_not_read() {
+fn symbolic_link_is_reported_and_skipped() {
     let good = folder(&[("demo.yml", GOOD.as_bytes())]);
     std::os::unix::fs::symlink("demo.yml", good.path().join("linked.yml")).unwrap();
     let output = check(good.path(), &["--json"]);
@@ -295,7 +295,7 @@ fn a_link_is_told_and_not_read() {
 }
 
 #[test]
-fn without_a_folder_it_was_called_wrongly() {
+fn missing_argument_is_a_usage_error() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
     let output = command.args(["catalog", "check"]).output().unwrap();
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
@@ -322,7 +322,7 @@ fn counted_by_its_readme(corpus: &Path) -> BTreeMap<String, u64> {
 /// unchanged, with warnings. The counts are fixed, so that a change of the importer is noticed. The
 /// corpus and its README don't change.
 #[test]
-fn the_corpus_is_in_order() {
+fn corpus_imports_with_known_counts() {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     let corpus =
         std::env::var_os("GANTRY_CORPUS").map_or(beside, PathBuf::from).join("opencrowbar");

@@ -252,7 +252,7 @@ fn only(mode: &Path) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
+async fn contexts_are_private_and_hide_secrets() {
     let house = House::new().await;
     assert_eq!(only(&house.contexts()), 0o600);
     let kept = std::fs::read_to_string(house.contexts()).unwrap();
@@ -582,7 +582,7 @@ async fn review_names_secrets_by_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sent_back_proposal_gives_its_reason_and_shift() {
+async fn sent_back_proposal_shows_reason_and_shift() {
     let house = House::new().await;
     house.gantry(&["bind", "n3", "app", "--in", "web"]).ok();
     let proposal =
@@ -628,7 +628,7 @@ async fn sent_back_proposal_gives_its_reason_and_shift() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
+async fn file_becomes_one_proposal_for_review() {
     let house = House::new().await;
     let file = house.file(
         "web.yaml",
@@ -739,7 +739,7 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_shaped_is_joined_only_when_that_is_said() {
+async fn open_proposal_is_joined_only_on_request() {
     let house = House::new().await;
     house.gantry(&["bind", "n1", "app", "--in", "web"]).ok();
     // A person without permission to review loses nothing by joining. ada would: her edits are
@@ -816,7 +816,7 @@ async fn connection_in_a_blueprint_is_proposed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_decided_on_a_version_of_a_node_is_refused_on_another() {
+async fn node_change_on_old_version_is_rejected() {
     let house = House::new().await;
     let version =
         |node: &str| house.gantry(&["node", "show", node, "--json"]).json()["version"].to_string();
@@ -861,7 +861,7 @@ async fn what_was_decided_on_a_version_of_a_node_is_refused_on_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_several_documents_each_is_told_and_what_is_refused_leaves_nothing_open() {
+async fn rejected_documents_leave_no_open_proposal() {
     let house = House::new().await;
     let first = house.file("first.yaml", "deployment: web\nbindings: {app: [n1]}\n");
     house.passes(&first);
@@ -896,7 +896,7 @@ async fn of_several_documents_each_is_told_and_what_is_refused_leaves_nothing_op
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_opens_nothing_and_nothing_matched_is_no_success() {
+async fn invalid_file_opens_no_proposal() {
     let house = House::new().await;
     // Invalid data: of an existing role, of a new role, and of a noderole.
     let unfit = "deployment: web\ndata:\n  app: {port: x}\n  hello: {hello: {times: y}}\nnode_data:\n  n1: {app: {port: z}}\n";
@@ -956,7 +956,7 @@ async fn what_is_wrong_opens_nothing_and_nothing_matched_is_no_success() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_nodes_of_a_file_are_added_all_or_none() {
+async fn node_file_is_added_atomically() {
     let house = House::new().await;
     let root = |n: u32| house.home.path().join(format!("many/{n}")).to_string_lossy().into_owned();
     let wrong = format!("# rack 1\nm1.rack1.example.com root={}\nm2 root={}\n", root(1), root(2));
@@ -982,7 +982,7 @@ async fn the_nodes_of_a_file_are_added_all_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_have_pages_and_are_shown_anew_when_they_change() {
+async fn watched_lists_are_paged_and_updated() {
     let house = House::new().await;
     let nodes = house.gantry(&["node", "list", "--limit", "2", "--json"]).json();
     assert_eq!(nodes["nodes"].as_array().map(Vec::len), Some(2));
@@ -1094,7 +1094,7 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reality_is_waited_for_and_its_log_is_read() {
+async fn converge_waits_and_log_is_shown() {
     let house = House::new().await;
     let file = house.file("web.yaml", "deployment: web\nbindings: {app: [n1], hello: [n2]}\n");
     let target = house.passes(&file);

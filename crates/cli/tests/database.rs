@@ -43,7 +43,7 @@ const COMMANDS: [&[&str]; 4] =
     [&["server", "--listen", "127.0.0.1:0"], &["worker"], &["verify"], &["admin", "ada"]];
 
 #[tokio::test]
-async fn owners_address_is_rejected_by_programs() {
+async fn owner_url_is_rejected_by_programs() {
     let db = TestDatabase::new().await;
     for command in COMMANDS.iter().filter(|command| command[0] != "admin") {
         let said = refused(db.owner_url(), command).await;
@@ -55,7 +55,7 @@ async fn owners_address_is_rejected_by_programs() {
 }
 
 #[tokio::test]
-async fn address_of_another_role_is_rejected() {
+async fn url_of_another_role_is_rejected() {
     let db = TestDatabase::new().await;
     for command in COMMANDS {
         let own = own_url(&db, command);
@@ -92,7 +92,7 @@ async fn setup_creates_all_roles() {
 }
 
 #[tokio::test]
-async fn tables_of_another_version_are_told_before_anything_is_done() {
+async fn other_schema_version_is_reported_first() {
     let db = TestDatabase::new().await;
     let says = async |word: &str| {
         for command in COMMANDS {
@@ -114,7 +114,7 @@ async fn tables_of_another_version_are_told_before_anything_is_done() {
 }
 
 #[tokio::test]
-async fn an_address_that_leads_nowhere_says_which_part_is_wrong() {
+async fn invalid_database_url_names_the_wrong_part() {
     let db = TestDatabase::new().await;
     for command in COMMANDS {
         let nowhere = with(own_url(&db, command), db.name(), "there_is_none");

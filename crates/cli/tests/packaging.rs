@@ -16,7 +16,7 @@ fn units() -> Vec<PathBuf> {
 }
 
 #[test]
-fn systemd_understands_the_units() {
+fn systemd_accepts_the_units() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         println!(
             "skipped: this machine has no systemd-analyze (package systemd), so the units were not looked at by systemd"
@@ -48,7 +48,7 @@ fn systemd_understands_the_units() {
 /// If a machine starts before its database, which may be on another machine, Gantry must recover on
 /// its own.
 #[test]
-fn units_try_again_until_the_database_is_there() {
+fn units_restart_until_the_database_is_available() {
     for unit in units() {
         let text = fs::read_to_string(&unit).expect("a unit");
         for line in ["Restart=on-failure", "StartLimitIntervalSec=0"] {
@@ -60,7 +60,7 @@ fn units_try_again_until_the_database_is_there() {
 }
 
 #[test]
-fn the_units_start_commands_that_there_are() {
+fn units_start_existing_commands() {
     for unit in units() {
         let text = fs::read_to_string(&unit).expect("a unit");
         let start = text

@@ -77,7 +77,7 @@ fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn what_can_not_be_taken_is_said_before_anything_starts() {
+fn invalid_settings_are_reported_before_start() {
     let data = tempfile::tempdir().unwrap();
     let folder = data.path().join("data");
     let said = |words: &[&str], variable: (&str, &str)| {
@@ -124,7 +124,7 @@ fn what_can_not_be_taken_is_said_before_anything_starts() {
 }
 
 #[test]
-fn a_misspelt_variable_is_told_and_stops_nothing() {
+fn unknown_variable_is_only_a_warning() {
     let home = tempfile::tempdir().unwrap();
     let said = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
@@ -157,7 +157,7 @@ fn a_misspelt_variable_is_told_and_stops_nothing() {
 }
 
 #[test]
-fn a_start_that_is_interrupted_stops_before_it_is_there() {
+fn interrupted_start_stops_cleanly() {
     let data = tempfile::tempdir().unwrap();
     let mut gantry = Started::up(data.path());
     within(Duration::from_secs(60), || data.path().join("postgres").exists().then_some(()));
@@ -261,7 +261,7 @@ async fn reachable_address_makes_no_demo_people() {
 }
 
 #[tokio::test]
-async fn it_starts_without_those_who_are_kept_out() {
+async fn disabled_people_get_no_sign_in_link() {
     let data = tempfile::tempdir().unwrap();
     let data = data.path();
     let mut gantry = Started::up_with(data, &["--no-demo"]);

@@ -29,7 +29,7 @@ fn err(output: &Output) -> String {
 }
 
 #[tokio::test]
-async fn rows_that_are_what_the_documents_say_pass_and_others_are_named() {
+async fn rows_unlike_their_documents_are_named() {
     let database = TestDatabase::new().await;
     let empty = verify(database.app_url(), &[]);
     assert_eq!(empty.status.code(), Some(1));
@@ -71,7 +71,7 @@ async fn rows_that_are_what_the_documents_say_pass_and_others_are_named() {
 }
 
 #[test]
-fn a_database_that_is_not_there_is_said_without_its_password() {
+fn unreachable_database_is_reported_without_password() {
     let output = verify("postgres://gantry:hunter2-long@127.0.0.1:1/gantry", &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -83,7 +83,7 @@ fn a_database_that_is_not_there_is_said_without_its_password() {
 }
 
 #[test]
-fn without_a_database_it_was_called_wrongly() {
+fn missing_database_url_is_a_usage_error() {
     let output = verify("", &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("--database-url"), "{}", err(&output));

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_http_goes_nowhere_but_here() {
+    fn plain_http_is_accepted_on_loopback_only() {
         for near in [
             "http://127.0.0.1:7780",
             "http://localhost:1/",
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_the_same_however_it_is_written() {
+    fn equivalent_server_urls_are_equal() {
         let is_of = |own: &str, other: &str| {
             Address::parse(own, false).unwrap().is_of(&other.parse().unwrap())
         };
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_written_so_that_they_arrive_as_they_are() {
+    fn query_values_are_percent_encoded() {
         assert_eq!(part("a b/c&ü"), "a%20b%2Fc%26%C3%BC");
         let query = Query::default()
             .with("filter", "n 1")

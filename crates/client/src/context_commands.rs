@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_goes_to_the_server_that_made_it() {
+    fn link_of_another_server_is_rejected() {
         let here = Address::parse("http://127.0.0.1:7955", false).unwrap();
         let given = |text: &str| link_for(&here, &Secret::new(text)).map(str::to_owned);
         for own in ["http://127.0.0.1:7955/sign-in#token=abc", "/sign-in#token=abc", "abc"] {

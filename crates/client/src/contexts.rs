@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_for_its_owner_alone_and_comes_back_as_it_was() {
+    fn contexts_file_is_private_and_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/contexts.toml");
         assert_eq!(Contexts::read(&path).unwrap(), Contexts::default());
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_told_without_what_it_holds() {
+    fn invalid_file_error_hides_its_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("contexts.toml");
         write_new(&path, "current = 'a'\n[contexts.a]\ntoken = gantry_hush\n").unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_goes_before_the_environment_and_that_before_what_is_in_use() {
+    fn option_overrides_environment_overrides_current_context() {
         let chosen = |said: Said| choose(&said, &two()).unwrap();
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(chosen(Said::default()).context.as_deref(), Some("lab"));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lets_one_in_goes_to_its_own_server_alone() {
+    fn credentials_go_only_to_their_own_server() {
         let other = choose(
             &Said { server: Some("https://other.example".into()), ..Said::default() },
             &two(),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_that_is_not_there_is_said_with_those_that_are() {
+    fn unknown_context_error_lists_existing_contexts() {
         let said = Said { context: Some("lap".into()), ..Said::default() };
         let failure = choose(&said, &two()).unwrap_err();
         assert_eq!((failure.code(), failure.to_string().contains("far, lab")), (4, true));

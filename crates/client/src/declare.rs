@@ -676,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_bound_and_what_is_there_stays() {
+    fn only_missing_nodes_are_bound() {
         assert_eq!(
             says("deployment: web\nbindings:\n  app: [n1, n3]\n  proxy: [n3.demo, n1]\n"),
             ["+ app on n3.demo", "+ proxy on n1.demo, n3.demo"]
@@ -686,7 +686,7 @@ mod tests {
     }
 
     #[test]
-    fn pruning_takes_away_what_a_named_role_is_not_said_to_be_on() {
+    fn prune_unbinds_undeclared_nodes_of_named_roles() {
         assert_eq!(
             says("deployment: web\nprune: true\nbindings: {app: [n3]}"),
             ["+ app on n3.demo", "- app from n1.demo, n2.demo"]
@@ -706,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_could_be_added_is_added_first() {
+    fn missing_role_is_added_first() {
         let steps = says("deployment: web\nbindings: {cache: [n1]}\ndata: {cache: {size: 1}}");
         assert_eq!(
             steps,
@@ -715,7 +715,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_set_where_it_differs() {
+    fn only_changed_data_is_set() {
         assert!(says("deployment: web\ndata: {app: {port: 80}, proxy: {}}").is_empty());
         assert_eq!(
             says("deployment: web\ndata: {app: {port: 81}}"),
@@ -745,7 +745,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_does_not_fit_its_role_is_told_where_it_stands() {
+    fn invalid_data_is_reported_with_position() {
         let mut present = present();
         present.roles.get_mut(&role("app")).unwrap().expects = expects_port();
         present.choices.insert(role("cache"), expects_port());
@@ -780,7 +780,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_there_already_is_not_judged() {
+    fn existing_data_is_not_validated() {
         let mut present = present();
         let app = present.roles.get_mut(&role("app")).unwrap();
         (app.expects, app.data) = (expects_port(), json!({"listen": {"port": "x"}}));
@@ -791,7 +791,7 @@ mod tests {
     }
 
     #[test]
-    fn made_once_nothing_is_left_to_be_made() {
+    fn applying_twice_produces_no_edits() {
         let text = "deployment: web\nprune: true\nbindings: {app: [n3], cache: [n1]}\ndata: {app: {port: 1}}\nnode_data: {n1: {app: {port: 2}}}";
         let (declared, mut present) = (declared(text), present());
         for step in edits(WEB, &declared, &present).unwrap() {
@@ -835,7 +835,7 @@ mod tests {
     }
 
     #[test]
-    fn more_nodes_than_an_edit_lists_take_several() {
+    fn large_bindings_are_split_into_several_edits() {
         let names: Vec<(NodeId, String)> =
             (0..1_001).map(|n| (node(n), format!("n{n:04}"))).collect();
         let nodes = names.iter().map(|(id, name)| (*id, name.as_str())).collect();
@@ -849,7 +849,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place_and_what_may_be_meant() {
+    fn errors_have_position_and_suggestion() {
         assert_eq!(
             wrong("deployment: web\nbindings:\n  proxi: [n1]\n"),
             ["web.yaml:3:3: web has no role proxi, and none could be added; is proxy meant?"]
@@ -885,7 +885,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_speak_of_several_deployments() {
+    fn file_may_declare_several_deployments() {
         let all = read("x", b"deployment: web\n---\n---\ndeployment: edge\nprune: true\n").unwrap();
         let names: Vec<&str> = all.iter().map(|one| one.deployment.is.as_str()).collect();
         assert_eq!(names, ["web", "edge"]);

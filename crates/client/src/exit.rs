@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_has_its_number() {
+    fn every_failure_has_its_exit_code() {
         assert_eq!(code(403, "author"), 5, "a rule of the gate");
         assert_eq!(code(403, "forbidden"), 6, "a permission");
         assert_eq!(code(403, "not_a_reviewer"), 6, "a permission, too");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_book_has_the_same_numbers() {
+    fn book_lists_the_same_exit_codes() {
         let numbers = |lines: Vec<&str>| -> Vec<u8> {
             lines.iter().filter_map(|line| line.parse().ok()).collect()
         };
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_to_be_typed_is_asked_for_with_the_command_that_types_it() {
+    fn missing_commit_name_error_shows_the_command() {
         let refused =
             |code: &str| Failure::Refused(Box::new(Problem::new(422, code, "No", "Type it.")));
         let said = refused("name_not_typed").with_name_typed(SubmissionId(8)).to_string();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_told_from_what_stays() {
+    fn temporary_failures_are_recognized() {
         let refused =
             |status| Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because.")));
         assert!([429, 502, 503, 504].iter().all(|status| refused(*status).passes()));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_with_each_of_its_findings_and_what_to_do() {
+    fn rejection_text_has_findings_and_advice() {
         let mut problem = Problem::new(422, "wrong", "This can't be taken", "Two edits are wrong.");
         problem.errors =
             vec![api::problem::Finding { at: "edits/1".into(), detail: "no such role".into() }];

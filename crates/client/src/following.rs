@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_of_nothing_ends_with_4() {
+    fn empty_selection_exits_with_4() {
         let all = || {
             vec![
                 deployment("web", counts(0, 0, 0, 1, 0)),
@@ -685,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_is_waited_for_until_it_can_not_be_any_more() {
+    fn waiting_ends_when_review_is_closed() {
         assert_eq!(reached(ReviewState::Waiting, ReviewWish::Open), None);
         assert_eq!(reached(ReviewState::Open, ReviewWish::Open), Some(true));
         assert_eq!(reached(ReviewState::Open, ReviewWish::Committed), None);
@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_cut_short_by_the_end_leaves_what_is_known() {
+    fn request_cut_short_keeps_known_state() {
         let address = Address::parse("http://127.0.0.1:1", false).unwrap();
         let client = Client { server: Server::new(address, None), paper: Paper::new(false) };
         let silent =

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_is_read_from_what_comes_first() {
+    fn graph_table_is_in_topological_order() {
         let app = vertex(
             "web:app",
             None,
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_what_becomes_of_what_is_waited_for() {
+    fn change_graph_marks_added_and_removed_edges() {
         let app = vertex("web:app", None, [1, 1], json!([["added", 2], ["around", 1]]), 0);
         let proxy = vertex("web:proxy", Some("n1"), [0, 0], json!([["changed", 1]]), 0);
         let said = |count: usize, added: usize, gone: usize| {

@@ -584,7 +584,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_changed_is_shown_anew() {
+    fn watch_ignores_cursor_changes() {
         let board = |cursor: u64, target: u64| json!({"cursor": cursor, "target": target});
         assert!(!differs(&board(1, 1), &board(2, 1)));
         assert!(differs(&board(1, 1), &board(1, 2)));
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_what_rest_answers_with_its_pages_put_together() {
+    fn json_document_combines_all_pages() {
         let pages = [
             json!({"targets": [9, 8], "next": 8, "head": 9, "removed_in": null}),
             json!({"targets": [7, 6], "next": 6, "head": 10}),
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_none_says_so() {
+    fn empty_list_prints_its_text() {
         let paper = Paper::new(false);
         assert_eq!(
             deployments().text(&json!({"deployments": [], "next": null}), paper),
@@ -643,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_say_where() {
+    fn grants_include_the_deployment() {
         let value =
             json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}]);
         assert_eq!(grants(&value), "viewer, operator in web");

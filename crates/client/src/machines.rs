@@ -976,7 +976,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_named_from_their_folder_on() {
+    fn imported_files_have_relative_paths() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("demo/app")).unwrap();
         std::fs::create_dir_all(folder.path().join("demo/.git")).unwrap();
@@ -993,7 +993,7 @@ mod tests {
     }
 
     #[test]
-    fn an_import_is_neither_endless_nor_larger_than_it_may_be() {
+    fn import_rejects_link_cycles_and_large_files() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().join("demo");
         std::fs::create_dir_all(base.join("app")).unwrap();
@@ -1016,7 +1016,7 @@ mod tests {
     }
 
     #[test]
-    fn an_import_is_told_line_by_line() {
+    fn import_is_printed_line_by_line() {
         let answer = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "disappeared": [], "findings": ["demo.yml:1:1: note: x"]});
         let lines = imported(&answer);
         assert_eq!(
@@ -1029,7 +1029,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_named_where_there_are_several() {
+    fn script_name_is_required_if_ambiguous() {
         let role = |scripts: &[&str]| -> CatalogRole {
             let hash = "5f".repeat(32);
             let scripts: Vec<Value> =
@@ -1055,7 +1055,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_a_file_are_told_by_name() {
+    fn nodes_of_a_file_are_printed_by_name() {
         let node = |name: &str| json!({"node": "0", "fqdn": name});
         assert_eq!(
             added(&json!({"nodes": [node("n1.a.example")]})),
@@ -1066,7 +1066,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_has_only_what_was_said() {
+    fn node_change_has_only_given_fields() {
         assert_eq!(
             told([("a", json!(1)), ("b", Value::Null)]),
             Map::from_iter([("a".to_owned(), json!(1))])

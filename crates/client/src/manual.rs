@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_has_a_page_and_each_shell_a_script() {
+    fn every_command_has_a_manual_page() {
         let folder = tempfile::tempdir().unwrap();
         let wanted = Man { folder: folder.path().join("man") };
         man(Paper::new(true), &wanted, Program::command()).unwrap();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn client_arguments_pass_clap_checks() {
         crate::with_options(Program::command()).debug_assert();
     }
 }

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_name_is_told_with_the_nearest() {
+    fn unknown_name_suggests_most_similar() {
         assert_eq!(near("proxi", ["app", "proxy", "runtime"]), "; is proxy meant?");
         assert_eq!(near("wob", ["web", "wobs", "database"]), "; is web meant?");
         assert_eq!(near("zzzzzz", ["web"]), "");
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn many_names_are_found_in_as_many_requests_as_the_list_has_pages() {
+    fn many_names_need_one_request_per_page() {
         let nodes = ["n1.demo", "n2.demo", "n2.edge", "n3.demo"];
         let (found, asked) = looked_up(&["n1", "n2", "n2.edge", "n3.demo", "n4"], &nodes, 2);
         assert_eq!(asked, ["?filter=n", "?filter=n&after=x"]);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_read_no_further_than_names_are_worth() {
+    fn long_list_is_read_partially() {
         let nodes: Vec<String> = (0..100).map(|n| format!("n{n:02}.demo")).collect();
         let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
         let (found, asked) = looked_up(&["n01.demo", "n02", "n99.demo"], &nodes, 1);

@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_one_reason_the_others_are_not_told() {
+    fn reason_filter_hides_other_reasons() {
         let step = json!({"noderole": uuid::Uuid::nil(), "role": "app", "node": uuid::Uuid::nil(), "fqdn": "n1.demo",
             "deployment": "web", "state": "error", "since": 0, "says": ["It failed."], "freed_by": []});
         let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "frees": "somebody", "count": 1, "more": false, "steps": steps});
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_steps_of_a_reason_are_found_beside_other_reasons() {
+    fn steps_of_requested_reason_are_found() {
         let mut page = json!({"groups": [{"reason": "held", "steps": []}, {"reason": "failed", "steps": [1, 2]}]});
         assert_eq!(steps_of(&mut page, "failed").map(|steps| steps.len()), Some(2));
         assert_eq!(steps_of(&mut page, "held").map(|steps| steps.len()), Some(0));

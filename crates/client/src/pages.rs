@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_told_in_aligned_lines() {
+    fn run_page_has_aligned_lines() {
         let view = json!({"run": summary(7, "failed"), "input": {"secret": "x"}, "provenance": [], "values": 0, "result": {"a": 1},
             "result_gone": false, "wall": null, "attempts": [summary(7, "failed"), summary(6, "lost")], "submission": null,
             "may_cancel": {"Err": "it has ended"}, "log_bytes": 12, "cursor": 1});
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_told_with_what_it_carries_and_how_it_is_reached() {
+    fn node_page_has_noderoles_and_connection() {
         let moment = 1_790_000_000_000_i64;
         let id = uuid::Uuid::from_u128(2);
         let mut view = json!({"id": id, "fqdn": "n1.demo", "version": 3, "description": "by the\u{202e} door", "deployment": "web",
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_is_told_with_who_is_meant_and_who_uses_it() {
+    fn role_page_has_providers_and_users() {
         let hash = "5f".repeat(32);
         let view = json!({"role": {"name": "app", "barclamp": "demo", "jig": "script", "jig_class": "script",
                 "description": "An\napplication", "provides": ["http"], "scripts": [],
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drafted_noderole_is_told_with_what_its_role_expects() {
+    fn drafted_noderole_page_has_attribute_schemas() {
         let mut view = json!({"data": {"port": 81}, "below": {"port": 80}, "proposed": false, "rerun": true,
             "attribs": [{"name": "port", "path": "/port", "description": "Where it listens", "schema": {"type": "integer"}}]});
         let text = drafted(&view, Paper::new(false));
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_told_with_the_runs_that_it_holds() {
+    fn worker_page_lists_leased_runs() {
         let moment = 1_790_000_000_000_i64;
         let mut view = json!({"id": uuid::Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "held": 5,
             "runs": [7, 8], "jigs": ["noop", "script"], "host": "here", "pid": 12, "version": "0.1.0", "started": moment, "heard": moment,
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overview_counts_and_says_what_waits() {
+    fn overview_has_counts_and_pending_steps() {
         let view = json!({"target": 3, "enabled": false, "deployments": {"all": 2, "held": 1, "proposed": 0},
             "nodes": {"all": 30, "dead": 2, "unavailable": 0},
             "steps": {"blocked": 0, "todo": 0, "transition": 0, "active": 5, "error": 1}, "stuck": [],

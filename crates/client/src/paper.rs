@@ -336,13 +336,13 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_they_need() {
+    fn columns_fit_their_content() {
         let text = table().text(paper(None));
         assert_eq!(text, "NAME   TITLE\nn1     A proxy in front of everything\n  n22\n");
     }
 
     #[test]
-    fn a_narrow_terminal_cuts_the_widest_column() {
+    fn narrow_terminal_shortens_widest_column() {
         let text = table().text(paper(Some(20)));
         assert_eq!(text, "NAME   TITLE\nn1     A proxy in f…\n  n22\n");
         assert!(text.lines().all(|line| console::measure_text_width(line) <= 20));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_title_moves_the_cursor() {
+    fn control_characters_in_titles_are_escaped() {
         let mut table = Table::new(["TITLE"]);
         table.row(["a\x1b[2Jb\nc\u{202e}d".into()]);
         let text = table.text(paper(None));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_outlined_with_moments_and_leave() {
+    fn outline_formats_times_and_permissions() {
         let value = json!({"name": "n1", "at": 1_790_000_000_000_i64, "queued": 3, "may": {"Err": "not\nyours"}, "can": {"Ok": null},
             "cursor": 7, "list": [{"a": 1, "b": null}], "steps": {"active": 2, "error": 1}, "empty": [], "tags": ["x", "y"]});
         let text = outline(&value);

@@ -478,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_has_its_server_wherever_an_answer_has_it() {
+    fn sign_in_link_contains_the_server() {
         let server = Address::parse("https://gantry.example.com", false).unwrap();
         let whole = "https://gantry.example.com/sign-in#token=x";
         let link = || json!({"link": "/sign-in#token=x", "minutes": 15});
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_sessions_are_counted_as_people_say_it() {
+    fn ended_sessions_are_counted() {
         let said = [0, 1, 2].map(ended);
         assert_eq!(
             said,
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_may_say_where() {
+    fn grant_may_name_a_deployment() {
         let grants = Grants { may: vec!["viewer".into(), "operator@web".into()] };
         assert_eq!(
             grants.json(),
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn that_somebody_may_nothing_has_to_be_said() {
+    fn removing_all_permissions_needs_an_option() {
         let program = Person::augment_subcommands(clap::Command::new("person"));
         let taken = |words: &[&str]| {
             let words = [&["person", "grant", "dan"][..], words].concat();
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_and_what_was_taken_away_is_told() {
+    fn permission_changes_are_printed() {
         let person = |grants: &[&str]| {
             let grants: Vec<String> = grants.iter().map(|grant| (*grant).to_owned()).collect();
             granted(&json!({"grants": grants_of(&grants)}))

@@ -1286,7 +1286,7 @@ mod tests {
     }
 
     #[test]
-    fn consequences_are_told_in_lines() {
+    fn impact_is_printed_line_by_line() {
         let told = Consequences { nodes: 3, interrupted: Some(1), ..Consequences::default() };
         let mut value = serde_json::to_value(told).unwrap();
         assert_eq!(consequences(&value), "On 3 nodes.\nInterrupted, since it is ACTIVE now: 1\n");
@@ -1303,7 +1303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_waves_that_are_listed_are_those_that_are_counted() {
+    fn wave_count_matches_listed_waves() {
         let wave = |number: u32| json!({"number": number, "runs": 1, "instants": 0, "groups": []});
         let mut value = serde_json::to_value(Consequences::default()).unwrap();
         assert!(!consequences(&value).contains("wave"), "nothing runs");
@@ -1317,7 +1317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_opened_is_named_as_it_is_opened() {
+    fn viewed_changes_are_listed_by_anchor() {
         let node = format!("node/{}", uuid::Uuid::from_u128(2));
         let value = json!({"all": 2, "opened": [node], "outdated": []});
         let all = "All of them, with their ids: gantry review diff 7 --json\n";
@@ -1330,7 +1330,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_carry_a_role_are_told_with_what_becomes_of_them() {
+    fn role_nodes_are_listed_with_pending_removal() {
         let id = uuid::Uuid::nil();
         let chip = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "brought_by": null,
             "touched": false, "going": true, "alive": true, "error": null});
@@ -1341,7 +1341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_edits_would_come_to_is_told_in_lines() {
+    fn preview_is_printed_line_by_line() {
         let nothing = json!({"refused": [], "lines": []});
         assert_eq!(foreseen(&nothing), "The proposal changes nothing.\n");
         let some = json!({"refused": ["there is no role x"], "lines": ["binds app to n1"]});
@@ -1352,7 +1352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_says_who_may_not_and_why() {
+    fn review_text_has_missing_permissions_with_reasons() {
         let value = json!({"submission": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"], "state": "waiting", "proposal": 3,
             "version": 1, "parent": 2, "summary": ["binds proxy to n1"], "gate": {"approvals": 0, "needed": 1, "can_approve": ["bo"]},
             "may_judge": {"Err": "you wrote part of this change"}, "may_commit": {"Ok": null}, "verdicts": [], "risks": []});
@@ -1387,7 +1387,7 @@ mod tests {
     }
 
     #[test]
-    fn submitted_again_review_shows_its_shift() {
+    fn resubmitted_review_shows_its_shift() {
         let mut came = moved(Some(6));
         let lines = |came: &Value| review_page(&json!({"came_from": came}), Paper::new(false));
         let text = lines(&came);
@@ -1432,7 +1432,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_those_of_the_interface() {
+    fn only_http_methods_of_the_api_are_accepted() {
         assert_eq!(method("get"), Ok(Method::GET));
         assert!(method("TRACE").is_err());
     }

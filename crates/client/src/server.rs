@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_wants_later_is_asked_later_under_the_same_key() {
+    fn delayed_retry_keeps_the_idempotency_key() {
         let busy = || {
             answer(
                 "429 Too Many Requests",
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_whose_words_are_wrong_was_called_wrongly() {
+    fn invalid_query_parameter_is_a_usage_error() {
         let wrong = || answer("400 Bad Request", "", &refusal(400, "invalid"));
         let (server, _asked) = saying((0..5).map(|_| wrong()).collect());
         assert_eq!(server.get("/x").unwrap_err().code(), 2);
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_done_is_not_done_again() {
+    fn unknown_outcome_is_not_retried() {
         let nobody_knows = refusal(503, UNKNOWN_OUTCOME);
         let (server, asked) =
             saying(vec![answer("503 Service Unavailable", "retry-after: 0\r\n", &nobody_knows)]);
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_beyond_the_end() {
+    fn requests_end_at_the_time_limit() {
         let (server, asked) = saying(vec![answer(
             "503 Service Unavailable",
             "retry-after: 30\r\n",

@@ -138,7 +138,7 @@ mod tests {
     ];
 
     #[test]
-    fn control_sequence_is_removed_wherever_it_is_cut() {
+    fn split_control_sequence_is_removed() {
         for (hostile, expected) in HOSTILE {
             assert_eq!(Filter::default().text(hostile), expected, "{hostile:?}");
             let ends: Vec<usize> = hostile.char_indices().map(|(at, _)| at).collect();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn printed_text_has_bold_alone() {
+    fn printed_text_keeps_only_bold() {
         assert_eq!(
             printable("\x1b[1mNAME\x1b[0m\nn1\x1b[2J \x1b]0;x\x1b[0my"),
             "\x1b[1mNAME\x1b[0m\nn1 \x1b[0my"
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn json_with_control_characters_is_the_same_json() {
+    fn escaped_json_has_the_same_value() {
         let value =
             serde_json::json!({"a\u{9b}": "\u{1b}[2J\u{85}\u{202e}\u{e0041}\u{7f} \u{e4}\n"});
         let escaped = json(&value.to_string());

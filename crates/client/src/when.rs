@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units() {
+    fn durations_have_units() {
         let seconds = |text: &str| duration(text).map(|time| time.as_secs());
         assert_eq!(
             (seconds("90"), seconds("90s"), seconds("2h"), seconds("7d")),
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_dates_or_ages() {
+    fn times_are_dates_or_ages() {
         assert_eq!(moment("1970-01-01T00:00:01Z"), Ok(1_000));
         assert_eq!(moment("1970-01-01T01:00:00+01:00"), Ok(0));
         assert!(moment("1h").unwrap() < moment("1s").unwrap());

@@ -3,7 +3,7 @@
 use clap::{FromArgMatches as _, Subcommand as _};
 
 #[test]
-fn every_command_that_a_page_shows_is_understood() {
+fn every_shown_command_is_accepted() {
     let audit = client::Audit::augment_subcommands(clap::Command::new("audit"));
     let program =
         client::Command::augment_subcommands(clap::Command::new("gantry")).subcommand(audit);

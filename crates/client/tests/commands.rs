@@ -168,7 +168,7 @@ fn asking(program: &clap::Command) -> Vec<(String, &clap::Command)> {
 }
 
 #[test]
-fn whatever_lists_or_shows_something_of_a_server_can_be_watched() {
+fn every_list_and_show_command_has_watch() {
     let program = program();
     let shows = |path: &str| {
         matches!(path.split(' ').next_back(), Some("list" | "show" | "graph" | "overview"))
@@ -182,7 +182,7 @@ fn whatever_lists_or_shows_something_of_a_server_can_be_watched() {
 }
 
 #[test]
-fn every_command_is_in_a_table_of_its_chapter() {
+fn book_lists_every_command() {
     let chapter = include_str!("../../../docs/cli.md");
     let words = |row: &'static str| -> BTreeSet<&'static str> {
         row.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect()
@@ -215,7 +215,7 @@ fn operations(document: &Value) -> BTreeMap<String, &str> {
 }
 
 #[test]
-fn each_operation_has_a_command_or_a_reason() {
+fn every_operation_has_a_command_or_reason() {
     let document = document();
     let there: BTreeSet<&str> = operations(&document).into_values().collect();
     let with = COMMANDS.iter().map(|(name, _)| *name);
@@ -229,7 +229,7 @@ fn each_operation_has_a_command_or_a_reason() {
 }
 
 #[test]
-fn each_command_asks_an_operation() {
+fn every_command_uses_an_operation() {
     let program = program();
     let there: BTreeSet<String> = asking(&program).into_iter().map(|(path, _)| path).collect();
     let of_operations = COMMANDS.iter().flat_map(|(_, commands)| commands.iter().copied());
@@ -252,7 +252,7 @@ fn command_of(matches: &clap::ArgMatches) -> String {
 }
 
 #[test]
-fn what_a_page_shows_is_a_command_of_the_operation_beside_it() {
+fn shown_command_matches_its_operation() {
     let (document, program) = (document(), program());
     let operations = operations(&document);
     for call in api::calls::samples().expect("names") {

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn up_to_three_are_named() {
+    fn refusal_names_up_to_three_admins() {
         let said = |count: usize| {
             named(
                 &["ada", "bo", "cy", "di"][..count]

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_after_its_beginning() {
+    fn reversed_time_range_is_rejected() {
         for (since, until) in
             [(None, None), (Some(At(5)), None), (None, Some(At(1))), (Some(At(1)), Some(At(2)))]
         {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_from_the_year_1_to_the_year_9999() {
+    fn timestamps_outside_years_1_to_9999_are_rejected() {
         for millis in [-62_135_596_800_000, 0, 253_402_300_799_999] {
             assert!(moment("since", At(millis)).is_ok(), "{millis}");
         }

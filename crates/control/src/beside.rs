@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_is_taken_until_the_work_ends_and_whoever_comes_beyond_is_sent_away() {
+    async fn permit_is_taken_until_work_ends() {
         let places = Arc::new(Places::new(1, 1, Duration::from_millis(50)));
         let (end, ended) = mpsc::channel::<()>();
         let first = tokio::spawn({
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_goes_wrong_gives_its_place_back() {
+    async fn panicking_work_releases_its_permit() {
         let places = Places::new(1, 0, Duration::from_secs(30));
         let wrong: Result<(), Problem> = work(&places, || panic!("on purpose")).await;
         assert_eq!(wrong.map_err(|problem| problem.status), Err(500));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_person_leaves_a_place_and_a_turn_for_others() {
+    async fn one_person_cannot_take_all_permits() {
         let (ada, bo) = (person(1), person(2));
         // The limits of a machine with two cores: one person may have four tasks that run or wait.
         let places = Arc::new(Places::new(2, 14, Duration::from_secs(30)));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_gives_up_waiting_leaves_nothing_taken() {
+    async fn canceled_wait_releases_everything() {
         let places = Places::new(1, 7, Duration::from_millis(20));
         let held = places.place(person(1)).await.expect("a place");
         let refused = places.place(person(1)).await.map(drop).expect_err("it takes too long");

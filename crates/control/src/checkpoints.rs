@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_keys() {
+    fn other_files_are_rejected() {
         let key = SigningKey::generate().unwrap();
         let public = SigningKey::read(&key).unwrap().public();
         assert_eq!(SigningKey::read(&public).err(), Some(KeyError::NotPem("PRIVATE KEY")));

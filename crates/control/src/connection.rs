@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_taken_without_its_comment() {
+    fn valid_connection_is_accepted_without_key_comment() {
         let (made, addresses) = columns(&by_ssh(&wish(), "").unwrap());
         assert_eq!(addresses, wish().addresses);
         assert_eq!((&made["root"], &made["port"]), (&json!("/"), &json!(22)));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_one_spelling() {
+    fn addresses_are_canonicalized() {
         for (written, one) in [
             ("N1.Example.com", "n1.example.com"),
             ("10.0.0.1", "10.0.0.1"),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_named_with_their_field() {
+    fn errors_name_their_field() {
         let cases: [(SshWish, &str, &str); 13] = [
             (SshWish { addresses: vec!["127.1".into()], ..wish() }, "", "addresses"),
             (SshWish { addresses: vec!["0x7f000001".into()], ..wish() }, "", "addresses"),

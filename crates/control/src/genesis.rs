@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn two_demos_are_alike_and_nothing_else_is() {
+    fn only_demos_have_reproducible_ids() {
         let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles: Vec::new() };
         let demo = Demo { deployments: vec![web], nodes: Vec::new() };
         assert_eq!(root(&demo), root(&demo));

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_named_with_line_and_column() {
+    fn broken_file_is_reported_with_line_and_column() {
         let files = files(&[("demo/demo.yml", "barclamp:\n  name: [demo\n")]);
         let problem = read_files(&files, &Catalog::default()).unwrap_err();
         assert_eq!((problem.status, problem.code.as_str()), (422, "barclamp"));
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_before_warnings_and_a_place_is_said_once() {
+    fn errors_precede_warnings_and_positions_appear_once() {
         let text = "barclamp: {name: demo, version: '1', odd: 1}\nroles:\n  - {name: app, jig: noop, flags: [odd]}\n  - {name: a, jig: noop, retries: x}\n  - {name: b}\n";
         let problem = read_files(&files(&[("demo.yml", text)]), &Catalog::default()).unwrap_err();
         let severities: Vec<&str> =
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_files_are_refused_before_one_is_read() {
+    fn too_many_files_are_rejected_before_parsing() {
         let broken: BTreeMap<String, Vec<u8>> =
             (0..=MAX_FILES).map(|n| (format!("{n:04}.yml"), b"barclamp: [".to_vec())).collect();
         let problem = read_files(&broken, &Catalog::default()).unwrap_err();
@@ -498,7 +498,7 @@ mod tests {
 
     /// A copy per file would take 16 GB.
     #[test]
-    fn files_beside_each_other_share_what_lies_there() {
+    fn barclamps_in_one_folder_share_its_files() {
         let text =
             |n: usize| format!("barclamp: {{name: b{n}, version: '1'}}\nroles: []\n").into_bytes();
         let mut files: BTreeMap<String, Vec<u8>> =
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_those_of_the_files_own_folder() {
+    fn scripts_come_from_the_barclamp_folder() {
         let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
         let script = |path: &'static str| [("a/demo.yml", text), (path, "#!/bin/sh\n")];
         assert!(read_files(&files(&script("a/scripts/app/10-x")), &Catalog::default()).is_ok());
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_barclamp_file_it_says_so() {
+    fn missing_barclamp_file_is_reported() {
         let files = files(&[("demo/scripts/app/10-x.yml", "")]);
         assert!(
             read_files(&files, &Catalog::default())

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_name_and_fields_or_fields_alone() {
+    fn line_name_is_optional() {
         let named = |name: &str, root: &str| NodeWish::named(name, root);
         assert_eq!(said("n1.a.example"), Ok(named("n1.a.example", "")));
         assert_eq!(
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_reached_as_one_that_is_added_alone() {
+    fn ssh_fields_match_single_node_options() {
         let key =
             "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
         let usual = SshWish {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_says_what_is_wrong() {
+    fn syntax_errors_are_explained() {
         for (line, part) in [
             ("n1.a.example n2.a.example", "\"n2.a.example\" is no field"),
             ("n1.a.example rot=/srv/n1", "there is no field \"rot\". A line may have mac, serial"),
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_record_is_said_by_the_words_of_its_line() {
+    fn record_errors_use_field_names_of_the_line() {
         let mac = crate::nodes::checked_macs(&["zz".to_owned()]).unwrap_err().detail;
         assert!(by_its_word(mac.clone()).starts_with("mac: \"zz\" is no network card's"), "{mac}");
         let way = SshWish { addresses: vec!["a b".into()], ..SshWish::usual() };
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_as_an_editor_does_and_those_without_a_node_are_none() {
+    fn blank_lines_count_in_line_numbers() {
         let text = "\u{feff}# rack 1\r\n\r\nn1.a.example root=/srv/n1\r\n  # no more\r\nn2.a.example root=/srv/n2";
         let numbers: Vec<usize> = read(text).unwrap().iter().map(|line| line.number).collect();
         assert_eq!(numbers, [3, 5]);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_ends_where_its_limits_are() {
+    fn oversized_text_is_rejected() {
         let many = |count: usize| "n.a.example\n".repeat(count);
         assert_eq!(read(&many(INVENTORY)).unwrap().len(), INVENTORY);
         let refused = read(&many(INVENTORY + 1)).unwrap_err();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_no_more_lines_than_it_may_and_says_how_many_there_are() {
+    fn refusal_lists_bounded_lines_and_total_count() {
         let faults = |count: usize| (1..=count).map(|n| fault(n, "no".into())).collect::<Vec<_>>();
         let one = refused(Problem::invalid, faults(1), 12);
         assert!(

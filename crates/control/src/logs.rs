@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_no_gap_and_nothing_twice_wherever_they_are_cut() {
+    fn parts_are_contiguous_at_every_size() {
         let text = "größer 世界 🚀\nnext\n".repeat(5);
         for stored_in in 1..30 {
             for part in 4..20 {
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_keep_their_places() {
+    fn invalid_utf8_keeps_its_offsets() {
         let log = b"a\xff\xfeb\xe4\xb8\n\xf0\x9f";
         for stored_in in 1..10 {
             let text = read(log, stored_in, 100);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_log_begins_with_a_whole_character() {
+    fn tail_starts_with_a_complete_character() {
         let log = "世界\n".as_bytes();
         let mut cut = Cut::at(1, true);
         assert!(cut.take(&stored(0, log), 100));
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_wherever_they_are_cut() {
+    fn search_finds_lines_across_piece_boundaries() {
         let log = "one\nTwo two\nthree\n\nÄrger und ärger\ntwo at the end".as_bytes();
         for piece in [1, 2, 3, 5, 7, 100] {
             assert_eq!(
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_is_full_goes_on_behind_its_last_hit() {
+    fn full_search_continues_after_its_last_hit() {
         let log = "x\n-\n".repeat(HITS + 3).into_bytes();
         let mut search = Search::new(wanted("x", false).expect("a text"), Place::default());
         search.push(&log);
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_searched_by_parts_and_shown_around_the_hit() {
+    fn long_line_is_searched_in_parts() {
         let mut log = vec![b'a'; LONG_LINE * 3];
         let middle = LONG_LINE + 5;
         log[middle..middle + 4].copy_from_slice(b"here");
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_places_and_texts_are_refused() {
+    fn invalid_cursors_and_texts_are_rejected() {
         for wrong in ["x", "1", "1.x", "-1.0", "1.2", "99999999999999999999.0"] {
             assert_eq!(Place::parse(wrong).map_err(|problem| problem.status), Err(400), "{wrong}");
         }

@@ -617,7 +617,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_to_all_names_no_secret() {
+    fn visible_objects_cannot_reference_secrets() {
         let good = json!({"rack": 7, "wants": ["raid"]});
         assert!(checked_object("hints", &good, 100).is_ok());
         for bad in [

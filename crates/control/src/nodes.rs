@@ -478,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_taken_or_derived() {
+    fn name_is_given_or_derived() {
         let wish = |fqdn: &str, mac: &str, serial: &str| NodeWish {
             macs: vec![mac.into()],
             serial: serial.into(),
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_are_absolute_deep_and_plain() {
+    fn unsafe_root_folders_are_rejected() {
         for bad in ["", "/", "/etc", "srv/node", "/srv/../etc/x", "/srv/./..", "/a/\0b"] {
             assert!(check_root(bad).is_err(), "{bad:?}");
         }
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn no_node_gets_gantrys_own_folder() {
+    fn data_folder_is_rejected_as_root() {
         let data = Path::new("/var/nowhere/gantry");
         for bad in [
             "/var/nowhere/gantry",

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_stuck_when_nothing_moves_by_itself() {
+    fn target_is_stuck_when_only_people_can_help() {
         let steps = |blocked, todo, transition, active, error| StateCounts {
             blocked,
             todo,

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_every_order_are_the_whole_list_each_row_once() {
+    fn pages_cover_the_list_without_duplicates() {
         let all: Vec<(&str, i64)> =
             (0..23).map(|n| (["a", "b", "~-", "é"][n % 4], n as i64)).collect();
         let keys = |row: &(&str, i64), sort: ReviewSort| match sort {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_none_are_refused() {
+    fn invalid_cursors_are_rejected() {
         let of = |text: &str| behind(ReviewSort::USUAL, Some(&Cursor::from(text.to_owned())));
         assert_eq!(of("").unwrap(), None);
         for junk in ["x", "title~-a~-1", "\0", &"9".repeat(3_000)] {

@@ -726,7 +726,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sign_in_works_once_however_many_come_at_once() {
+    async fn parallel_sign_ins_use_a_link_once() {
         let house = House::new().await;
         let link = house.link().await;
         let tries = (0..8).map(|_| {
@@ -751,7 +751,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_in_the_database_signs_in() {
+    async fn database_contains_no_usable_credential() {
         let house = House::new().await;
         let (link, session) = (house.link().await, house.session().await);
         let dump =
@@ -781,7 +781,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sessions_that_are_over_are_forgotten_although_nobody_comes_back() {
+    async fn expired_sessions_are_deleted_without_further_requests() {
         let house = House::new().await;
         let (over, idle, holds) =
             (house.session().await, house.session().await, house.session().await);
@@ -810,7 +810,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_session_asks_so_often_and_another_one_is_not_slowed_by_it() {
+    async fn request_limit_is_per_session() {
         let house = House::new().await;
         let (one, other) = (house.session().await, house.session().await);
         for _ in 1..SESSION_REQUESTS {
@@ -827,7 +827,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn beyond_the_most_sessions_the_one_that_was_not_used_longest_ends() {
+    async fn session_limit_ends_least_recently_used_session() {
         let house = House::new().await;
         let first = house.session().await;
         let many = "INSERT INTO session (token_hash, person_id, last_seen_at, idle_expires_at, expires_at)
@@ -861,7 +861,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn visits_are_noted_once_a_minute_and_lengthen_the_idle_time_only() {
+    async fn visits_are_stored_once_per_minute() {
         let house = House::new().await;
         let session = house.session().await;
         let seen = async || {
@@ -893,7 +893,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_somebody_was_here_is_known_when_their_sessions_are_gone() {
+    async fn last_visit_outlives_its_session() {
         let house = House::new().await;
         let ago = async || {
             let sql = "SELECT extract(epoch FROM now() - v.at)::float8 FROM visit v WHERE v.person_id = $1";
@@ -923,7 +923,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_disabled_person_is_out_at_once() {
+    async fn disabling_ends_access_immediately() {
         let house = House::new().await;
         let (link, session) = (house.link().await, house.session().await);
         let actor = house.actor(&session).await.expect("an actor");
@@ -963,7 +963,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failing_too_often_makes_an_address_wait() {
+    async fn repeated_failures_throttle_the_address() {
         let house = House::new().await;
         let visitor =
             Visitor { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
@@ -984,7 +984,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_called_as_gantry_itself_is() {
+    async fn reserved_name_is_rejected() {
         let house = House::new().await;
         let taken = NewPerson::human(OWN_NAME, [Permission::Viewer]);
         let problem = house.people.create_person(None, &taken).await.expect_err("a refusal");
@@ -1006,7 +1006,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_admins_decide_about_people() {
+    async fn only_admins_manage_people() {
         let house = House::new().await;
         let ada = house.people.sign_in_as_owner("ada").await.expect("an actor");
         let bo = NewPerson::human("bo", [Permission::Admin]);

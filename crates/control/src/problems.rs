@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_nul_is_the_askers_to_leave_out() {
+    async fn nul_in_text_is_a_client_error() {
         let db = TestDatabase::new().await;
         for (sql, text) in
             [("SELECT $1::text", "a\0b"), ("SELECT $1::text::jsonb", "{\"a\": \"\\u0000\"}")]

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn one_person_adds_so_many_addresses() {
+    fn addresses_per_person_are_limited() {
         let (added, person, other) =
             (Added::default(), PersonId(Uuid::from_u128(1)), PersonId(Uuid::from_u128(2)));
         added.of_record(person, ADDRESSES_A_MINUTE as usize).unwrap();

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_grave_is_never_cut() {
+    fn severe_lines_are_never_cut() {
         let said = Said { grave: lines(3), rest: lines(100) }.bounded();
         assert_eq!(
             (said.len(), said[LINES].as_str()),
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn in_short_it_is_the_first_line_and_how_many_more() {
+    fn short_form_has_first_line_and_count() {
         let said = |grave: &[&str], rest: &[&str]| {
             let owned =
                 |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_has_few_lines_and_leaves_nothing_out() {
+    fn each_kind_has_bounded_lines() {
         let groups = |n: usize| {
             (1..=n).map(|n| (n, vec![format!("a{n}"), "b".to_owned()])).collect::<Grouped<usize>>()
         };

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_called_so_comes_before_what_begins_so_and_that_before_what_has_it_within() {
+    fn exact_match_precedes_prefix_and_substring() {
         let names = ["the-app", "apple", "app", "proxy"];
         let found =
             names.iter().filter_map(|name| Some(((fit(name, "app")?, (*name).to_owned()), *name)));

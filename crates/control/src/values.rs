@@ -415,7 +415,7 @@ mod tests {
     use time::OffsetDateTime;
 
     #[test]
-    fn of_what_is_long_the_beginning_is_shown() {
+    fn long_values_are_shortened() {
         let of = |n: usize| beginning(&"é".repeat(n));
         assert_eq!(of(VALUE_SHOWN), "é".repeat(VALUE_SHOWN));
         assert_eq!(of(VALUE_SHOWN + 1), "é".repeat(VALUE_SHOWN) + "…");
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_set_by_the_edit_that_first_said_what_stands_there_now() {
+    fn value_names_earliest_edit_that_set_it() {
         let row = |target: i64, data: Value| SetRow {
             proposal_id: target,
             seq: 1,

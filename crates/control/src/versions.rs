@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_differs_line_by_line() {
+    fn files_are_compared_line_by_line() {
         assert_eq!(told(Some("a\nb\nc\n"), Some("a\nx\nc\n")), " 1a\n-2b\n+2x\n 3c\n");
         assert_eq!(told(None, Some("a\n")), "+1a\n");
         assert_eq!(
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_deceives_is_spelled_out_and_what_is_no_text_is_not_shown() {
+    fn hidden_characters_and_binary_files_are_marked() {
         assert_eq!(told(None, Some("rm \u{202e}x\r\n")), "+1rm <U+202E>x<U+000D>\n");
         assert_eq!(told(Some("a\0b"), Some("a")), "no text");
         let long = "y".repeat(LINE + 7) + "\n";
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_compared_in_its_first_lines() {
+    fn long_files_are_compared_up_to_the_limit() {
         let long: String = (0..FILE_LINES + 5).map(|n| format!("{n}\n")).collect();
         let found = told(None, Some(&long));
         assert!(

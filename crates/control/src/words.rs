@@ -381,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_that_deceive_are_refused() {
+    fn misleading_texts_are_rejected() {
         for text in ["a\0b", "\u{202e}gnp.exe", "a\u{200b}b", "\u{1b}[31m"] {
             assert!(plain(text).is_err(), "{text:?}");
         }
@@ -395,7 +395,7 @@ mod tests {
 
     /// Compares the engine's table with Unicode's properties for every character.
     #[test]
-    fn what_deceives_is_what_unicode_draws_as_nothing_or_turns() {
+    fn misleading_characters_match_unicode_properties() {
         const UNSEEN: CodePointSetDataBorrowed<'static> =
             CodePointSetData::new::<DefaultIgnorableCodePoint>();
         const TURNS: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<BidiControl>();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_lists_read_well() {
+    fn counts_and_lists_are_formatted() {
         assert_eq!(count(1, "node"), "one node");
         assert_eq!(count(0, "node"), "0 nodes");
         let names = |n: usize| (1..=n).map(|i| format!("n{i}")).collect::<Vec<_>>();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_something_may_take_is_said_whole() {
+    fn durations_use_the_largest_whole_unit() {
         let said = [
             (0, "0 s"),
             (45, "45 s"),
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_as_people_count() {
+    fn names_sort_in_natural_order() {
         let ordered = |names: &[&str]| in_order(names.iter().map(|name| (*name).to_owned()));
         assert_eq!(ordered(&["n10", "n2", "m3", "n1", "n02"]), ["m3", "n1", "n02", "n2", "n10"]);
         assert_eq!(

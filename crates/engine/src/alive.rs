@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_answer_is_believed_and_a_lost_packet_is_not() {
+    fn first_success_counts_and_single_failure_does_not() {
         assert!(after(&[false, true]));
         assert!(after(&[true, false, false]));
         assert!(!after(&[true, false, false, false]));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_its_own_turns_nothing_and_spares_the_row_of_looks() {
+    fn node_report_needs_one_confirming_check() {
         let alive = NEW.after(true);
         assert!(alive.told(false).alive && !alive.told(false).after(false).alive);
         assert_eq!(alive.told(false).after(true), alive, "who is still let in beats what it said");
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_two_boot_ids_tell_of_a_restart() {
+    fn restart_requires_two_known_boot_ids() {
         assert!(restarted("a", "b") && !restarted("a", "a"));
         for (before, now) in [("", "a"), ("a", ""), (NO_BOOT_ID, "a"), ("a", NO_BOOT_ID)] {
             assert!(!restarted(before, now), "{before:?} {now:?}");
@@ -121,7 +121,7 @@ mod tests {
         /// `alive` never changes before the required number of checks, and follows [`FAILURES`]
         /// equal checks.
         #[test]
-        fn a_turn_takes_what_it_takes(looks in prop::collection::vec(any::<bool>(), 0..40)) {
+        fn aliveness_changes_exactly_at_limit(looks in prop::collection::vec(any::<bool>(), 0..40)) {
             let mut belief = NEW;
             let mut same = 0;
             for (n, reached) in looks.iter().enumerate() {

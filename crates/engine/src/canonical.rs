@@ -174,7 +174,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn order_of_keys_and_white_space_do_not_matter() {
+    fn hash_ignores_key_order_and_white_space() {
         let one: serde_json::Value =
             serde_json::from_str(r#"{"b": 1.0, "a": [true, null]}"#).unwrap();
         let two: serde_json::Value = serde_json::from_str(r#"{"a":[true,null],"b":1}"#).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_round_trip_and_refuse_other_text() {
+    fn hash_round_trips_and_invalid_text_is_rejected() {
         let hash = Hash::of_bytes(b"gantry");
         assert_eq!(hash.to_string().parse::<Hash>().unwrap(), hash);
         for text in ["", "abc", &"G".repeat(64), &"A".repeat(64)] {

@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_number_is_told_what_is_named_by_one() {
+    fn invalid_number_error_names_its_kind() {
         assert_eq!("7".parse(), Ok(RunId(7)));
         for wrong in ["null", "", "7x", "99999999999999999999"] {
             let refused = wrong.parse::<SubmissionId>().unwrap_err();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn fqdn_says_what_is_wrong() {
+    fn invalid_fqdn_error_names_problem() {
         for (text, part) in [
             ("web", "1 of at least 3 labels"),
             ("web.example", "2 of at least 3 labels"),
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn names_refuse_what_would_break_a_path_or_a_page() {
+    fn names_reject_unsafe_characters() {
         for text in ["", "-x", "a b", "a/b", "é", "<b>", &"x".repeat(97)] {
             assert!(RoleName::parse(text).is_err(), "{text}");
         }

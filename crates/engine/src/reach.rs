@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn address_that_is_no_nodes_is_refused() {
+    fn forbidden_address_is_refused() {
         for allow_local in [false, true] {
             let policy = policy(allow_local);
             for (address, why) in [

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_deceives_in_a_file_is_placed_and_counted() {
+    fn deceptive_characters_are_located_and_counted() {
         let found = |text: &str| Deceit::within(text.as_bytes());
         assert_eq!(found("#!/bin/sh\n\u{e4}\n"), None);
         let one = found("#!/bin/sh\n\u{e4}\u{202e}x\n").unwrap();
@@ -152,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_in_order() {
+    fn deceptive_ranges_are_ordered() {
         assert!(DECEIVING.iter().all(|(first, last)| first <= last));
         assert!(DECEIVING.windows(2).all(|pair| pair[0].1 < pair[1].0));
     }
 
     #[test]
-    fn what_can_be_seen_stays() {
+    fn visible_text_is_unchanged() {
         for text in [
             "a\tb\r\n",
             "e\u{301}",

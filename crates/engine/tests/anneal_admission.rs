@@ -119,7 +119,7 @@ fn other(view: &mut AdmissionView, change: fn(&mut StepView)) {
 
 /// Tests every rule alone: the step is admitted without it, and pending with it, for this reason.
 #[test]
-fn every_rule_holds_and_is_told() {
+fn every_rule_applies_and_is_reported() {
     let rules: [(Spoil, &str); 21] = [
         (|v| v.enabled = false, "execution is paused: resume it to go on"),
         (
@@ -228,7 +228,7 @@ fn every_rule_holds_and_is_told() {
 }
 
 #[test]
-fn what_a_rule_does_not_mean() {
+fn rules_ignore_unrelated_conditions() {
     let mut phantom = view([step(1, 1)]);
     *the_node(&mut phantom) = NodeView {
         name: "web".into(),
@@ -275,7 +275,7 @@ fn what_a_rule_does_not_mean() {
 }
 
 #[test]
-fn the_order_is_priority_then_turn_then_ready_since_then_rank_then_id() {
+fn order_uses_priority_turn_ready_rank_id() {
     let mut steps: Vec<_> = (1..=5).map(|n| step(n, n)).collect();
     steps[4].1.priority = 1;
     steps[3].1.ready_since = Moment(-1);
@@ -300,7 +300,7 @@ fn deployments_take_turns() {
 }
 
 #[test]
-fn a_chunk_fills_at_once_and_then_waits() {
+fn chunk_starts_together_and_waits_for_end() {
     let mut view = view((1..=5).map(|n| step(n, n)));
     view.lanes.insert(lane(1, "app"), LaneView { max_running: Some(3), mode: LaneMode::Chunk });
     assert_eq!(admit(&view, LIMITS), [1, 2, 3].map(step_id));
@@ -387,7 +387,7 @@ proptest! {
 
     /// Counts the limits over open runs and picks, and checks that no admissible step is left.
     #[test]
-    fn picks_keep_every_limit_and_leave_nothing(view in any_view(), running in 1..8u32) {
+    fn picks_respect_limits_and_are_complete(view in any_view(), running in 1..8u32) {
         let limits = Limits { running, batch: 100 };
         let picks = admit(&view, limits);
         let mut taken = Taken::new(&view, limits);

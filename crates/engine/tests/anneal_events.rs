@@ -86,7 +86,7 @@ fn failed(retry: bool) -> Event {
 
 /// The result of each event on a plain step in each state; `None` if the event is refused.
 #[test]
-fn every_event_in_every_state() {
+fn each_event_in_each_state_is_correct() {
     let rerun = |n| Event::Rerun { generation: TargetNo(n), why: Why::Slice };
     let table: [(Event, [Option<StepState>; 5]); 11] = [
         // from: BLOCKED, TODO, TRANSITION, ACTIVE, ERROR
@@ -120,7 +120,7 @@ fn every_event_in_every_state() {
 
 /// With a parent missing, every return leads to BLOCKED. A success still leads to ACTIVE.
 #[test]
-fn with_a_parent_missing() {
+fn missing_parent_leads_to_blocked() {
     let missing = |state| {
         let mut step = step(1, state);
         step.progress.pending = 2;
@@ -142,7 +142,7 @@ fn with_a_parent_missing() {
 }
 
 #[test]
-fn success_is_applied_at_its_own_generation_only() {
+fn success_applies_to_own_generation_only() {
     let mut running = step(1, Transition);
     running.progress.failures = 2;
     running.progress.error = Some("exit 1".into());
@@ -162,7 +162,7 @@ fn success_is_applied_at_its_own_generation_only() {
 }
 
 #[test]
-fn a_cause_that_comes_during_a_run_is_answered_by_the_next() {
+fn cause_during_run_triggers_next_run() {
     let mut world = world(vec![step(1, Transition), step(2, Blocked)], &[(1, 2, Hard)]);
     apply_to(&mut world, 1, Event::Rerun { generation: NOW, why: Why::Data }).unwrap();
     assert_eq!(world.steps[&id(1)].progress.cause, Some(Cause { why: Why::Data, again: true }));
@@ -179,7 +179,7 @@ fn a_cause_that_comes_during_a_run_is_answered_by_the_next() {
 }
 
 #[test]
-fn failures_are_retried_up_to_the_limit_and_later_each_time() {
+fn failures_are_retried_with_backoff_until_limit() {
     let mut one = step(1, Transition);
     one.retries = 2;
     let mut world = world(vec![one], &[]);
@@ -207,7 +207,7 @@ fn failures_are_retried_up_to_the_limit_and_later_each_time() {
 }
 
 #[test]
-fn a_lost_worker_is_made_good_but_not_for_ever() {
+fn lost_runs_are_repeated_until_limit() {
     let mut world = world(vec![step(1, Transition)], &[]);
     for losses in 1..=LOSSES {
         apply_to(&mut world, 1, Event::Lost { generation: NOW }).unwrap();
@@ -224,7 +224,7 @@ fn a_lost_worker_is_made_good_but_not_for_ever() {
 }
 
 #[test]
-fn a_failure_that_no_retry_mends_is_an_error_at_once() {
+fn permanent_failure_is_error_at_once() {
     let mut one = step(1, Transition);
     one.retries = 2;
     assert_eq!(alone(one.clone(), failed(false)).unwrap().progress.state, Error);
@@ -237,7 +237,7 @@ fn a_failure_that_no_retry_mends_is_an_error_at_once() {
 }
 
 #[test]
-fn a_destructive_step_is_not_repeated_unasked() {
+fn destructive_step_is_not_repeated_automatically() {
     let make = |state| Step { destructive: true, retries: 5, ..step(1, state) };
     for generation in [NOW, TargetNo(6)] {
         assert_eq!(
@@ -271,7 +271,7 @@ fn a_destructive_step_is_not_repeated_unasked() {
 }
 
 #[test]
-fn a_commit_re_runs_a_destructive_step_whether_its_generation_is_written_or_not() {
+fn commit_reruns_destructive_step() {
     for written in [NOW, TargetNo(8)] {
         for state in [Active, Error] {
             let mut one = Step { destructive: true, ..step(1, state) };
@@ -291,7 +291,7 @@ fn a_commit_re_runs_a_destructive_step_whether_its_generation_is_written_or_not(
 }
 
 #[test]
-fn an_error_blocks_hop_by_hop_and_results_come_back_without_a_run() {
+fn error_blocks_descendants_and_retry_restores_results() {
     // 1 -> 2 -> 3 -> 4, where 1 runs again. Step 5 also waits for 2 and never ran.
     let mut first = step(1, Transition);
     first.progress.cause = Some(Cause::new(Why::Drift));
@@ -320,7 +320,7 @@ fn an_error_blocks_hop_by_hop_and_results_come_back_without_a_run() {
 }
 
 #[test]
-fn the_ripple_spares_running_steps_and_what_is_done_for_good() {
+fn error_ripple_skips_running_and_destructive_steps() {
     let below = |state| {
         let mut below = step(2, state);
         below.progress.pending = 1;
@@ -338,7 +338,7 @@ fn the_ripple_spares_running_steps_and_what_is_done_for_good() {
 }
 
 #[test]
-fn an_error_is_an_end_and_nothing_to_wait_for() {
+fn error_frees_order_only_and_after_end_children() {
     let mut after_end = step(2, Blocked);
     after_end.join = Join { need: JoinNeed::All, after: JoinAfter::End };
     let edges = [(1, 2, Hard), (1, 3, OrderOnly)];
@@ -350,7 +350,7 @@ fn an_error_is_an_end_and_nothing_to_wait_for() {
 }
 
 #[test]
-fn any_and_at_least_count_what_satisfies() {
+fn any_and_at_least_joins_count_parents() {
     let join = |n, need, satisfied, pending, state| {
         let mut step = step(n, state);
         step.join = Join { need, after: JoinAfter::Success };
@@ -383,7 +383,7 @@ fn any_and_at_least_count_what_satisfies() {
 }
 
 #[test]
-fn what_runs_again_leaves_active_children_and_takes_back_waiting_ones() {
+fn rerun_blocks_waiting_but_not_active_children() {
     let edges = [(1, 2, Hard), (1, 3, Hard), (1, 4, Hard)];
     let mut world =
         world(vec![step(1, Active), step(2, Active), step(3, Todo), step(4, Transition)], &edges);
@@ -397,7 +397,7 @@ fn what_runs_again_leaves_active_children_and_takes_back_waiting_ones() {
 /// Two groups with a barrier between them, both re-run. The second waits for the first as it would
 /// without the barrier.
 #[test]
-fn a_barrier_hides_nothing() {
+fn barrier_propagates_reruns_and_errors() {
     let barrier = || Step { instant: true, ..step(2, Active) };
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard)];
     let rerun = || Event::Rerun { generation: TargetNo(8), why: Why::Slice };
@@ -425,7 +425,7 @@ fn a_barrier_hides_nothing() {
 }
 
 #[test]
-fn a_node_dies_and_comes_back() {
+fn node_down_and_up_in_each_state() {
     // (destructive, needs, instant) and the new state for each of: BLOCKED TODO TRANSITION ACTIVE
     // ERROR
     let table = [
@@ -457,7 +457,7 @@ fn a_node_dies_and_comes_back() {
 }
 
 #[test]
-fn a_dead_node_takes_its_own_steps_back_and_others_keep_theirs() {
+fn dead_node_resets_only_own_steps() {
     // 1 -> 2 (immediate) -> 3 on the node; 4 and 5 are children of 3 elsewhere.
     let elsewhere = |n, state| Step { node: NodeId(Uuid::from_u128(2)), ..step(n, state) };
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (3, 5, Hard)];
@@ -485,7 +485,7 @@ fn a_dead_node_takes_its_own_steps_back_and_others_keep_theirs() {
 }
 
 #[test]
-fn a_kept_result_on_a_dead_node_is_not_taken_back() {
+fn retained_result_on_dead_node_is_not_restored() {
     let mut kept = step(1, Blocked);
     kept.progress.applied = Some(NOW);
     let mut world = world(vec![kept], &[]);
@@ -495,7 +495,7 @@ fn a_kept_result_on_a_dead_node_is_not_taken_back() {
 }
 
 #[test]
-fn a_commit_places_what_is_new_in_one_pass() {
+fn commit_places_new_steps_in_one_pass() {
     // Step 1 exists and is ACTIVE. New: 2 (skipped), 3 (immediate), 4, 5, and an edge from 2 to 6
     // (TODO).
     let fresh = |n| Step { progress: Progress::new(TargetNo(8), true), ..step(n, Blocked) };
@@ -530,7 +530,7 @@ fn a_commit_places_what_is_new_in_one_pass() {
 }
 
 #[test]
-fn what_contradicts_itself_is_named() {
+fn inconsistent_world_is_reported() {
     let mut low = step(2, Blocked);
     low.rank = 1;
     let mut flat = world(vec![step(1, Transition), low], &[(1, 2, Hard)]);

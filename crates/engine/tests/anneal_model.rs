@@ -949,7 +949,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn invariants_hold_through_everything_and_it_converges(
+    fn random_events_preserve_invariants_and_converge(
         steps in graph(),
         ops in proptest::collection::vec(op(), 0..70),
     ) {
@@ -964,7 +964,7 @@ proptest! {
     }
 
     #[test]
-    fn without_failures_every_step_runs_exactly_once(steps in graph()) {
+    fn every_step_runs_once_without_failures(steps in graph()) {
         let mut cluster = Cluster::new(steps);
         let mut runs: BTreeMap<StepId, usize> = BTreeMap::new();
         loop {
@@ -987,7 +987,7 @@ proptest! {
     /// Several ends in one transaction equal the same ends one after the other. If one is refused,
     /// none is applied.
     #[test]
-    fn several_ends_together_are_what_they_are_one_after_the_other(
+    fn batched_ends_equal_sequential_ends(
         steps in graph(),
         ops in proptest::collection::vec(op(), 0..50),
         fails in proptest::collection::vec(any::<bool>(), 8),
@@ -1032,7 +1032,7 @@ proptest! {
 /// A barrier over more immediate steps than one batch settles. Each call is bounded, intermediate
 /// counts are correct, and the result is the same.
 #[test]
-fn a_batch_is_bounded_and_goes_on() {
+fn settling_is_bounded_and_resumable() {
     let wide = BATCH + BATCH / 2;
     let id = |n: usize| StepId(Uuid::from_u128(n as u128 + 1));
     let node = node_id(0);

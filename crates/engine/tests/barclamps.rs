@@ -68,7 +68,7 @@ fn role<'i>(import: &'i Import, name: &str) -> &'i Role {
 
 /// Each file in `tests/barclamps` has a flaw. The snapshot next to it has the resulting findings.
 #[test]
-fn flaws_are_told_with_file_line_and_column() {
+fn flaws_are_reported_with_position() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/barclamps");
     let scripts = files(&[
         ("scripts/app/10-start", "#!/bin/sh\n"),
@@ -105,7 +105,7 @@ fn flaws_are_told_with_file_line_and_column() {
 }
 
 #[test]
-fn scripts_with_characters_that_cannot_be_seen_are_pointed_at() {
+fn invisible_characters_in_scripts_are_noted() {
     let text = "barclamp: {name: demo, version: 1}\nroles: [{name: app, jig: script}]\n";
     let told = |script: &str| {
         let files = files(&[("scripts/app/10-run", script)]);
@@ -131,7 +131,7 @@ fn scripts_with_characters_that_cannot_be_seen_are_pointed_at() {
 }
 
 #[test]
-fn paths_that_read_as_others_are_refused_and_shown_as_they_are() {
+fn deceptive_paths_are_rejected_and_shown_escaped() {
     let text = "barclamp: {name: demo, version: 1}\nroles: [{name: app, jig: script}]\n";
     let said = complaint(import_one(
         "ym\u{202e}l.yml",
@@ -154,7 +154,7 @@ fn paths_that_read_as_others_are_refused_and_shown_as_they_are() {
 }
 
 #[test]
-fn everything_that_a_role_may_say_arrives() {
+fn all_role_keys_are_imported() {
     let text = r#"
 barclamp: {name: demo, version: 2.0, display: Demo, description: All of it, license: Apache-2.0}
 jigs:
@@ -257,7 +257,7 @@ roles:
 }
 
 #[test]
-fn scripts_come_in_name_order_without_what_editors_leave() {
+fn scripts_are_ordered_without_leftover_files() {
     let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
     let files = files(&[
         ("scripts/app/20-b", "#!/bin/sh\n"),
@@ -275,7 +275,7 @@ fn scripts_come_in_name_order_without_what_editors_leave() {
 }
 
 #[test]
-fn scripts_that_no_system_could_run_are_told_in_their_own_file() {
+fn invalid_scripts_are_reported_in_their_file() {
     let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
     let files = files(&[
         ("scripts/app/10-dos", "#!/bin/sh\r\ntrue\r\n"),
@@ -288,7 +288,7 @@ fn scripts_that_no_system_could_run_are_told_in_their_own_file() {
 }
 
 #[test]
-fn hashes_change_with_scripts_and_with_the_class_of_the_jig_and_with_nothing_else() {
+fn hashes_depend_on_scripts_and_jig_class() {
     let text = |class: &str| {
         format!(
             "barclamp: {{name: demo, version: '1'}}\njigs: [{{name: mine, class: {class}}}]\nroles: [{{name: app, jig: mine}}]\n"
@@ -307,7 +307,7 @@ fn hashes_change_with_scripts_and_with_the_class_of_the_jig_and_with_nothing_els
 }
 
 #[test]
-fn roles_may_come_from_a_file_that_is_read_later() {
+fn roles_may_be_defined_in_later_file() {
     let one =
         "barclamp: {name: one, version: '1'}\nroles: [{name: app, jig: quiet, requires: [base]}]\n";
     let two = "barclamp: {name: two, version: '1'}\njigs: [{name: quiet, class: noop}]\nroles: [{name: base, jig: quiet}]\n";
@@ -334,7 +334,7 @@ fn roles_may_come_from_a_file_that_is_read_later() {
 
 /// The same files give the same content, regardless of earlier imports and of their order.
 #[test]
-fn a_content_says_what_its_own_files_say() {
+fn content_depends_on_own_files_only() {
     let declares = "barclamp: {name: root, version: '1', parent: core}\njigs: [{name: ansible, class: AnsibleJig, implementor: client}, {name: noop, class: noop, implementor: client}]\nroles: [{name: client, jig: test, flags: [implicit]}]\n";
     let uses = "barclamp: {name: work, version: '1', parent: core}\nroles: [{name: app, jig: ansible}, {name: mark, jig: noop, requires: [app]}]\n";
     let alone = import_set(&[("work.yml", uses)], &Catalog::default()).expect("warnings only");
@@ -377,7 +377,7 @@ fn a_content_says_what_its_own_files_say() {
 }
 
 #[test]
-fn a_new_version_does_not_lean_on_the_old_one() {
+fn new_version_is_independent_of_old_one() {
     let old = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: noop}, {name: base, jig: noop}]\n";
     let new =
         "barclamp: {name: demo, version: '2'}\nroles: [{name: app, jig: noop, requires: [base]}]\n";
@@ -391,7 +391,7 @@ fn a_new_version_does_not_lean_on_the_old_one() {
 
 /// If the set or the base has a role of that name, the name refers to the role.
 #[test]
-fn a_provided_name_is_virtual_where_no_role_has_it() {
+fn provided_name_without_role_is_virtual() {
     let told = |text: &str, base: &Catalog| {
         import_set(&[("demo.yml", text)], base).expect("sound").findings.to_string()
     };
@@ -407,7 +407,7 @@ fn a_provided_name_is_virtual_where_no_role_has_it() {
 }
 
 #[test]
-fn cycles_are_found_across_files_and_into_the_catalog() {
+fn cycles_across_files_and_catalog_are_found() {
     let one = "barclamp: {name: one, version: '1'}\nroles: [{name: a, jig: noop, requires: [b]}]\n";
     let two = "barclamp: {name: two, version: '1'}\nroles: [{name: b, jig: noop, requires: [c]}, {name: c, jig: noop, requires: [a]}]\n";
     let path = "roles wait for each other in a circle: a -> b -> c -> a";
@@ -424,7 +424,7 @@ fn cycles_are_found_across_files_and_into_the_catalog() {
 
 /// The catalog's jigs require their client roles, although the roles' contents do not say so.
 #[test]
-fn a_cycle_may_lead_through_a_jig_of_the_catalog() {
+fn cycle_through_catalog_jig_is_found() {
     let root = "barclamp: {name: root, version: '1'}\njigs: [{name: noop, class: noop, implementor: client}]\nroles: [{name: client, jig: test, flags: [implicit]}]\n";
     let middle = "barclamp: {name: middle, version: '1'}\nroles: [{name: app, jig: noop}]\n";
     let mut base = catalog(&import_set(&[("root.yml", root)], &Catalog::default()).expect("sound"));
@@ -437,7 +437,7 @@ fn a_cycle_may_lead_through_a_jig_of_the_catalog() {
 }
 
 #[test]
-fn one_name_means_one_thing_in_a_set() {
+fn duplicate_names_in_set_are_rejected() {
     let one = "barclamp: {name: demo, version: '1'}\njigs: [{name: j, class: noop}]\nroles: [{name: a, jig: j}]\n";
     let two = "barclamp: {name: demo, version: '1'}\njigs: [{name: j, class: test}]\nroles: [{name: a, jig: j}]\n";
     insta::assert_snapshot!(complaint(import_set(
@@ -447,7 +447,7 @@ fn one_name_means_one_thing_in_a_set() {
 }
 
 #[test]
-fn the_other_systems_files_may_name_what_nobody_has() {
+fn foreign_files_may_use_undefined_names() {
     let text = "barclamp: {name: demo, version: '1', parent: core}\nroles: [{name: a, jig: chef, requires: [b], wants-attribs: [c], preceeds: [d]}]\n";
     let import = import_text(text).expect("warnings only");
     assert_eq!(role(&import, "a").jig_class, JigClass::Other("chef".to_owned()));
@@ -455,7 +455,7 @@ fn the_other_systems_files_may_name_what_nobody_has() {
 }
 
 #[test]
-fn clients_of_jigs_must_be_able_to_be_one() {
+fn jig_client_role_must_be_bindable() {
     let text = |client: &str| {
         format!(
             "barclamp: {{name: demo, version: '1'}}\njigs: [{{name: chef, class: ChefJig, implementor: {client}}}]\nroles: [{{name: own, jig: chef, flags: [implicit]}}, {{name: loose, jig: noop}}, {{name: good, jig: noop, flags: [implicit]}}]\n"
@@ -484,7 +484,7 @@ fn pad(text: &str, length: usize) -> String {
 }
 
 #[test]
-fn each_limit_is_where_it_says() {
+fn each_import_limit_is_exact() {
     import_text(&many_roles(MAX_ROLES)).expect("as many roles as allowed");
     let said = complaint(import_text(&many_roles(MAX_ROLES + 1)));
     assert!(said.contains(&format!("has {} roles", MAX_ROLES + 1)), "{said}");
@@ -528,7 +528,7 @@ fn each_limit_is_where_it_says() {
 /// The other limits are tested next to the parser; this is their purpose.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
-fn no_file_takes_long() {
+fn hostile_files_are_read_quickly() {
     let unresolved: Vec<String> = (0..60_000).map(|i| format!("role-{i}")).collect();
     let wide = |key: &str| {
         format!(
@@ -652,12 +652,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn bytes_of_any_kind_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         check_answer(&import_one("x.yml", &bytes, &Files::new()));
     }
 
     #[test]
-    fn text_that_looks_like_yaml_gets_an_answer(
+    fn yaml_like_text_does_not_panic(
         words in prop::collection::vec(
             prop::sample::select(vec![
                 "barclamp", "roles", "name", "jig", "noop", "demo", ":", ": ", "- ", "\n", "\n  ", "\n    ", "[", "]",
@@ -671,7 +671,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sound_file_with_damage_gets_an_answer(
+    fn mutated_file_does_not_panic(
         damage in prop::collection::vec((any::<u8>(), any::<usize>(), 0usize..200, any::<u8>()), 1..6)
     ) {
         let mut text = SOUND.as_bytes().to_vec();
@@ -683,7 +683,7 @@ proptest! {
 }
 
 #[test]
-fn the_demo_is_sound() {
+fn demo_barclamp_has_only_expected_notes() {
     let files = demo_files();
     let import = import_one("demo.yml", SOUND.as_bytes(), &files).expect("the demo");
     // A milestone names the roles that it represents, including those that another of these adds.
@@ -698,6 +698,6 @@ fn the_demo_is_sound() {
 
 /// The documentation contains these numbers too.
 #[test]
-fn limits_are_what_they_were() {
+fn documented_limits_are_unchanged() {
     assert_eq!((MAX_FILE, MAX_EXPANDED, MAX_DEPTH), (1 << 20, 4 << 20, 32));
 }

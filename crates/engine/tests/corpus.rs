@@ -29,13 +29,13 @@ fn found(named: Option<&Path>, beside: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn without_a_corpus_nothing_is_read() {
+fn missing_corpus_is_skipped() {
     assert_eq!(found(None, Path::new("/nowhere")), None);
 }
 
 #[test]
 #[should_panic(expected = "GANTRY_CORPUS is set, and there is no /nowhere/opencrowbar")]
-fn a_corpus_that_is_named_has_to_be_there() {
+fn named_corpus_must_exist() {
     found(Some(Path::new("/nowhere")), Path::new("/nowhere"));
 }
 
@@ -102,7 +102,7 @@ fn total(import: &Import) -> usize {
 const NONE: fn() -> Catalog = Catalog::default;
 
 #[test]
-fn anvil_is_one_catalog_of_children_without_a_barclamp_section() {
+fn anvil_imports_children_without_barclamp_section() {
     let Some(corpus) = corpus() else { return };
     let import = set(&corpus.join("anvil-2014"), &["", "barclamps"], &NONE());
     assert_eq!(
@@ -142,7 +142,7 @@ fn anvil_is_one_catalog_of_children_without_a_barclamp_section() {
 }
 
 #[test]
-fn opencrowbar_has_its_64_roles_and_known_flaws() {
+fn opencrowbar_imports_64_roles_and_known_flaws() {
     let Some(corpus) = corpus() else { return };
     let import = set(&corpus.join("opencrowbar-2015"), &["", "barclamps"], &NONE());
     assert_eq!(
@@ -179,7 +179,7 @@ fn opencrowbar_has_its_64_roles_and_known_flaws() {
 }
 
 #[test]
-fn digital_rebar_and_what_builds_on_it() {
+fn digital_rebar_and_dependent_sets_import() {
     let Some(corpus) = corpus() else { return };
     let core = set(&corpus.join("digitalrebar-2018"), &["", "barclamps", "template"], &NONE());
     assert_eq!(total(&core), 74 + 3);
@@ -232,7 +232,7 @@ fn digital_rebar_and_what_builds_on_it() {
 }
 
 #[test]
-fn hadoop_has_a_root_that_only_lists() {
+fn hadoop_root_only_lists_children() {
     let Some(corpus) = corpus() else { return };
     let import = set(&corpus.join("hadoop-2015"), &["", "barclamps"], &NONE());
     assert_eq!(serde_json::json!(roles(&import)), serde_json::json!({"hadoop": 1}));
@@ -242,7 +242,7 @@ fn hadoop_has_a_root_that_only_lists() {
 
 /// Other files among barclamps are noted and ignored.
 #[test]
-fn folders_are_read_whole() {
+fn folder_import_ignores_other_files() {
     let Some(corpus) = corpus() else { return };
     let folders = [
         "",
@@ -260,7 +260,7 @@ fn folders_are_read_whole() {
 
 /// Parameter files of Ansible jigs look similar but are no barclamps.
 #[test]
-fn what_is_no_barclamp_is_said_to_be_none() {
+fn other_file_is_reported_as_no_barclamp() {
     let Some(corpus) = corpus() else { return };
     let path = corpus.join("digitalrebar-2018/ansible/test-ansible/role.yml");
     let bytes = fs::read(path).expect("a readable file");

@@ -289,7 +289,7 @@ fn role<'r>(roles: &'r [Role], name: &str) -> &'r Role {
 }
 
 #[test]
-fn every_role_succeeds_and_a_second_round_changes_nothing() {
+fn every_role_succeeds_and_is_idempotent() {
     let import = demo();
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
@@ -317,7 +317,7 @@ fn every_role_succeeds_and_a_second_round_changes_nothing() {
 }
 
 #[test]
-fn nodes_with_the_same_data_live_side_by_side_and_a_proxy_finds_the_other_nodes_application() {
+fn nodes_coexist_and_proxy_finds_application() {
     let import = demo();
     let roles = in_order(&import);
     let until_app: Vec<Role> = roles
@@ -348,7 +348,7 @@ fn nodes_with_the_same_data_live_side_by_side_and_a_proxy_finds_the_other_nodes_
 }
 
 #[test]
-fn failures_say_why() {
+fn failures_report_reason() {
     let import = demo();
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
@@ -404,7 +404,7 @@ fn failures_say_why() {
 }
 
 #[test]
-fn changed_data_restarts_the_service_and_awkward_text_survives() {
+fn changed_data_restarts_service_and_preserves_text() {
     let import = demo();
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
@@ -420,7 +420,7 @@ fn changed_data_restarts_the_service_and_awkward_text_survives() {
 }
 
 #[test]
-fn services_end_with_a_halt_and_come_back_with_a_boot() {
+fn services_stop_on_halt_and_restart_on_boot() {
     let import = demo();
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
@@ -438,7 +438,7 @@ fn services_end_with_a_halt_and_come_back_with_a_boot() {
 }
 
 #[test]
-fn a_number_that_another_process_got_is_left_alone() {
+fn reused_process_id_is_not_killed() {
     let import = demo();
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
@@ -466,7 +466,7 @@ fn a_number_that_another_process_got_is_left_alone() {
 
 /// Data that no attribute of its role maps would be accepted and have no effect.
 #[test]
-fn the_example_of_a_file_that_declares_gives_data_to_the_roles_that_have_it() {
+fn example_data_matches_role_attributes() {
     let manual = include_str!("../../../docs/cli.md");
     let behind = manual.split_once("## Files that declare").expect("the chapter").1;
     let example = behind

@@ -16,7 +16,7 @@ fn kinds() -> BTreeSet<String> {
 }
 
 #[test]
-fn each_kind_of_edit_has_an_example_that_is_read_and_checked() {
+fn every_edit_kind_has_valid_example() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/edits.md");
     let page = std::fs::read_to_string(page).expect("the page");
     let examples = page

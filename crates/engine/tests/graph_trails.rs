@@ -66,7 +66,7 @@ fn weight(weights: &[u64], of: NoderoleId) -> u64 {
 
 proptest! {
     #[test]
-    fn between_two_sets_is_what_some_way_uses_and_nothing_else(items in graph(), from in some(), to in some()) {
+    fn trail_contains_exactly_edges_on_paths(items in graph(), from in some(), to in some()) {
         let mut wanted = Trail::default();
         for way in every_way(&items) {
             if way.len() > 1 && from.contains(&way[0]) && to.contains(&way[way.len() - 1]) {
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn no_way_weighs_more_than_the_longest(
+    fn longest_path_has_greatest_weight(
         items in graph(),
         weights in proptest::collection::vec(0_u64..50, COUNT),
         turned in any::<prop::sample::Index>(),
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn a_wave_is_as_long_as_the_longest_way_that_leads_there(items in graph()) {
+    fn wave_equals_longest_path_length(items in graph()) {
         let mut wanted: BTreeMap<NoderoleId, usize> = BTreeMap::new();
         for way in every_way(&items) {
             let longest = wanted.entry(way[way.len() - 1]).or_default();
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn the_fold_marks_what_is_on_the_trail_once(items in graph(), from in some(), to in some()) {
+    fn fold_marks_trail_edges_once(items in graph(), from in some(), to in some()) {
         let trail = between(&items, &from, &to);
         for unfold in [
             Unfold::default(),
@@ -128,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn what_stands_in_a_cycle_has_no_wave_and_is_on_no_longest_way() {
+fn cycle_members_have_no_wave_or_path() {
     let items = vec![
         item(0, vec![id(1)]),
         item(1, vec![id(0)]),

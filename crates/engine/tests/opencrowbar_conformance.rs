@@ -122,13 +122,13 @@ fn found(named: Option<&Path>, beside: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn without_a_corpus_nothing_is_compared() {
+fn missing_corpus_is_skipped() {
     assert_eq!(found(None, Path::new("/nowhere")), None);
 }
 
 #[test]
 #[should_panic(expected = "GANTRY_CORPUS is set, and there is no /nowhere/opencrowbar/worked")]
-fn a_corpus_that_is_named_has_to_be_there() {
+fn named_corpus_must_exist() {
     found(Some(Path::new("/nowhere")), Path::new("/nowhere"));
 }
 
@@ -312,7 +312,7 @@ fn outcome(world: &World, effects: &Effects) -> Outcome {
 
 /// Tests both orders, because the ids of a barrier and its members have no fixed order.
 #[test]
-fn a_hard_edge_through_a_barrier_beats_a_soft_one_to_its_member() {
+fn hard_edge_through_barrier_overrides_soft_edge() {
     let key = |name: &str| NoderoleKey::first(RoleName::parse(name).unwrap());
     let world = |content: &[&Role]| {
         let mut catalog = Catalog::default();
@@ -399,7 +399,7 @@ fn differences(expected: &Outcome, found: &Outcome) -> Vec<String> {
 }
 
 #[test]
-fn worked_scenarios_come_out_as_they_were_worked() {
+fn binding_matches_worked_scenarios() {
     let Some(corpus) = corpus() else { return };
     let mut paths: Vec<PathBuf> =
         fs::read_dir(corpus.join("worked")).unwrap().map(|entry| entry.unwrap().path()).collect();

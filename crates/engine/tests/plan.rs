@@ -165,7 +165,7 @@ fn bound(effects: &Effects) -> Vec<String> {
 }
 
 #[test]
-fn what_an_edit_takes_along_is_told_and_nothing_of_a_refused_one() {
+fn side_effects_are_reported_for_accepted_edits() {
     let world = World::of(vec![role("base", &[]), role("app", &["base"]), role("web", &["app"])]);
     let unbind = |role: &str, with_dependents| Edit::Unbind {
         node: node(1),
@@ -192,7 +192,7 @@ fn what_an_edit_takes_along_is_told_and_nothing_of_a_refused_one() {
 }
 
 #[test]
-fn a_role_brings_what_it_requires_and_says_why() {
+fn bind_adds_required_roles_with_reason() {
     let world = World::of(vec![
         implicit(role("dns", &[])),
         role("runtime", &["dns"]),
@@ -211,7 +211,7 @@ fn a_role_brings_what_it_requires_and_says_why() {
 }
 
 #[test]
-fn a_parent_is_found_on_the_node_then_in_the_deployment_then_above_it() {
+fn parent_search_order_is_node_deployment_ancestors() {
     let mut world = World::of(vec![
         implicit(role("base", &[])),
         role("db", &["base"]),
@@ -245,14 +245,14 @@ fn a_parent_is_found_on_the_node_then_in_the_deployment_then_above_it() {
 }
 
 #[test]
-fn a_provider_serves_for_what_it_provides() {
+fn provider_satisfies_provided_name() {
     let provider = Role { provides: [name("store")].into(), ..role("disk", &[]) };
     let world = World::of(vec![provider, role("app", &["store"])]);
     assert_eq!(bound(&world.effects(&[bind(WEB, 1, "app")])), ["disk@1", "app@1"]);
 }
 
 #[test]
-fn refused_edits_leave_nothing_and_say_what_to_do() {
+fn refused_edit_has_no_effect_and_advice() {
     let abstract_role =
         Role { flags: Flags { is_abstract: true, ..Flags::default() }, ..role("store", &[]) };
     let foreign = Role { jig_class: JigClass::Other("chef".into()), ..role("cook", &[]) };
@@ -296,7 +296,7 @@ fn refused_edits_leave_nothing_and_say_what_to_do() {
 }
 
 #[test]
-fn a_chain_that_is_too_long_is_refused() {
+fn overlong_requirement_chain_is_refused() {
     let mut roles: Vec<Role> =
         (0..70).map(|n| role(&format!("r{n}"), &[&format!("r{}", n + 1)])).collect();
     roles.push(role("r70", &[]));
@@ -306,7 +306,7 @@ fn a_chain_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn moving_a_node_keeps_what_it_carries_in_sight() {
+fn move_must_preserve_visibility_of_noderoles() {
     let mut world = World::of(vec![role("app", &[])]);
     world.commit(&[bind(WEB, 1, "app")]);
     let sideways = Edit::MoveNode { node: node(1), deployment: EDGE };
@@ -316,7 +316,7 @@ fn moving_a_node_keeps_what_it_carries_in_sight() {
 }
 
 #[test]
-fn an_id_that_is_or_was_something_is_not_minted_again() {
+fn used_id_is_refused() {
     let world = World::of(vec![role("app", &[])]);
     let create = |id: DeploymentId, phantom: NodeId, label: &str| Edit::CreateDeployment {
         id,
@@ -365,7 +365,7 @@ fn an_id_that_is_or_was_something_is_not_minted_again() {
 }
 
 #[test]
-fn a_record_that_no_target_speaks_of_is_not_given_up_by_a_review() {
+fn bare_node_cannot_be_expunged() {
     let mut world = World::of(vec![role("app", &[])]);
     let burnt = Edit::ExpungeNode { node: node(1), reason: "burnt".into() };
     assert_eq!(refusal(&world, burnt.clone()).0, "only_a_record");
@@ -374,7 +374,7 @@ fn a_record_that_no_target_speaks_of_is_not_given_up_by_a_review() {
 }
 
 #[test]
-fn a_new_deployment_can_be_filled_at_once() {
+fn new_deployment_accepts_bindings_immediately() {
     let world = World::of(vec![role("app", &[])]);
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
     let create = Edit::CreateDeployment {
@@ -421,7 +421,7 @@ fn a_new_deployment_can_be_filled_at_once() {
 }
 
 #[test]
-fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
+fn deployment_depth_limit_is_exact() {
     let world = World::of(Vec::new());
     let id = |n: usize| DeploymentId(Uuid::from_u128(1_000 + n as u128));
     // These are below *system*, so the first is at the second level.
@@ -444,7 +444,7 @@ fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
 }
 
 #[test]
-fn a_node_of_its_own_binds_no_service_by_itself() {
+fn node_scope_refuses_direct_service_binding() {
     let service = flagged(role("dns", &[]), |f| f.service = true);
     let world = World::of(vec![service, role("app", &["dns"])]);
     let skeleton = world.skeleton();
@@ -455,7 +455,7 @@ fn a_node_of_its_own_binds_no_service_by_itself() {
 }
 
 #[test]
-fn siblings_do_not_write_each_others_base() {
+fn sibling_change_is_outside_base() {
     let mut world = World::of(vec![role("app", &[])]);
     let (before, skeleton) = (world.blueprint.clone(), world.skeleton());
     let effects = world.commit(&[bind(EDGE, 1, "app")]);
@@ -467,7 +467,7 @@ fn siblings_do_not_write_each_others_base() {
 }
 
 #[test]
-fn the_difference_lists_what_differs_and_counts_the_rest() {
+fn difference_lists_changes_and_counts_rest() {
     let mut world = World::of(vec![role("app", &[]), role("other", &[])]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 1, "other"), bind(WEB, 2, "app")]);
     let before = world.blueprint.clone();
@@ -495,7 +495,7 @@ proptest! {
     /// edits at once and one by one give the same blueprint. Ranks rise along every edge, nothing
     /// exists twice, and refused edits leave no trace.
     #[test]
-    fn resolving_is_deterministic_and_sound(
+    fn resolve_is_deterministic_and_sound(
         wires in prop::collection::vec((1usize..8, 0usize..8), 0..14),
         implicits in prop::collection::vec(any::<bool>(), 8),
         drops in prop::collection::vec((0u128..5, 0usize..8, 0usize..3), 1..14),
@@ -557,7 +557,7 @@ fn world_like(world: &World) -> World {
 }
 
 #[test]
-fn hashes_of_effects_are_known_to_be_stable() {
+fn effects_hashes_are_stable() {
     let world = World::of(vec![role("app", &[])]);
     let effects = world.effects(&[bind(WEB, 1, "app")]);
     let through_json: Effects =
@@ -589,7 +589,7 @@ fn refusal(world: &World, edit: Edit) -> (String, String) {
 }
 
 #[test]
-fn what_others_need_goes_only_with_them_or_when_something_else_serves() {
+fn needed_noderole_requires_replacement_or_dependents() {
     let mut world = tiers();
     let (code, reason) = refusal(&world, unbind(1, "db", false));
     assert_eq!(code, "needed");
@@ -616,7 +616,7 @@ fn what_others_need_goes_only_with_them_or_when_something_else_serves() {
 }
 
 #[test]
-fn a_node_is_given_up_with_a_reason_and_only_when_nobody_elsewhere_needs_it() {
+fn expunge_requires_reason_and_no_outside_dependents() {
     let mut world = tiers();
     let (code, reason) = refusal(&world, expunge(1));
     assert_eq!(code, "node_needed");
@@ -639,7 +639,7 @@ fn a_node_is_given_up_with_a_reason_and_only_when_nobody_elsewhere_needs_it() {
 }
 
 #[test]
-fn roles_and_deployments_go_when_nothing_is_in_them() {
+fn only_empty_roles_and_deployments_are_removed() {
     let mut world = tiers();
     let drop_role = |role: &str| Edit::RemoveRole { deployment: WEB, role: name(role) };
     let (code, reason) = refusal(&world, drop_role("app"));
@@ -661,7 +661,7 @@ fn roles_and_deployments_go_when_nothing_is_in_them() {
 }
 
 #[test]
-fn edits_that_undo_each_other_leave_no_trace() {
+fn opposite_edits_leave_no_trace() {
     let world = tiers();
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
     let create = Edit::CreateDeployment {
@@ -693,7 +693,7 @@ fn edits_that_undo_each_other_leave_no_trace() {
 }
 
 #[test]
-fn a_noderole_that_went_and_came_back_starts_anew() {
+fn rebound_noderole_starts_fresh() {
     let mut world = tiers();
     let key = NoderoleKey::first(name("app"));
     let data = |value: u32| Edit::SetNoderoleData {
@@ -708,7 +708,7 @@ fn a_noderole_that_went_and_came_back_starts_anew() {
 }
 
 #[test]
-fn a_slice_runs_again_with_what_waits_for_it_in_the_deployment() {
+fn slice_rerun_includes_descendants_in_deployment() {
     let mut world = tiers();
     world.commit(&[bind(SYSTEM, 4, "db"), bind(WEB, 3, "top")]);
     let slice = |roles: &[&str], reason: &str| Edit::RerunSlice {
@@ -735,7 +735,7 @@ fn a_slice_runs_again_with_what_waits_for_it_in_the_deployment() {
 }
 
 #[test]
-fn a_jig_that_is_off_takes_nothing_new() {
+fn inactive_jig_refuses_new_bindings() {
     let mut world = tiers();
     let jig = |text: &str, active| Edit::ActivateJig { jig: JigName::parse(text).unwrap(), active };
     assert_eq!(refusal(&world, jig("noop", true)).0, "jig_is_so");
@@ -751,7 +751,7 @@ fn a_jig_that_is_off_takes_nothing_new() {
 }
 
 #[test]
-fn a_policy_asks_for_a_review_at_least() {
+fn policy_requires_at_least_one_approval() {
     let world = tiers();
     let policy = |approvals| Edit::SetPolicy {
         policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
@@ -768,7 +768,7 @@ fn flagged(role: Role, how: impl Fn(&mut Flags)) -> Role {
 }
 
 #[test]
-fn members_of_a_cluster_act_as_one_parent_through_a_barrier() {
+fn cluster_members_share_barrier_as_parent() {
     let cluster = flagged(role("kv", &[]), |f| f.cluster = true);
     let mut world = World::of(vec![cluster, role("app", &["kv"])]);
     world.commit(&[bind(WEB, 1, "kv"), bind(WEB, 2, "app")]);
@@ -808,7 +808,7 @@ fn members_of_a_cluster_act_as_one_parent_through_a_barrier() {
 }
 
 #[test]
-fn services_stand_on_the_phantom_and_their_node_stays_where_it_is() {
+fn service_binds_to_phantom_without_moving_node() {
     let service = flagged(role("dns", &[]), |f| {
         f.service = true;
         f.implicit = true;
@@ -826,7 +826,7 @@ fn services_stand_on_the_phantom_and_their_node_stays_where_it_is() {
 }
 
 #[test]
-fn what_goes_along_on_a_phantom_below_is_within_the_base() {
+fn dependents_on_child_phantom_are_in_base() {
     let service = flagged(role("dns", &["db"]), |f| f.service = true);
     let mut world = World::of(vec![role("db", &[]), service]);
     world.commit(&[bind(SYSTEM, 1, "db")]);
@@ -854,7 +854,7 @@ fn what_goes_along_on_a_phantom_below_is_within_the_base() {
 }
 
 #[test]
-fn what_precedes_keeps_its_place_without_being_owned() {
+fn preceding_role_adds_soft_edge_only() {
     let first = Role { preceeds: [name("later")].into(), ..role("first", &[]) };
     let mut world = World::of(vec![first, role("later", &[])]);
     world.commit(&[bind(WEB, 1, "later"), bind(WEB, 1, "first")]);
@@ -888,7 +888,7 @@ fn above(world: &World, n: u128, role: &str) -> Vec<String> {
 }
 
 #[test]
-fn order_lasts_as_long_as_there_is_one_to_wait_for() {
+fn soft_order_moves_to_next_parent() {
     let first = Role { preceeds: [name("later")].into(), ..role("first", &[]) };
     let mut world = World::of(vec![first, role("later", &[])]);
     world.commit(&[
@@ -935,7 +935,7 @@ fn owners_of_wanted_attributes_become_parents() {
 }
 
 #[test]
-fn a_circle_among_noderoles_is_refused_where_it_would_close() {
+fn noderole_cycle_is_refused() {
     let one = Role { preceeds: [name("two")].into(), ..role("one", &[]) };
     let two = Role { preceeds: [name("three")].into(), ..role("two", &[]) };
     let three = Role { preceeds: [name("one")].into(), ..role("three", &[]) };
@@ -948,7 +948,7 @@ fn a_circle_among_noderoles_is_refused_where_it_would_close() {
 }
 
 #[test]
-fn the_report_says_something_at_every_stage_also_when_nothing_changes() {
+fn every_report_stage_has_content_without_changes() {
     let world = tiers();
     let about = |edits: &[Edit]| {
         let effects = world.effects(edits);
@@ -1005,7 +1005,7 @@ fn the_report_says_something_at_every_stage_also_when_nothing_changes() {
 /// A board in the browser receives the skeleton and the catalog as JSON. Its preview of a drop must
 /// equal the server's.
 #[test]
-fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
+fn browser_lift_equals_server_and_predicts_drop() {
     let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
     let mut world = World::of(vec![implicit(role("dns", &[])), role("app", &["dns"]), rival]);
     world.commit(&[Edit::AddRole { deployment: WEB, role: name("app") }, bind(WEB, 1, "app")]);
@@ -1064,7 +1064,7 @@ fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
 }
 
 #[test]
-fn the_report_ends_with_lint_and_calls_what_stands_for_a_deployment_by_its_name() {
+fn report_ends_with_lint_and_names_phantoms() {
     let member = flagged(role("db", &[]), |f| f.cluster = true);
     let world = World::of(vec![member, role("app", &["db"])]);
     let edits = numbered(&[bind(WEB, 1, "db"), bind(WEB, 2, "app")]);
@@ -1095,7 +1095,7 @@ fn the_report_ends_with_lint_and_calls_what_stands_for_a_deployment_by_its_name(
 }
 
 #[test]
-fn long_lists_of_the_report_are_counted() {
+fn long_report_lists_are_truncated_with_count() {
     let world = World { nodes: 400, ..World::of(vec![role("app", &[])]) };
     let edits: Vec<Edit> =
         (1..=300).map(|n| Edit::MoveNode { node: node(n), deployment: WEB }).collect();
@@ -1141,7 +1141,7 @@ fn using(deployment: DeploymentId, version: Hash) -> Edit {
 }
 
 #[test]
-fn another_version_is_taken_on_by_what_is_bound() {
+fn bound_noderoles_adopt_new_version() {
     let mut world = tiers();
     let newer = |text: &str, requires: &[&str]| Role {
         description: "newer".into(),
@@ -1208,7 +1208,7 @@ fn below_web() -> (DeploymentId, Edit) {
 }
 
 #[test]
-fn two_barclamps_in_one_sight_never_have_a_role_of_one_name() {
+fn visible_barclamps_cannot_share_role_name() {
     let mut world = World::of(Vec::new());
     let first = barclamp(&mut world, "first", "1", &["app", "db"]);
     let second = barclamp(&mut world, "second", "1", &["app", "other"]);
@@ -1246,7 +1246,7 @@ fn two_barclamps_in_one_sight_never_have_a_role_of_one_name() {
 }
 
 #[test]
-fn a_version_that_is_pinned_below_hides_the_one_above_as_a_whole() {
+fn nearer_pin_hides_whole_inherited_version() {
     let attrib = |text: &str| AttribName::parse(text).unwrap();
     let owned: Attrib = serde_json::from_value(json!({"name": "port", "map": ["port"]})).unwrap();
     let owner = Role { attribs: vec![owned], ..role("owner", &[]) };
@@ -1285,7 +1285,7 @@ fn a_version_that_is_pinned_below_hides_the_one_above_as_a_whole() {
 }
 
 #[test]
-fn another_version_is_taken_on_with_all_its_rules_of_binding() {
+fn adopted_version_applies_all_binding_rules() {
     let before =
         |text: &str, later: &str| Role { preceeds: [name(later)].into(), ..role(text, &[]) };
     let roles =
@@ -1354,7 +1354,7 @@ fn another_version_is_taken_on_with_all_its_rules_of_binding() {
 }
 
 #[test]
-fn what_is_there_in_another_version_serves_for_that_version_alone() {
+fn existing_noderole_satisfies_only_its_own_version() {
     let provides = Role { provides: [name("store")].into(), ..role("disk", &[]) };
     let mut world = World::of(vec![role("disk", &[])]);
     world.commit(&[bind(SYSTEM, 1, "disk")]);
@@ -1381,7 +1381,7 @@ fn contents(world: &World, deployment: DeploymentId, n: u128, role: &str) -> (Ha
 }
 
 #[test]
-fn a_deployment_that_gives_its_own_version_up_has_the_one_from_above() {
+fn unpinned_deployment_inherits_ancestor_version() {
     let newer = |text: &str, requires: &[&str]| Role {
         description: "newer".into(),
         ..role(text, requires)
@@ -1445,7 +1445,7 @@ fn a_deployment_that_gives_its_own_version_up_has_the_one_from_above() {
 }
 
 #[test]
-fn a_version_below_stays_when_the_one_above_it_goes() {
+fn own_pin_survives_removal_of_ancestor_pin() {
     let newer = |text: &str| Role { description: "newer".into(), ..role(text, &[]) };
     let mut world = World::of(vec![role("app", &[])]);
     let (below, make) = below_web();
@@ -1472,7 +1472,7 @@ fn a_version_below_stays_when_the_one_above_it_goes() {
 }
 
 #[test]
-fn a_barclamp_goes_out_of_use_where_nothing_above_has_it_and_nothing_of_it_is_there() {
+fn last_pin_is_removed_only_without_roles() {
     let mut world = World::of(Vec::new());
     let (label, tool) = barclamp(&mut world, "tool", "1", &["app"]);
     let empty = world.blueprint.root();
@@ -1495,7 +1495,7 @@ fn a_barclamp_goes_out_of_use_where_nothing_above_has_it_and_nothing_of_it_is_th
 }
 
 #[test]
-fn two_barclamps_exchange_a_role_name_in_either_order() {
+fn role_name_exchange_works_in_any_order() {
     let mut world = World::of(Vec::new());
     let refused = |world: &World, edits: &[Edit]| {
         let effects = world.effects(edits);

@@ -691,7 +691,7 @@ fn everyday() -> impl Strategy<Value = Drawn> {
     prop_oneof![26 => edit.prop_map(Drawn::Edit), 1 => create, 2 => used, 1 => inherited]
 }
 
-/// Every kind of edit. [`no_kind_of_edit_is_left_out`] checks this.
+/// Every kind of edit. [`every_edit_kind_is_generated`] checks this.
 fn edit() -> impl Strategy<Value = Drawn> {
     let slice =
         (some_deployment(), prop::collection::btree_set(0..ROLES, 1..3)).prop_map(|(d, roles)| {
@@ -746,7 +746,7 @@ kinds! {
 }
 
 #[test]
-fn no_kind_of_edit_is_left_out() {
+fn every_edit_kind_is_generated() {
     let mut runner = TestRunner::deterministic();
     let drawn = (beginning(), prop::collection::vec(edit(), 2_000))
         .new_tree(&mut runner)
@@ -760,7 +760,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn resolving_keeps_its_promises(
+    fn resolve_preserves_all_invariants(
         beginning in beginning(),
         first in prop::collection::vec(edit(), 0..16),
         second in prop::collection::vec(edit(), 1..16),
@@ -815,7 +815,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_bound_and_unbound_again_leaves_the_root_as_it_was(
+    fn bind_and_unbind_restores_root(
         beginning in beginning(),
         first in prop::collection::vec(edit(), 0..16),
         n in 0..FEWEST_NODES,
@@ -854,7 +854,7 @@ proptest! {
 /// version that was not in use when it received the ground. The test measures how often it knows,
 /// also for edits that use a version.
 #[test]
-fn a_browser_comes_to_what_the_server_comes_to_or_does_not_know() {
+fn browser_effects_equal_server_or_are_unknown() {
     let mut runner = TestRunner::new(ProptestConfig {
         cases: 64,
         failure_persistence: None,
@@ -941,7 +941,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_order_of_independent_edits_does_not_matter(
+    fn independent_edits_commute(
         beginning in beginning(),
         first in prop::collection::vec(everyday(), 4..20),
         (edits, shuffled) in independent().prop_flat_map(|edits| (Just(edits.clone()), Just(edits).prop_shuffle())),
@@ -957,7 +957,7 @@ proptest! {
     }
 
     #[test]
-    fn a_proposal_on_a_node_writes_that_machine_alone(
+    fn node_proposal_writes_only_its_machine(
         beginning in beginning(),
         first in prop::collection::vec(everyday(), 4..20),
         drawn in prop::collection::vec(edit(), 1..24),
@@ -1115,7 +1115,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn lifting_says_what_a_drop_would_do(
+    fn lift_predicts_drop(
         beginning in beginning(),
         alike in prop::collection::vec(everyday(), 0..6),
         first in prop::collection::vec(everyday(), 0..10),
@@ -1151,7 +1151,7 @@ proptest! {
 /// Restores a deployment from one list of edits to another. The test measures how many cases are
 /// fully restored, so that restoring nothing does not pass.
 #[test]
-fn what_a_deployment_was_comes_back_or_is_named() {
+fn restore_is_complete_or_reports_differences() {
     let mut runner = TestRunner::new(ProptestConfig {
         cases: 240,
         failure_persistence: None,

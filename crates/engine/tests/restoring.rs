@@ -117,7 +117,7 @@ fn restored(now: &Blueprint, then: &Blueprint, catalog: &Catalog) -> Restore {
 }
 
 #[test]
-fn edits_follow_what_differs_at_the_top_and_not_how_much_hangs_on_it() {
+fn restore_needs_few_edits_for_many_noderoles() {
     let (catalog, empty) = world();
     // The shared role is on an otherwise empty node, which is last by name. Restoring must not add
     // another instance in its place.
@@ -146,7 +146,7 @@ fn edits_follow_what_differs_at_the_top_and_not_how_much_hangs_on_it() {
 }
 
 #[test]
-fn a_list_is_its_single_edits_all_of_them_or_none() {
+fn list_edit_is_atomic_and_equals_singles() {
     let (catalog, empty) = world();
     let skeleton = Skeleton::of(&empty, [], &catalog).unwrap();
     let nodes = |numbers: &[u128]| numbers.iter().map(|n| node(*n)).collect::<BTreeSet<_>>();
@@ -190,7 +190,7 @@ fn a_list_is_its_single_edits_all_of_them_or_none() {
 }
 
 #[test]
-fn a_version_comes_back_from_above_and_what_was_not_used_goes_out_of_use() {
+fn restore_removes_own_pins() {
     let (mut catalog, empty) = world();
     let barclamp = BarclampName::parse("b").unwrap();
     let first = empty.deployments[&SYSTEM].doc.barclamps[&barclamp];
@@ -247,7 +247,7 @@ fn reasons(restore: &Restore) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn what_goes_along_with_a_version_that_is_refused_says_why() {
+fn dependents_of_refused_version_report_reason() {
     let (mut catalog, empty) = world();
     let old = imported(&mut catalog, "old", &[("x", &[]), ("low", &[]), ("top", &["low"])]);
     let new = imported(&mut catalog, "new", &[("x", &[])]);
@@ -270,7 +270,7 @@ fn what_goes_along_with_a_version_that_is_refused_says_why() {
 }
 
 #[test]
-fn a_version_from_above_that_is_refused_says_why() {
+fn refused_inherited_version_reports_reason() {
     let (mut catalog, empty) = world();
     let first = imported(&mut catalog, "tool", &[("x", &[])]);
     let second = imported(&mut catalog, "tool", &[("y", &[]), ("z", &[])]);

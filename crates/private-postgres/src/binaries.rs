@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn major_of_what_versions_say() {
+    fn major_version_is_parsed() {
         assert_eq!(parse_major("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"), Some(15));
         assert_eq!(parse_major("postgres (PostgreSQL) 18beta1\n"), Some(18));
         assert_eq!(parse_major("postgres (PostgreSQL) 16\n"), Some(16));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_folder_without_binaries_says_what_to_install() {
+    fn folder_without_binaries_names_the_package() {
         let empty = tempfile::tempdir().unwrap();
         let refused = find(Some(empty.path())).unwrap_err().to_string();
         assert!(refused.contains("apt-get install postgresql"), "{refused}");

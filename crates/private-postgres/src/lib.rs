@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_folders_survive_the_url() {
+    fn unusual_folder_names_are_url_encoded() {
         let url = format!("postgres://a@localhost:5432/b?host={}", percent_encode("/tmp/a b&c=ü%"));
         let options: PgConnectOptions = url.parse().unwrap();
         assert_eq!(options.get_socket().unwrap(), Path::new("/tmp/a b&c=ü%"));

@@ -60,7 +60,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn data_and_roles_outlive_a_stop() {
+async fn data_and_roles_survive_a_stop() {
     let folder = open_folder();
     let home = folder.path().join("db");
     let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
@@ -128,7 +128,7 @@ async fn the_application_role_owns_nothing() {
 }
 
 #[tokio::test]
-async fn one_folder_has_one_holder() {
+async fn second_start_on_a_folder_fails() {
     let folder = open_folder();
     let home = folder.path().join("db");
     let mut first = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
@@ -140,7 +140,7 @@ async fn one_folder_has_one_holder() {
 }
 
 #[tokio::test]
-async fn a_postmaster_that_died_is_started_again() {
+async fn dead_postmaster_is_restarted() {
     let folder = open_folder();
     let home = folder.path().join("db");
     let mut cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
@@ -166,7 +166,7 @@ async fn deep_folders_get_a_short_socket() {
 }
 
 #[tokio::test]
-async fn folders_with_odd_names_work() {
+async fn unusual_folder_names_work() {
     let folder = open_folder();
     let home = folder.path().join("it's a \"näme\" & 100%");
     let cluster = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
@@ -175,7 +175,7 @@ async fn folders_with_odd_names_work() {
 }
 
 #[tokio::test]
-async fn somebody_elses_folder_is_left_alone() {
+async fn foreign_folder_is_rejected() {
     let folder = open_folder();
     fs::write(folder.path().join("thesis.txt"), "years of work").unwrap();
     let refused = PrivatePostgres::start(Settings::durable(folder.path())).await;
@@ -183,7 +183,7 @@ async fn somebody_elses_folder_is_left_alone() {
 }
 
 #[tokio::test]
-async fn another_major_version_is_refused() {
+async fn other_major_version_is_rejected() {
     let folder = open_folder();
     let home = folder.path().join("db");
     PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
@@ -194,7 +194,7 @@ async fn another_major_version_is_refused() {
 }
 
 #[tokio::test]
-async fn a_pid_file_that_names_a_stranger_is_no_obstacle() {
+async fn stale_pid_file_is_ignored() {
     let folder = open_folder();
     let home = folder.path().join("db");
     PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
@@ -210,7 +210,7 @@ async fn a_pid_file_that_names_a_stranger_is_no_obstacle() {
 }
 
 #[tokio::test]
-async fn a_broken_server_shows_its_log() {
+async fn failed_start_shows_the_log() {
     let folder = open_folder();
     let home = folder.path().join("db");
     PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
@@ -256,7 +256,7 @@ fn kill_hard(pid: i32) {
 }
 
 #[tokio::test]
-async fn after_a_kill_the_next_start_takes_over() {
+async fn start_after_kill_takes_over() {
     let folder = open_folder();
     let home = folder.path().join("durable");
     let mut holder = start_holder(&home);
@@ -272,7 +272,7 @@ async fn after_a_kill_the_next_start_takes_over() {
 }
 
 #[test]
-fn a_killed_holder_of_a_throwaway_leaves_nothing() {
+fn killed_throwaway_cluster_leaves_nothing() {
     let folder = open_folder();
     let home = folder.path().join("throwaway");
     let mut holder = start_holder(&home);
@@ -292,7 +292,7 @@ fn root_may_step_down() -> Option<nix::unistd::User> {
 }
 
 #[tokio::test]
-async fn root_is_told_which_folder_is_out_of_reach() {
+async fn inaccessible_folder_is_named_to_root() {
     if root_may_step_down().is_none() {
         return;
     }
@@ -307,7 +307,7 @@ async fn root_is_told_which_folder_is_out_of_reach() {
 
 /// Root, then a regular user, then root again, all on the regular user's folder.
 #[tokio::test]
-async fn an_ordinary_user_needs_no_root() {
+async fn regular_user_needs_no_root() {
     let Some(nobody) = root_may_step_down() else {
         return;
     };

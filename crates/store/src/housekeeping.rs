@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_worker_is_forgotten_when_it_is_long_gone_and_no_run_names_it() {
+    async fn old_worker_without_runs_is_deleted() {
         let database = TestDatabase::new().await;
         // The other references of a run do not matter here.
         for sql in [

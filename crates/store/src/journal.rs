@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_read_back_and_nothing_else_is() {
+    fn position_round_trips_and_rejects_other_text() {
         for place in [START, Position { xid: 7, id: 12 }, Position::of_cursor(99)] {
             assert_eq!(place.to_string().parse(), Ok(place));
         }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_older_transaction_commits_later_is_not_missed() {
+    async fn late_commit_of_older_transaction_is_read() {
         let db = TestDatabase::new().await;
         let mut slow = db.app().begin().await.expect("a transaction");
         append_event(&mut slow, "target", "1", &target(1)).await.expect("an event");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn parts_join_without_gap_or_repeat_and_strange_events_are_stepped_over() {
+    async fn parts_join_and_skip_unknown_events() {
         let db = TestDatabase::new().await;
         for number in 1..=7 {
             let mut one = db.app().begin().await.expect("a transaction");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_kind_lies_in_its_column_or_in_the_body() {
+    async fn event_kind_is_read_from_column_or_body() {
         let db = TestDatabase::new().await;
         let noderole = NoderoleId(Uuid::from_u128(5));
         let step = Live::Step { noderole, state: StepState::Active };
@@ -331,7 +331,7 @@ mod tests {
     /// Events are numbered on insert and ordered by transaction, so the first event need not have
     /// number one.
     #[tokio::test]
-    async fn a_young_journal_whose_first_event_is_not_number_one_has_forgotten_nothing() {
+    async fn resume_works_if_first_event_is_not_one() {
         let db = TestDatabase::new().await;
         let before = Position::of_cursor(cursor(db.app()).await.expect("a cursor"));
         let mut elder = db.app().begin().await.expect("a transaction");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cursor_that_is_no_good_is_found_out() {
+    async fn invalid_cursor_is_detected() {
         let db = TestDatabase::new().await;
         for number in 1..=4 {
             let mut one = db.app().begin().await.expect("a transaction");

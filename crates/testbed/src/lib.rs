@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn testbeds_and_nodes_have_addresses_of_their_own() {
+    fn testbeds_and_nodes_have_distinct_addresses() {
         let of = |folder: &str, number| address(Path::new(folder), number);
         assert_ne!(of("/a", 1), of("/a", 2));
         assert_ne!(of("/a", 1), of("/b", 1));
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_testbed_that_was_killed_is_taken_over_and_leaves_nothing() {
+    fn killed_testbed_is_taken_over() {
         let folder = folder("killed");
         let mut first = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tests::testbed_process", "--ignored"])
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_only_has_the_number_of_a_server_is_left_alone() {
+    fn reused_process_id_is_left_alone() {
         let folder = folder("number");
         let mut other = Command::new("sleep").arg("60").spawn().unwrap();
         fs::create_dir_all(folder.join("n1")).unwrap();
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_else_at_the_address_is_no_node() {
+    fn foreign_server_at_address_is_detected() {
         let folder = folder("else");
         let other = std::net::TcpListener::bind((address(&folder, 2), PORT)).unwrap();
         let refused = start(&folder).map(drop).unwrap_err().to_string();
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_named_with_how_to_get_it() {
+    fn missing_program_names_its_package() {
         let said =
             |folders: &[PathBuf]| Programs::among(folders).map(|_| ()).unwrap_err().to_string();
         assert!(
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn with_an_empty_path_it_says_what_is_missing() {
+    fn empty_path_reports_missing_programs() {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tests::programs_process", "--ignored", "--nocapture"])
             .env("PATH", "")

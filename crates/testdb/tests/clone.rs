@@ -6,7 +6,7 @@ use sqlx::{Connection as _, Executor as _, PgConnection};
 use testdb::TestDatabase;
 
 #[tokio::test]
-async fn a_clone_is_migrated() {
+async fn clone_is_migrated() {
     let db = TestDatabase::new().await;
     assert!(migrations::is_current(db.app()).await.unwrap());
     for (pool, name) in [
@@ -23,7 +23,7 @@ async fn a_clone_is_migrated() {
 }
 
 #[tokio::test]
-async fn clones_do_not_meet_and_leave_nothing() {
+async fn clones_are_isolated_and_dropped() {
     let (one, two) = tokio::join!(TestDatabase::new(), TestDatabase::new());
     one.owner().execute("INSERT INTO person (name) VALUES ('ada')").await.unwrap();
     let there: i64 =
@@ -40,7 +40,7 @@ async fn clones_do_not_meet_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn a_database_can_be_gone_for_a_while() {
+async fn database_connections_can_be_blocked() {
     let db = TestDatabase::new().await;
     let one = "SELECT 1";
     assert!(db.app().execute(one).await.is_ok());
@@ -51,7 +51,7 @@ async fn a_database_can_be_gone_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_shared_cluster_serves_other_processes() {
+async fn shared_cluster_serves_other_processes() {
     if std::env::var_os(testdb::SHARED).is_some() {
         return;
     }
@@ -59,8 +59,8 @@ async fn a_shared_cluster_serves_other_processes() {
     let status = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "clones_do_not_meet_and_leave_nothing",
-            "a_shared_cluster_serves_other_processes",
+            "clones_are_isolated_and_dropped",
+            "shared_cluster_serves_other_processes",
         ])
         .env(testdb::SHARED, shared.url())
         .status()
@@ -83,7 +83,7 @@ async fn a_shared_cluster_serves_other_processes() {
 }
 
 #[tokio::test]
-async fn the_private_cluster_of_gantry_up_takes_the_migrations() {
+async fn private_cluster_accepts_the_migrations() {
     let folder = std::env::temp_dir().join(format!("gantry-up-{}", std::process::id()));
     let cluster = PrivatePostgres::start(Settings::throwaway(&folder)).await.unwrap();
     let (owner, app) = (cluster.owner_url("gantry"), cluster.server_url("gantry"));

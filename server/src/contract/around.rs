@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_compared_as_http_says() {
+    fn entity_tags_use_weak_comparison() {
         let tag = "\"3.0123456789abcdef\"";
         let same = |wanted: &'static str| named(&HeaderValue::from_static(wanted), tag);
         assert_eq!(same("\"3.0123456789abcdef\"").as_deref(), Some(tag));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_names_one_version() {
+    fn if_match_names_exactly_one_version() {
         let of = |text: &'static str| {
             let headers =
                 HeaderMap::from_iter([(header::IF_MATCH, HeaderValue::from_static(text))]);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_nobody_knows_are_named_with_those_that_are() {
+    fn unknown_parameter_error_lists_known_ones() {
         let words = ["after".to_owned(), "filter".to_owned()];
         for fine in ["", "after=1&filter=x", "&&", "after"] {
             assert_eq!(known(&words, fine), Ok(()), "{fine}");

@@ -178,7 +178,7 @@ fn lets(takes: Takes, who: Who, own: bool) -> bool {
 }
 
 #[test]
-fn every_call_of_a_page_says_who_may() {
+fn every_server_function_is_in_the_matrix() {
     let known: BTreeSet<&str> = READING.iter().chain(WRITING).map(|(name, ..)| *name).collect();
     assert_eq!(known.len(), READING.len() + WRITING.len(), "each once");
     let there: BTreeSet<&str> =
@@ -197,7 +197,7 @@ fn every_call_of_a_page_says_who_may() {
 }
 
 #[tokio::test]
-async fn everybody_calls_what_they_may_and_nothing_else() {
+async fn clients_call_only_permitted_server_functions() {
     let world = World::new().await;
     let before = world.house.state().await;
     let all = || READING.iter().chain(WRITING);

@@ -135,7 +135,7 @@ async fn caged() -> (Cage, String, BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn nothing_that_lets_somebody_in_is_found_anywhere() {
+async fn credentials_are_leaked_nowhere() {
     let listening = Listening::begin();
     let (cage, root, readable) = caged().await;
     let of = |name: &str| {

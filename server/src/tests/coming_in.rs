@@ -9,7 +9,7 @@ async fn spent(house: &House) -> i64 {
 }
 
 #[tokio::test]
-async fn a_link_is_followed_for_free_and_spent_by_its_button() {
+async fn opening_a_link_does_not_use_it() {
     let house = House::new().await;
     let link = house.link().await;
     for _ in 0..3 {
@@ -48,7 +48,7 @@ async fn a_link_is_followed_for_free_and_spent_by_its_button() {
 }
 
 #[tokio::test]
-async fn a_browser_that_is_refused_sees_the_page_again() {
+async fn rejected_sign_in_shows_the_page_again() {
     let house = House::new().await;
     let request = |next: &str| {
         house
@@ -71,7 +71,7 @@ async fn a_browser_that_is_refused_sees_the_page_again() {
 }
 
 #[tokio::test]
-async fn a_page_with_a_slash_at_its_end_is_the_page_without() {
+async fn trailing_slash_redirects_to_page() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let page = house.visit("/nodes/?filter=n1", &cookie).await;
@@ -87,7 +87,7 @@ async fn a_page_with_a_slash_at_its_end_is_the_page_without() {
 }
 
 #[tokio::test]
-async fn strangers_learn_nothing_of_what_goes_on() {
+async fn unauthenticated_clients_see_no_data() {
     let house = House::new().await;
     house.furnish().await;
     let call = house.ask(house.post_json("/call/frame", "", "{}")).await;
@@ -105,7 +105,7 @@ async fn strangers_learn_nothing_of_what_goes_on() {
 }
 
 #[tokio::test]
-async fn cookies_are_as_strict_as_the_way_there_allows() {
+async fn cookie_attributes_depend_on_public_address() {
     let near = House::new().await;
     let answer = near.ask(near.sign_in(&near.link().await)).await;
     let (pair, flags) = answer.cookie().split_once("; ").expect("flags");
@@ -127,7 +127,7 @@ async fn cookies_are_as_strict_as_the_way_there_allows() {
 }
 
 #[tokio::test]
-async fn without_a_session_pages_lead_to_the_sign_in_and_programs_are_refused() {
+async fn missing_session_redirects_browsers_and_rejects_clients() {
     let house = House::new().await;
     for cookie in ["", "gantry_session=", "gantry_session=0000", "gantry_session=\u{1}"] {
         let Ok(cookie) = axum::http::HeaderValue::from_str(cookie) else { continue };
@@ -158,7 +158,7 @@ async fn without_a_session_pages_lead_to_the_sign_in_and_programs_are_refused() 
 }
 
 #[tokio::test]
-async fn signing_out_ends_the_session_here_or_everywhere() {
+async fn sign_out_ends_one_or_all_sessions() {
     let house = House::new().await;
     let (one, two) = (house.cookie().await, house.cookie().await);
     let out = |path: &str, cookie: &str| {
@@ -180,7 +180,7 @@ async fn signing_out_ends_the_session_here_or_everywhere() {
 }
 
 #[tokio::test]
-async fn a_disabled_person_is_out_with_the_next_request() {
+async fn disabling_takes_effect_on_next_request() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     assert_eq!(house.ask_get("/events?after=x", &cookie).await.status, StatusCode::BAD_REQUEST);
@@ -189,7 +189,7 @@ async fn a_disabled_person_is_out_with_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_session_that_has_expired_is_none() {
+async fn expired_session_is_rejected() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let sql = "UPDATE session SET idle_expires_at = now() - interval '1 second'";
@@ -217,7 +217,7 @@ async fn secrets_never_reach_the_log() {
 
 /// Over HTTPS, a header has the client's address, but clients can also send that header.
 #[tokio::test]
-async fn a_made_up_address_gives_no_more_tries() {
+async fn forged_client_address_gives_no_extra_attempts() {
     let host = "gantry.example.com";
     let house = House::at("https://gantry.example.com", host, |_| {}).await;
     let attempt = async |connected: &str, forwarded: String| {
@@ -254,7 +254,7 @@ async fn a_made_up_address_gives_no_more_tries() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_can_have_is_a_wrong_one() {
+async fn invalid_name_fails_like_a_wrong_one() {
     let house = House::new().await;
     for name in ["nobody", "a%00b", "%00", "ada%00"] {
         let form = house

@@ -10,7 +10,7 @@ use crate::rest;
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
 
 #[tokio::test]
-async fn the_committed_document_is_the_served_one() {
+async fn committed_openapi_document_is_current() {
     let house = House::new().await;
     let served =
         house.ask(house.get("/api/v1/openapi.json").body(Body::empty()).expect("a request")).await;
@@ -29,7 +29,7 @@ async fn the_committed_document_is_the_served_one() {
 /// 422 has two meanings: a valid request that can't be executed, and an idempotency key of another
 /// request.
 #[test]
-fn what_422_says_is_described() {
+fn meanings_of_422_are_documented() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     let said = document["components"]["responses"]["UnprocessableEntity"]["description"]
         .as_str()
@@ -50,7 +50,7 @@ fn what_422_says_is_described() {
 
 /// Generated forms and clients use the bounds of numbers.
 #[test]
-fn numbers_say_their_bounds() {
+fn number_schemas_have_bounds() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     for (schema, field, least, most) in [
         ("Prioritising", "priority", -100, 100),
@@ -95,7 +95,7 @@ fn routed(router: &Router) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn what_is_routed_is_described() {
+async fn every_route_is_documented() {
     let house = House::new().await;
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     let paths = document["paths"].as_object().expect("paths");
@@ -122,7 +122,7 @@ fn walk<'v>(value: &'v Value, references: &mut BTreeSet<&'v str>, names: &mut Ve
 }
 
 #[test]
-fn the_document_is_whole() {
+fn openapi_document_is_complete() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     let (mut references, mut names) = (BTreeSet::new(), Vec::new());
     walk(&document, &mut references, &mut names);
@@ -167,7 +167,7 @@ const NOWHERE: [&str; 8] = [
 ];
 
 #[test]
-fn what_makes_something_says_where_it_is() {
+fn creating_operations_return_a_location() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     let mut nowhere = BTreeSet::new();
     for operation in rest::operations(None).into_list() {
@@ -183,7 +183,7 @@ fn what_makes_something_says_where_it_is() {
 }
 
 #[tokio::test]
-async fn what_was_made_is_at_the_address_that_is_told() {
+async fn location_of_created_resource_works() {
     let house = House::new().await;
     house.furnish().await;
     let root =
@@ -216,7 +216,7 @@ async fn what_was_made_is_at_the_address_that_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_told_twice_the_same_needs_no_body() {
+async fn unchanged_response_returns_304() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -259,7 +259,7 @@ async fn what_is_told_twice_the_same_needs_no_body() {
 }
 
 #[tokio::test]
-async fn a_change_that_looks_at_no_version_says_so() {
+async fn unsupported_if_match_is_rejected() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -286,7 +286,7 @@ async fn a_change_that_looks_at_no_version_says_so() {
 }
 
 #[tokio::test]
-async fn what_needs_a_version_alone_takes_it_without_a_body() {
+async fn version_in_if_match_needs_no_body() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -316,7 +316,7 @@ async fn what_needs_a_version_alone_takes_it_without_a_body() {
 }
 
 #[tokio::test]
-async fn a_word_that_nobody_knows_is_no_filter() {
+async fn unknown_query_parameter_is_rejected() {
     let house = House::new().await;
     let ada = house.cookie().await;
     for (path, known) in [
@@ -331,7 +331,7 @@ async fn a_word_that_nobody_knows_is_no_filter() {
 }
 
 #[tokio::test]
-async fn another_method_is_none_whatever_it_carries() {
+async fn unsupported_method_returns_405() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -352,7 +352,7 @@ async fn another_method_is_none_whatever_it_carries() {
 }
 
 #[tokio::test]
-async fn lists_are_asked_by_their_words() {
+async fn lists_filter_by_parameters() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, _) = (house.cookie().await, bo);

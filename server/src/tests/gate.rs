@@ -193,7 +193,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn no_way_to_commit_passes_what_the_gate_refuses() {
+async fn every_interface_enforces_the_gate() {
     let house = House::new().await;
     let bo_is = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo_is).await);
@@ -301,7 +301,7 @@ async fn no_way_to_commit_passes_what_the_gate_refuses() {
 }
 
 #[tokio::test]
-async fn no_parameter_widens_an_approval() {
+async fn parameters_never_widen_an_approval() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -364,7 +364,7 @@ async fn no_parameter_widens_an_approval() {
 }
 
 #[tokio::test]
-async fn crafted_ids_name_nothing() {
+async fn crafted_ids_return_404() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -405,7 +405,7 @@ async fn crafted_ids_name_nothing() {
 }
 
 #[tokio::test]
-async fn other_pages_neither_judge_nor_commit() {
+async fn cross_site_verdict_and_commit_are_rejected() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -459,7 +459,7 @@ async fn other_pages_neither_judge_nor_commit() {
 }
 
 #[tokio::test]
-async fn who_lost_the_right_commits_by_no_open_page() {
+async fn commit_after_lost_permission_is_rejected() {
     let rhythm = live::Rhythm {
         heartbeat: Duration::from_millis(40),
         still_signed_in: Duration::from_millis(100),
@@ -487,7 +487,7 @@ async fn who_lost_the_right_commits_by_no_open_page() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_undone_is_not_committed_without_its_name() {
+async fn irreversible_commit_requires_the_name() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);

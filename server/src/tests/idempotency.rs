@@ -31,7 +31,7 @@ fn node(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_sent_again_is_done_once() {
+async fn repeated_request_is_executed_once() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let admin =
@@ -92,7 +92,7 @@ async fn what_is_sent_again_is_done_once() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_is_not_begun_again_and_who_died_blocks_nobody() {
+async fn abandoned_claim_expires() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -128,7 +128,7 @@ async fn what_is_under_way_is_not_begun_again_and_who_died_blocks_nobody() {
 
 /// The expected version and the token are part of the request.
 #[tokio::test]
-async fn another_version_or_another_token_is_another_request() {
+async fn version_and_token_distinguish_requests() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -161,7 +161,7 @@ async fn another_version_or_another_token_is_another_request() {
 
 /// A request that takes longer than a claim is not executed a second time.
 #[tokio::test]
-async fn a_claim_is_renewed_by_who_has_it() {
+async fn long_request_renews_its_claim() {
     use store::idempotency::{Claimed, Key, claim_key, renew_key};
     let house = House::new().await;
     let mut on = house.db.app().acquire().await.expect("a connection");
@@ -185,7 +185,7 @@ async fn a_claim_is_renewed_by_who_has_it() {
 }
 
 #[tokio::test]
-async fn what_is_shown_once_is_kept_nowhere() {
+async fn response_with_secret_is_not_stored() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;

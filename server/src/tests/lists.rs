@@ -4,7 +4,7 @@ use super::the_way::committed;
 use super::*;
 
 #[tokio::test]
-async fn orders_are_a_closed_set_for_each_list() {
+async fn unknown_sort_order_is_rejected() {
     let house = House::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
@@ -45,7 +45,7 @@ async fn orders_are_a_closed_set_for_each_list() {
 }
 
 #[tokio::test]
-async fn a_filter_of_nodes_is_no_pattern() {
+async fn node_filter_matches_literally() {
     let house = House::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
@@ -60,7 +60,7 @@ async fn a_filter_of_nodes_is_no_pattern() {
 }
 
 #[tokio::test]
-async fn a_place_in_one_order_is_refused_in_another() {
+async fn cursor_of_other_sort_order_is_rejected() {
     let house = House::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
@@ -107,7 +107,7 @@ async fn a_place_in_one_order_is_refused_in_another() {
 }
 
 #[tokio::test]
-async fn a_page_of_carriers_whose_place_is_gone_says_so_as_the_document_does() {
+async fn stale_cursor_returns_documented_409() {
     let house = House::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
@@ -122,7 +122,7 @@ async fn a_page_of_carriers_whose_place_is_gone_says_so_as_the_document_does() {
 }
 
 #[tokio::test]
-async fn a_role_and_how_roles_hang_together_are_told() {
+async fn role_and_role_graph_are_returned() {
     let house = House::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
@@ -147,7 +147,7 @@ async fn a_role_and_how_roles_hang_together_are_told() {
 
 /// PostgreSQL can't search for NUL. Sending one must never cause a server error.
 #[tokio::test]
-async fn a_nul_is_refused_or_finds_nothing_wherever_it_is_sent() {
+async fn nul_character_causes_no_server_error() {
     let house = House::new().await;
     committed(&house).await;
     let root =

@@ -93,18 +93,18 @@ async fn a_log_opens_at_its_end(pieces: i64) {
 }
 
 #[tokio::test]
-async fn a_log_of_64_mib_opens_at_its_end_and_is_not_read() {
+async fn log_of_64_mib_opens_at_end() {
     a_log_opens_at_its_end(8_192).await;
 }
 
 #[tokio::test]
 #[ignore = "a gigabyte in the database: by hand"]
-async fn a_log_of_1_gib_opens_at_its_end_and_is_not_read() {
+async fn log_of_1_gib_opens_at_end() {
     a_log_opens_at_its_end(131_072).await;
 }
 
 #[tokio::test]
-async fn a_place_behind_the_end_of_a_log_is_refused() {
+async fn offset_after_log_end_is_rejected() {
     let house = House::new().await;
     let (run, _) = under_way(&house).await;
     let cookie = house.cookie().await;
@@ -123,7 +123,7 @@ async fn a_place_behind_the_end_of_a_log_is_refused() {
 
 /// The audit must not record a cancellation that did not happen.
 #[tokio::test]
-async fn a_run_that_is_not_there_is_not_cancelled_and_nothing_is_noted() {
+async fn canceling_unknown_run_is_not_audited() {
     let house = House::new().await;
     let (run, worker) = under_way(&house).await;
     let cookie = house.cookie().await;
@@ -149,7 +149,7 @@ async fn search(house: &House, run: RunId, cookie: &str, query: &str) -> LogFoun
 }
 
 #[tokio::test]
-async fn a_search_goes_through_a_large_log_by_bounded_parts() {
+async fn search_reads_large_log_in_bounded_parts() {
     const PIECES: i64 = 4_096;
     let house = House::new().await;
     let (run, worker) = under_way(&house).await;
@@ -196,7 +196,7 @@ async fn a_search_goes_through_a_large_log_by_bounded_parts() {
 }
 
 #[tokio::test]
-async fn many_hits_come_by_pages_and_bad_wishes_are_refused() {
+async fn search_hits_are_paged() {
     let house = House::new().await;
     let (run, _) = under_way(&house).await;
     let cookie = house.cookie().await;
@@ -229,7 +229,7 @@ async fn many_hits_come_by_pages_and_bad_wishes_are_refused() {
 }
 
 #[tokio::test]
-async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
+async fn interrupted_download_resumes_exactly() {
     let house = House::new().await;
     let (run, worker) = under_way(&house).await;
     let cookie = house.cookie().await;
@@ -285,7 +285,7 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
 
 /// A download keeps its permit until it ends or its client disconnects.
 #[tokio::test]
-async fn there_are_only_so_many_downloads() {
+async fn downloads_are_limited() {
     let mut known = None;
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
         state.downloads = crate::places::Places::new(2, 1);

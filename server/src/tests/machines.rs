@@ -40,7 +40,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_machine_is_changed_on_the_version_that_was_seen() {
+async fn node_change_requires_current_version() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -157,7 +157,7 @@ async fn connection_in_a_blueprint_needs_a_proposal() {
 }
 
 #[tokio::test]
-async fn a_machine_is_called_by_its_name_everywhere() {
+async fn node_name_works_everywhere() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -192,7 +192,7 @@ async fn a_machine_is_called_by_its_name_everywhere() {
 }
 
 #[tokio::test]
-async fn a_text_of_nodes_is_added_whole_or_not_at_all() {
+async fn node_list_is_added_atomically() {
     const MANY: &str = "/api/v1/nodes/many";
     let house = House::new().await;
     let bo = house.furnish().await;
@@ -256,7 +256,7 @@ async fn a_text_of_nodes_is_added_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn text_of_nodes_counts_each_address() {
+async fn node_list_counts_each_address() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -344,7 +344,7 @@ fn rest_routes() -> Vec<(Method, String)> {
 }
 
 #[tokio::test]
-async fn a_machines_token_reports_and_opens_nothing_else() {
+async fn node_token_only_permits_reports() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;

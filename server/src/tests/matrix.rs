@@ -818,7 +818,7 @@ async fn everybody(house: &House) -> Everybody {
 }
 
 #[tokio::test]
-async fn everybody_does_what_they_may_and_nothing_else() {
+async fn clients_use_only_permitted_endpoints() {
     let world = World::new().await;
     let table = table();
     let known: BTreeSet<(String, String)> =
@@ -985,7 +985,7 @@ fn is_page(path: &str) -> bool {
 }
 
 #[tokio::test]
-async fn every_page_sends_who_is_not_signed_in_to_do_that() {
+async fn every_page_redirects_to_sign_in() {
     let house = House::new().await;
     let pages: Vec<String> = endpoints(&house)
         .await

@@ -36,7 +36,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_target_is_followed_to_its_end() {
+async fn rollout_is_followed_to_its_end() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -72,7 +72,7 @@ async fn a_target_is_followed_to_its_end() {
 }
 
 #[tokio::test]
-async fn how_it_stands_is_told_at_once() {
+async fn overview_shows_current_state() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -126,7 +126,7 @@ async fn how_it_stands_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn the_audit_is_read_checked_and_taken_away() {
+async fn audit_is_listed_verified_and_exported() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let eve = house
@@ -240,7 +240,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn metrics_are_collected_by_those_who_may() {
+async fn metrics_require_access() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -303,7 +303,7 @@ async fn metrics_are_collected_by_those_who_may() {
 }
 
 #[tokio::test]
-async fn workers_are_found_by_name_and_in_the_order_that_is_asked_for() {
+async fn workers_are_filtered_and_sorted() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -357,7 +357,7 @@ async fn workers_are_found_by_name_and_in_the_order_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn things_are_found_by_what_they_are_called() {
+async fn search_finds_resources_by_name() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -416,7 +416,7 @@ async fn things_are_found_by_what_they_are_called() {
 }
 
 #[tokio::test]
-async fn the_first_steps_are_what_happened() {
+async fn first_steps_reflect_actual_events() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let eve = house

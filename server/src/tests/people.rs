@@ -49,7 +49,7 @@ fn code(answer: &Answer) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_token_is_proof_enough_and_cookies_beside_it_count_for_nothing() {
+async fn token_overrides_cookies() {
     let house = House::new().await;
     house.furnish().await;
     let root = house.root().await;
@@ -112,7 +112,7 @@ async fn a_token_is_proof_enough_and_cookies_beside_it_count_for_nothing() {
 }
 
 #[tokio::test]
-async fn of_two_admins_who_say_what_somebody_may_the_second_is_told() {
+async fn concurrent_permission_change_conflicts() {
     let house = House::new().await;
     let root = house.root().await;
     let place = format!("/api/v1/people/{}", house.ada);
@@ -136,7 +136,7 @@ async fn of_two_admins_who_say_what_somebody_may_the_second_is_told() {
 }
 
 #[tokio::test]
-async fn whoever_is_kept_out_or_let_in_is_so_on_the_version_that_was_seen() {
+async fn disabling_requires_current_version() {
     let house = House::new().await;
     let root = house.root().await;
     let place = format!("/api/v1/people/{}", house.ada);
@@ -170,7 +170,7 @@ async fn whoever_is_kept_out_or_let_in_is_so_on_the_version_that_was_seen() {
 }
 
 #[tokio::test]
-async fn a_token_that_asks_too_often_waits_and_others_do_not() {
+async fn rate_limit_applies_per_token() {
     let house = House::new().await;
     let root = house.root().await;
     let (one, other) =
@@ -190,7 +190,7 @@ async fn a_token_that_asks_too_often_waits_and_others_do_not() {
 }
 
 #[tokio::test]
-async fn a_first_link_leads_to_the_password_and_that_lets_in() {
+async fn first_link_requires_setting_a_password() {
     let house = House::new().await;
     house.furnish().await;
     let root = house.root().await;
@@ -342,7 +342,7 @@ async fn second_admin_confirms_access_over_rest_and_page() {
 }
 
 #[tokio::test]
-async fn the_list_of_people_is_filtered_and_goes_on() {
+async fn people_list_is_filtered_and_paged() {
     let house = House::new().await;
     let root = house.root().await;
     for n in 0..60 {
@@ -369,7 +369,7 @@ async fn the_list_of_people_is_filtered_and_goes_on() {
 }
 
 #[tokio::test]
-async fn what_was_typed_comes_back_with_a_refusal_and_no_password_does() {
+async fn rejected_form_keeps_input_except_password() {
     let house = House::new().await;
     house.furnish().await;
     let root = house.root().await;

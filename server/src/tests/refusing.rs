@@ -5,7 +5,7 @@ use api::Problem;
 use super::*;
 
 #[tokio::test]
-async fn nothing_is_changed_for_another_page() {
+async fn cross_site_request_changes_nothing() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let paths = ["/sign-out", "/api/v1/nodes", "/call/sign-out", "/sign-in", "/nothing"];
@@ -40,7 +40,7 @@ async fn nothing_is_changed_for_another_page() {
 }
 
 #[tokio::test]
-async fn other_names_of_this_machine_are_not_answered_to() {
+async fn unknown_host_name_is_rejected() {
     let house = House::new().await;
     for host in ["evil.example:7780", "127.0.0.1.evil.example", ""] {
         let request = Request::get("/sign-in")
@@ -229,7 +229,7 @@ async fn refusals_have_one_form() {
 
 /// An error quotes only the beginning of long input, followed by the remedy.
 #[tokio::test]
-async fn a_refusal_is_no_longer_for_what_it_refuses() {
+async fn error_quotes_only_start_of_input() {
     let house = House::new().await;
     house.furnish().await;
     let cookie = house.cookie().await;
@@ -246,7 +246,7 @@ async fn a_refusal_is_no_longer_for_what_it_refuses() {
 }
 
 #[tokio::test]
-async fn what_an_address_takes_is_told_and_stands_in_the_header() {
+async fn wrong_method_lists_allowed_ones() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let answer = house.ask(house.post_json("/api/v1/runs/1", &cookie, "{}")).await;
@@ -261,7 +261,7 @@ async fn what_an_address_takes_is_told_and_stands_in_the_header() {
 }
 
 #[tokio::test]
-async fn who_is_to_come_back_is_told_when() {
+async fn retryable_errors_have_retry_after() {
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
         state.streams = crate::places::Places::new(0, 1);
     })
@@ -333,7 +333,7 @@ fn never_ending() -> Body {
 }
 
 #[tokio::test]
-async fn more_requests_than_places_are_sent_away() {
+async fn requests_beyond_limit_get_503() {
     let (house, _, router, cookie) =
         with_limits(|state| state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(0)))
             .await;
@@ -362,7 +362,7 @@ async fn more_requests_than_places_are_sent_away() {
 
 /// A server at its limits still answers health checks and metrics.
 #[tokio::test]
-async fn a_full_server_says_that_it_lives_and_shows_what_it_counts() {
+async fn full_server_answers_health_and_metrics() {
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
         state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     })
@@ -384,7 +384,7 @@ async fn a_full_server_says_that_it_lives_and_shows_what_it_counts() {
 
 /// A request keeps its permit after its timeout response, because its work continues.
 #[tokio::test]
-async fn a_place_is_free_when_the_work_is_over_and_not_when_the_answer_is_late() {
+async fn permit_is_released_when_work_ends() {
     let (house, state, router, cookie) = with_limits(|state| {
         state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
         state.patience.answer = Duration::from_millis(50);
@@ -407,7 +407,7 @@ async fn a_place_is_free_when_the_work_is_over_and_not_when_the_answer_is_late()
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn slow_request_body_times_out() {
     let (house, _, router, cookie) =
         with_limits(|state| state.patience.body = Duration::from_millis(50)).await;
     let slow = answer_of(&router, house.post_json("/api/v1/nodes", &cookie, never_ending())).await;
@@ -426,7 +426,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 
 /// If the request may have been executed, no `Retry-After` invites clients to repeat it.
 #[tokio::test]
-async fn nobody_is_told_to_come_back_where_it_may_have_been_done() {
+async fn possibly_executed_request_has_no_retry_after() {
     let lost = || async { crate::refusal::Refusal(Problem::unknown_outcome("Look first.")) };
     let away = || async { crate::refusal::Refusal(Problem::unavailable("Later.")) };
     let router = Router::new()
@@ -453,7 +453,7 @@ async fn nobody_is_told_to_come_back_where_it_may_have_been_done() {
 /// An error about a missing permission names the people who can grant it, for API clients and on
 /// pages.
 #[tokio::test]
-async fn a_missing_permission_is_told_with_whom_to_ask() {
+async fn missing_permission_names_people_to_ask() {
     let house = House::new().await;
     let add = |name: &str, may| NewPerson::human(name, may);
     let eve = house
@@ -495,7 +495,7 @@ async fn a_missing_permission_is_told_with_whom_to_ask() {
 
 /// An invalid name in a path is not looked up.
 #[tokio::test]
-async fn a_name_that_is_none_is_not_found() {
+async fn invalid_name_returns_404() {
     let house = House::new().await;
     house.furnish().await;
     let cookie = house.cookie().await;
@@ -522,7 +522,7 @@ async fn a_name_that_is_none_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_large_import_is_taken_where_nothing_else_is() {
+async fn only_imports_accept_large_bodies() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let json =
@@ -533,7 +533,7 @@ async fn a_large_import_is_taken_where_nothing_else_is() {
 }
 
 #[tokio::test]
-async fn people_get_pages_that_say_no() {
+async fn browsers_get_error_pages() {
     let house = House::new().await;
     house.furnish().await;
     let cookie = house.cookie().await;
@@ -565,7 +565,7 @@ fn thousands(number: usize) -> String {
 }
 
 #[test]
-fn limits_are_documented_as_they_are() {
+fn documented_limits_match_the_code() {
     let docs = include_str!("../../../docs/limits.md");
     let (mib, kib, shares) = (1024 * 1024, 1024, control::Shares::NOW);
     let minutes = control::people::FAILURES_COUNT.as_secs() / 60;
@@ -703,7 +703,7 @@ fn limits_are_documented_as_they_are() {
 }
 
 #[tokio::test]
-async fn every_answer_carries_its_guards() {
+async fn every_response_has_security_headers() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     for path in [
@@ -754,7 +754,7 @@ async fn every_answer_carries_its_guards() {
 }
 
 #[tokio::test]
-async fn a_pages_scripts_carry_the_nonce_of_its_policy_and_of_no_other() {
+async fn page_scripts_use_the_policy_nonce() {
     let house = House::new().await;
     let mut nonces = std::collections::BTreeSet::new();
     for _ in 0..3 {
@@ -789,7 +789,7 @@ fn preloads(page: &str) -> usize {
 }
 
 #[tokio::test]
-async fn the_sites_files_come_packed_and_without_a_session() {
+async fn site_files_are_compressed_and_public() {
     let house = House::new().await;
     let packed = house
         .get("/pkg/a1b2/gantry.js")
@@ -838,7 +838,7 @@ async fn the_sites_files_come_packed_and_without_a_session() {
 }
 
 #[tokio::test]
-async fn a_page_names_the_files_of_its_build_and_of_its_part() {
+async fn page_links_files_of_its_build() {
     let house = House::new().await;
     let page = house.visit("/sign-in", "").await;
     let head = page.text().split("</head>").next().expect("a head");
@@ -855,7 +855,7 @@ async fn a_page_names_the_files_of_its_build_and_of_its_part() {
 }
 
 #[tokio::test]
-async fn ids_of_requests_are_ours() {
+async fn client_request_id_is_ignored() {
     let house = House::new().await;
     let request =
         house.get("/healthz").header("x-request-id", "theirs\tand more").body(Body::empty());
@@ -864,7 +864,7 @@ async fn ids_of_requests_are_ours() {
 }
 
 #[tokio::test]
-async fn with_the_database_away_it_lives_and_is_not_ready() {
+async fn database_outage_fails_only_readiness() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     assert_eq!(house.ask_get("/readyz", "").await.status, StatusCode::OK);

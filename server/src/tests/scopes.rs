@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[tokio::test]
-async fn a_proposal_on_a_node_is_opened_listed_and_shown() {
+async fn node_proposal_is_opened_and_listed() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -81,7 +81,7 @@ async fn a_proposal_on_a_node_is_opened_listed_and_shown() {
 }
 
 #[tokio::test]
-async fn where_people_overrule_each_other_is_told() {
+async fn overriding_edits_are_reported() {
     let house = House::new().await;
     house.furnish().await;
     let cy = house
@@ -108,7 +108,7 @@ async fn where_people_overrule_each_other_is_told() {
 }
 
 #[tokio::test]
-async fn a_priority_is_set_by_page_and_by_rest_and_read_on_the_board() {
+async fn priority_is_set_and_shown_on_board() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -164,7 +164,7 @@ async fn a_priority_is_set_by_page_and_by_rest_and_read_on_the_board() {
 }
 
 #[tokio::test]
-async fn a_hold_is_taken_and_given_back_with_a_reason() {
+async fn hold_is_set_and_released_with_reason() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);

@@ -75,7 +75,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn session_without_its_factor_reaches_a_short_list() {
+async fn session_without_factor_reaches_few_paths() {
     // Passkeys need a host name.
     let house = House::at("http://localhost:7780", "localhost:7780", |_| {}).await;
     house.dee().await;
@@ -142,7 +142,7 @@ async fn session_without_its_factor_reaches_a_short_list() {
 }
 
 #[tokio::test]
-async fn token_is_not_asked_for_a_factor() {
+async fn token_needs_no_second_factor() {
     let house = House::new().await;
     house.dee().await;
     let dee = house.by_password().await;

@@ -143,7 +143,7 @@ async fn cursor(house: &House) -> i64 {
 }
 
 #[tokio::test]
-async fn what_happens_is_told_at_once_from_the_cursor_on() {
+async fn stream_sends_events_after_cursor_at_once() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     happen(house.db.app(), "targets", [1], Duration::ZERO).await;
@@ -164,7 +164,7 @@ async fn what_happens_is_told_at_once_from_the_cursor_on() {
 }
 
 #[tokio::test]
-async fn only_the_wanted_topics_come() {
+async fn stream_filters_by_topic() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let deployment = "deployment:00000000-0000-0000-0000-000000000001";
@@ -178,7 +178,7 @@ async fn only_the_wanted_topics_come() {
 /// Transactions overlap and end in a different order than they began, and the connection breaks
 /// repeatedly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_is_cut_again_and_again_misses_nothing_and_gets_nothing_twice() {
+async fn reconnecting_stream_gets_each_event_once() {
     const WRITERS: i64 = 4;
     const EACH: i64 = 40;
     let house = House::new().await;
@@ -228,7 +228,7 @@ async fn a_stream_that_is_cut_again_and_again_misses_nothing_and_gets_nothing_tw
 }
 
 #[tokio::test]
-async fn a_cursor_that_is_no_good_is_answered_by_a_reset_and_the_stream_goes_on() {
+async fn invalid_cursor_resets_the_stream() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let of_another_database = cursor(&house).await + 1_000_000;
@@ -243,7 +243,7 @@ async fn a_cursor_that_is_no_good_is_answered_by_a_reset_and_the_stream_goes_on(
 }
 
 #[tokio::test]
-async fn a_slow_reader_is_told_to_fetch_again_and_holds_nobody_up() {
+async fn slow_reader_is_reset_and_blocks_none() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let mut slow = Tab::open(&house, &cookie, "", "").await;
@@ -269,7 +269,7 @@ async fn a_slow_reader_is_told_to_fetch_again_and_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_quiet_stream_beats_and_ends_with_its_session() {
+async fn idle_stream_has_heartbeat_until_session_ends() {
     let rhythm = live::Rhythm {
         heartbeat: Duration::from_millis(40),
         still_signed_in: Duration::from_millis(100),
@@ -289,7 +289,7 @@ async fn a_quiet_stream_beats_and_ends_with_its_session() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_who_opened_it_may_not_look_any_more() {
+async fn stream_ends_when_viewer_permission_is_lost() {
     let rhythm = live::Rhythm {
         heartbeat: Duration::from_millis(40),
         still_signed_in: Duration::from_millis(100),
@@ -324,7 +324,7 @@ async fn a_stream_ends_when_who_opened_it_may_not_look_any_more() {
 }
 
 #[tokio::test]
-async fn streams_end_when_the_server_stops() {
+async fn streams_end_at_shutdown() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let mut tab = Tab::open(&house, &cookie, "", "").await;
@@ -333,7 +333,7 @@ async fn streams_end_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn streams_outlive_a_database_that_is_away() {
+async fn streams_survive_a_database_outage() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let mut tab = Tab::open(&house, &cookie, "", "").await;
@@ -348,7 +348,7 @@ async fn streams_outlive_a_database_that_is_away() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_streams() {
+async fn streams_are_limited() {
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
         state.streams = crate::places::Places::new(1, 1);
     })
@@ -369,7 +369,7 @@ async fn there_are_only_so_many_streams() {
 }
 
 #[tokio::test]
-async fn a_program_watches_what_the_pages_do() {
+async fn api_client_watches_the_same_events() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;

@@ -47,7 +47,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_change_goes_its_way_by_rest() {
+async fn change_is_proposed_reviewed_and_run_over_rest() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -288,7 +288,7 @@ pub(super) async fn under_way(house: &House) -> (RunId, WorkerId) {
 }
 
 #[tokio::test]
-async fn a_log_is_told_while_it_grows_and_downloaded_byte_for_byte() {
+async fn growing_log_is_streamed_and_downloaded() {
     let house = House::new().await;
     let (run, worker) = under_way(&house).await;
     let cookie = house.cookie().await;
@@ -361,7 +361,7 @@ async fn a_log_is_told_while_it_grows_and_downloaded_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_graph_is_taken_along_as_a_picture_that_asks_for_nothing() {
+async fn graph_svg_is_self_contained() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -423,7 +423,7 @@ async fn a_graph_is_taken_along_as_a_picture_that_asks_for_nothing() {
 }
 
 #[tokio::test]
-async fn the_catalog_is_read_page_by_page() {
+async fn catalog_is_paged() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -459,7 +459,7 @@ async fn the_catalog_is_read_page_by_page() {
 }
 
 #[tokio::test]
-async fn cancelling_is_for_those_who_may() {
+async fn cancel_requires_permission() {
     let house = House::new().await;
     let (run, _) = under_way(&house).await;
     let eve = NewPerson::human("eve", [Permission::Viewer]);
@@ -475,7 +475,7 @@ async fn cancelling_is_for_those_who_may() {
 }
 
 #[tokio::test]
-async fn targets_are_listed_and_compared_as_json_and_as_text() {
+async fn targets_are_compared_as_json_and_text() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -527,7 +527,7 @@ async fn targets_are_listed_and_compared_as_json_and_as_text() {
 }
 
 #[tokio::test]
-async fn a_script_is_read_whole_by_its_hash() {
+async fn script_is_read_by_its_hash() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;

@@ -8,7 +8,7 @@ use super::the_way::under_way;
 use super::*;
 
 #[tokio::test]
-async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brought_it() {
+async fn each_value_names_its_source() {
     let house = House::new().await;
     let (run, worker) = under_way(&house).await;
     let ada = house.cookie().await;
@@ -120,7 +120,7 @@ async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brough
 }
 
 #[tokio::test]
-async fn many_hundreds_of_values_come_page_by_page_without_gap_or_repeat() {
+async fn values_are_paged_without_gaps() {
     let house = House::new().await;
     let (run, _) = under_way(&house).await;
     let ada = house.cookie().await;
@@ -164,7 +164,7 @@ roles:
 ";
 
 #[tokio::test]
-async fn data_that_does_not_fit_its_role_is_refused_with_pointers_into_what_was_sent() {
+async fn invalid_data_is_rejected_with_pointers() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -227,7 +227,7 @@ async fn data_that_does_not_fit_its_role_is_refused_with_pointers_into_what_was_
 }
 
 #[tokio::test]
-async fn a_noderole_that_is_bound_above_has_the_data_of_where_it_is_bound() {
+async fn noderole_uses_data_of_its_binding_deployment() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;

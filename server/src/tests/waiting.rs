@@ -41,7 +41,7 @@ async fn way_of_web(house: &House, cookie: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_step_says_why_not_yet_until_it_runs() {
+async fn step_has_pending_reason_until_it_runs() {
     let house = House::new().await;
     let node = committed(&house).await;
     let ada = house.cookie().await;
@@ -97,7 +97,7 @@ async fn a_step_says_why_not_yet_until_it_runs() {
 }
 
 #[tokio::test]
-async fn what_waits_is_asked_for_by_deployment_node_and_reason() {
+async fn pending_steps_are_filtered() {
     let house = House::new().await;
     let node = committed(&house).await;
     let ada = house.cookie().await;

@@ -113,7 +113,7 @@ async fn says(address: Ipv4Addr, port: u16, text: &'static str) {
 }
 
 #[tokio::test]
-async fn what_answers_and_is_no_ssh_server_is_told() {
+async fn non_ssh_server_is_identified_in_error() {
     let bed = Bed::of(1).await;
     let connections = bed.ways();
     let cases = [
@@ -142,7 +142,7 @@ async fn ends(connections: &Connections, reach: &Reach) -> Result<Ending, SshErr
 }
 
 #[tokio::test]
-async fn one_address_that_lets_us_in_is_enough_whatever_the_others_do() {
+async fn one_working_address_is_enough() {
     let mut bed = Bed::of(4).await;
     let mut swallow = Vec::new();
     for last in [201, 202, 203] {
@@ -218,7 +218,7 @@ async fn failed_check_reveals_only_addresses_that_let_in() {
 }
 
 #[tokio::test]
-async fn where_no_address_lets_us_in_each_says_why() {
+async fn unreachable_node_reports_each_address() {
     let bed = Bed::of(2).await;
     let (closed, other) = (bed.beside(210), bed.real(1));
     let silent = Swallows::at(bed.beside(201)).await;
@@ -246,7 +246,7 @@ async fn where_no_address_lets_us_in_each_says_why() {
 }
 
 #[tokio::test]
-async fn the_address_that_answered_goes_first_and_one_that_fell_silent_last() {
+async fn last_good_address_is_first_and_silent_last() {
     let mut bed = Bed::of(1).await;
     let closed = bed.beside(210);
     let (reach, real) = (bed.reach(0, &[closed, bed.real(0)]), bed.real(0).to_string());
@@ -279,7 +279,7 @@ async fn the_address_that_answered_goes_first_and_one_that_fell_silent_last() {
 }
 
 #[tokio::test]
-async fn who_takes_the_key_away_shuts_us_out() {
+async fn removed_key_ends_access() {
     let bed = Bed::of(1).await;
     let reach = bed.reach(0, &[bed.real(0)]);
     let connections = bed.ways();
@@ -294,7 +294,7 @@ async fn who_takes_the_key_away_shuts_us_out() {
 }
 
 #[tokio::test]
-async fn a_connection_serves_no_longer_than_it_may() {
+async fn connection_expires_at_its_maximum_age() {
     let bed = Bed::of(1).await;
     let reach = bed.reach(0, &[bed.real(0)]);
     let (kept, short) = (bed.ways(), bed.ways().no_older_than(Duration::ZERO));

@@ -377,7 +377,7 @@ async fn told(cluster: &Cluster, limits: Limits) -> BTreeMap<StepId, Wait> {
 }
 
 #[tokio::test]
-async fn claim_and_why_not_yet_agree_with_the_engine() {
+async fn claim_and_pending_reasons_match_the_engine() {
     let mut cluster = Cluster::of(5).await;
     let mut binds = Vec::new();
     let mut above = None;

@@ -52,7 +52,7 @@ fn outcomes(runs: &[RunRow]) -> Vec<(Option<&str>, Value)> {
 }
 
 #[tokio::test]
-async fn what_an_attempt_returned_is_kept_also_when_it_failed() {
+async fn result_of_failed_attempt_is_stored() {
     let mut cluster = Cluster::of(1).await;
     let script = r#"#!/bin/sh
 echo x >>tries
@@ -89,7 +89,7 @@ echo "{\"volume\": \"v-$tries\"}" >"$GANTRY_OUTPUT"
 }
 
 #[tokio::test]
-async fn of_a_step_that_fails_for_ever_the_newest_results_are_kept() {
+async fn only_newest_results_of_failing_step_are_stored() {
     let mut cluster = Cluster::of(1).await;
     let tries = u32::try_from(kept::OF_STEP).expect("a small number") + 2;
     let mut fails = role("fails", JigClass::Test);
@@ -116,7 +116,7 @@ async fn of_a_step_that_fails_for_ever_the_newest_results_are_kept() {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_has_returned_what_it_wrote_by_then() {
+async fn canceled_run_stores_its_partial_result() {
     let mut cluster = Cluster::of(1).await;
     let script =
         "#!/bin/sh\necho '{\"port\": 7}' >\"$GANTRY_OUTPUT\"\necho up >started\nsleep 300\n";
@@ -135,7 +135,7 @@ async fn a_cancelled_run_has_returned_what_it_wrote_by_then() {
 }
 
 #[tokio::test]
-async fn a_result_that_can_not_be_stored_is_refused_with_its_place() {
+async fn unstorable_result_is_rejected_with_its_pointer() {
     let mut cluster = Cluster::of(1).await;
     let script = "#!/bin/sh\nprintf '{\"a\": {\"b\": \"x\\\\u0000y\"}}' >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("odd", script, |_| ()).await;
@@ -165,7 +165,7 @@ printf '{"db": {"url": "db://u:%s@h", "%s": 1}}' "$whole" "$whole" >"$GANTRY_OUT
 "#;
 
 #[tokio::test]
-async fn a_secret_in_two_halves_stays_hidden_the_whole_way_over_ssh() {
+async fn split_secret_stays_masked_over_ssh() {
     let mut bed = Bed::of(1).await;
     let secret = "hunter22-and-more/é'";
     bed.secret("db/admin", secret);
@@ -327,7 +327,7 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
 }
 
 #[tokio::test]
-async fn a_run_is_given_what_surrounds_it_on_a_folder() {
+async fn run_gets_surroundings_on_local_node() {
     let mut cluster = Cluster::of(3).await;
     let secrets = cluster.folder().join("secrets");
     write_secret(&secrets, "db/admin", "hunter22-secret\n", FOR_SYSTEM);
@@ -342,7 +342,7 @@ async fn a_run_is_given_what_surrounds_it_on_a_folder() {
 }
 
 #[tokio::test]
-async fn a_run_is_given_what_surrounds_it_over_ssh() {
+async fn run_gets_surroundings_over_ssh() {
     let mut bed = Bed::of(3).await;
     bed.secret("db/admin", "hunter22-secret");
     surrounded(&mut bed.cluster).await;
@@ -354,7 +354,7 @@ async fn a_run_is_given_what_surrounds_it_over_ssh() {
 }
 
 #[tokio::test]
-async fn a_wall_never_beats_what_a_person_said_of_its_own_noderole() {
+async fn output_never_overrides_own_user_data() {
     let mut cluster = Cluster::of(1).await;
     let finds = "#!/bin/sh\ncat \"$GANTRY_INPUT\" >>inputs\nprintf '{\"a\": {\"port\": 9999, \"pid\": 7}}' >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("finds", finds, |_| ()).await;
@@ -391,7 +391,7 @@ async fn a_wall_never_beats_what_a_person_said_of_its_own_noderole() {
 }
 
 #[tokio::test]
-async fn a_service_on_a_phantom_sees_and_is_seen_as_any_other() {
+async fn phantom_node_service_shares_data_normally() {
     let mut cluster = Cluster::of(2).await;
     let phantom: (uuid::Uuid, String) = sqlx::query_as("SELECT id, fqdn FROM node WHERE phantom")
         .fetch_one(cluster.pool())

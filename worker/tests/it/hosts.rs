@@ -30,7 +30,7 @@ echo \"{\\\"met\\\": \\\"$GANTRY_NODE\\\"}\" >\"$GANTRY_OUTPUT\"
 ";
 
 #[tokio::test]
-async fn twelve_hosts_run_at_the_same_time() {
+async fn twelve_hosts_run_concurrently() {
     const HOSTS: usize = 12;
     let mut bed = Bed::of(HOSTS).await;
     bed.cluster.add_script_role("meets", MEETS, |_| ()).await;
@@ -85,7 +85,7 @@ fn forced(testbed: &mut Testbed, node: usize, script: &str) {
 
 /// A host that prints indefinitely for every command, as a looping login shell may.
 #[tokio::test]
-async fn a_host_that_prints_for_ever_is_not_listened_to_for_ever() {
+async fn endless_output_of_a_host_is_cut() {
     let folder = tempfile::tempdir().expect("a folder");
     let secrets = folder.path().join("secrets");
     let mut testbed = Testbed::start(folder.path(), &secrets, 1).expect("a testbed");
@@ -125,7 +125,7 @@ async fn a_host_that_prints_for_ever_is_not_listened_to_for_ever() {
 }
 
 #[tokio::test]
-async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
+async fn script_is_sent_to_a_host_once() {
     let mut bed = Bed::of(2).await;
     (0..2).for_each(|node| overheard(&mut bed, node));
     let (one, other) = ("#!/bin/sh\necho one >>ran\n", "#!/bin/sh\necho other >>ran\n");
@@ -210,7 +210,7 @@ async fn family_ends(root: &Path) {
 }
 
 #[tokio::test]
-async fn a_run_that_is_cancelled_ends_on_its_host_with_all_its_descendants() {
+async fn canceled_run_ends_with_all_descendants() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("family", FAMILY, |_| ()).await;
     bed.cluster.commit(&[bind(0, "family")]).await;
@@ -226,7 +226,7 @@ async fn a_run_that_is_cancelled_ends_on_its_host_with_all_its_descendants() {
 }
 
 #[tokio::test]
-async fn a_run_that_takes_too_long_ends_on_its_host_with_all_its_descendants() {
+async fn timed_out_run_ends_with_all_descendants() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("family", FAMILY, |role| role.run.timeout = 3).await;
     bed.cluster.commit(&[bind(0, "family")]).await;
@@ -242,7 +242,7 @@ async fn a_run_that_takes_too_long_ends_on_its_host_with_all_its_descendants() {
 
 /// Only the host can enforce the timeout, because the worker is gone.
 #[tokio::test]
-async fn the_time_limit_holds_on_the_host_also_without_a_worker() {
+async fn timeout_holds_on_host_without_a_worker() {
     let mut bed = Bed::of(1).await;
     let script = "#!/bin/sh\necho $$ >leader\nsleep 300\n";
     bed.cluster.add_script_role("long", script, |role| role.run.timeout = 4).await;

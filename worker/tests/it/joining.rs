@@ -54,7 +54,7 @@ async fn worker_process() {
 const SLEEPS: &str = "#!/bin/sh\necho $$ >ran\nsleep 300\n";
 
 #[tokio::test]
-async fn what_went_on_unseen_is_ended_before_anything_starts() {
+async fn lost_attempts_end_before_new_starts() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("sleeps", SLEEPS, |_| ()).await;
     bed.cluster.commit(&[bind(0, "sleeps")]).await;
@@ -89,7 +89,7 @@ async fn what_went_on_unseen_is_ended_before_anything_starts() {
 }
 
 #[tokio::test]
-async fn a_run_under_way_is_none_of_it() {
+async fn running_attempt_survives_a_survey() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("sleeps", SLEEPS, |_| ()).await;
     bed.cluster.commit(&[bind(0, "sleeps")]).await;
@@ -115,7 +115,7 @@ async fn a_run_under_way_is_none_of_it() {
 }
 
 #[tokio::test]
-async fn a_machine_that_was_restarted_runs_everything_again() {
+async fn rebooted_node_runs_all_steps_again() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
     bed.cluster.commit(&[bind(0, "writes")]).await;
@@ -138,7 +138,7 @@ async fn a_machine_that_was_restarted_runs_everything_again() {
 }
 
 #[tokio::test]
-async fn where_nothing_can_be_written_nothing_starts_and_it_is_said() {
+async fn unwritable_node_starts_nothing_and_reports_it() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
     let root = bed.cluster.nodes[0].root.clone();
@@ -160,7 +160,7 @@ async fn where_nothing_can_be_written_nothing_starts_and_it_is_said() {
 const SHIPPED: &str = include_str!("../../../barclamps/facts/scripts/facts/10-look");
 
 #[tokio::test]
-async fn what_a_role_finds_are_the_facts_of_its_node() {
+async fn facts_role_stores_facts_of_its_node() {
     let mut bed = Bed::of(1).await;
     let script = "#!/bin/sh\necho '{\"facts\": {\"cpu\": {\"cores\": 4}}}' >\"$GANTRY_OUTPUT\"\n";
     bed.cluster.add_script_role("looks", script, |role| role.flags.facts = true).await;

@@ -67,7 +67,7 @@ async fn until(cluster: &Cluster, what: &'static str, wanted: i64) {
 }
 
 #[tokio::test]
-async fn a_role_says_how_often_a_failure_is_retried_and_each_attempt_says_which_it_is() {
+async fn role_limits_retries_and_attempts_are_numbered() {
     let mut cluster = Cluster::of(2).await;
     with(&mut cluster, "twice", |role| (role.run.retries, role.run.backoff) = (2, 0)).await;
     with(&mut cluster, "later", |role| (role.run.retries, role.run.backoff) = (1, 600)).await;
@@ -101,7 +101,7 @@ async fn a_role_says_how_often_a_failure_is_retried_and_each_attempt_says_which_
 }
 
 #[tokio::test]
-async fn every_jig_is_held_to_the_time_of_its_role() {
+async fn every_jig_obeys_the_role_timeout() {
     let mut cluster = Cluster::of(1).await;
     with(&mut cluster, "slow", |role| role.run.timeout = 1).await;
     cluster.commit(&[bind(0, "slow").data(lasts(300.0))]).await;
@@ -127,7 +127,7 @@ async fn switch(cluster: &Cluster, enabled: bool) {
 }
 
 #[tokio::test]
-async fn while_execution_is_off_what_runs_goes_on_what_is_queued_goes_back_and_nothing_starts() {
+async fn disabled_execution_starts_nothing_and_finishes_running() {
     let mut cluster = Cluster::of(3).await;
     with(&mut cluster, "app", |_| ()).await;
     cluster.commit(&[0, 1, 2].map(|node| bind(node, "app"))).await;
@@ -156,7 +156,7 @@ async fn while_execution_is_off_what_runs_goes_on_what_is_queued_goes_back_and_n
 }
 
 #[tokio::test]
-async fn a_commit_over_a_running_step_lets_it_end_applies_nothing_of_it_and_runs_it_again() {
+async fn commit_over_running_step_discards_its_result() {
     let mut cluster = Cluster::of(1).await;
     with(&mut cluster, "app", |_| ()).await;
     with(&mut cluster, "child", |_| ()).await;
@@ -200,7 +200,7 @@ async fn a_commit_over_a_running_step_lets_it_end_applies_nothing_of_it_and_runs
 }
 
 #[tokio::test]
-async fn a_commit_that_says_so_ends_the_runs_that_it_overtakes_and_no_step_fails_by_it() {
+async fn commit_with_cancel_ends_replaced_runs() {
     let mut cluster = Cluster::of(2).await;
     with(&mut cluster, "app", |_| ()).await;
     cluster.commit(&[bind(0, "app").data(lasts(300.0)), bind(1, "app").data(lasts(300.0))]).await;
@@ -225,7 +225,7 @@ async fn a_commit_that_says_so_ends_the_runs_that_it_overtakes_and_no_step_fails
 }
 
 #[tokio::test]
-async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts() {
+async fn destructive_step_runs_once_despite_drift() {
     let mut cluster = Cluster::of(2).await;
     with(&mut cluster, "wipe", |role| role.flags.destructive = true).await;
     with(&mut cluster, "app", |_| ()).await;
@@ -276,7 +276,7 @@ async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts
 }
 
 #[tokio::test]
-async fn an_error_freezes_what_its_policy_says_and_nothing_else() {
+async fn error_freezes_according_to_role_policy() {
     let mut cluster = Cluster::of(2).await;
     with(&mut cluster, "mild", |_| ()).await;
     with(&mut cluster, "grave", |role| role.run.on_error = OnError::Node).await;
@@ -334,7 +334,7 @@ const DONE: &str = "step WHERE instant AND state = 'active'";
 const LEFT: &str = "step WHERE instant AND state = 'todo'";
 
 #[tokio::test]
-async fn ten_thousand_instants_are_passed_in_bounded_transactions() {
+async fn immediate_steps_pass_in_bounded_transactions() {
     let cluster = fan().await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     until(&cluster, DONE, 10_000).await;
@@ -348,7 +348,7 @@ async fn ten_thousand_instants_are_passed_in_bounded_transactions() {
 }
 
 #[tokio::test]
-async fn instants_that_a_death_left_half_way_are_passed_by_whoever_comes_next() {
+async fn interrupted_immediate_steps_are_completed_later() {
     let cluster = fan().await;
     // The process dies in its third transaction. A sequence keeps its value if the transaction
     // rolls back.
@@ -383,7 +383,7 @@ async fn instants_that_a_death_left_half_way_are_passed_by_whoever_comes_next() 
 }
 
 #[tokio::test]
-async fn a_damaged_row_ends_in_an_error_that_says_so_and_not_in_trying_for_ever() {
+async fn damaged_row_ends_in_error_without_retries() {
     let mut cluster = Cluster::of(2).await;
     with(&mut cluster, "before", |_| ()).await;
     with(&mut cluster, "after", |_| ()).await;

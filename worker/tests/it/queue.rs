@@ -54,7 +54,7 @@ fn succeeded() -> RunEnd {
 }
 
 #[tokio::test]
-async fn two_claimers_at_once_never_overshoot() {
+async fn concurrent_claims_never_exceed_limits() {
     let cluster = noops(30).await;
     confirmed(&cluster, 100).await;
     let claims = (0..8).map(|_| running::claim_runs(cluster.pool(), limits(10)));
@@ -67,7 +67,7 @@ async fn two_claimers_at_once_never_overshoot() {
 }
 
 #[tokio::test]
-async fn without_a_worker_or_with_execution_off_nothing_is_claimed() {
+async fn nothing_is_claimed_without_worker_or_execution() {
     let cluster = noops(2).await;
     let claimed = running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     assert!(claimed.runs.is_empty() && !claimed.busy);
@@ -79,7 +79,7 @@ async fn without_a_worker_or_with_execution_off_nothing_is_claimed() {
 }
 
 #[tokio::test]
-async fn a_run_is_leased_once_finished_once_and_late_after_that() {
+async fn run_is_leased_and_finished_once() {
     let cluster = noops(1).await;
     let (first, second) = (confirmed(&cluster, 5).await, confirmed(&cluster, 5).await);
     running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
@@ -102,7 +102,7 @@ async fn a_run_is_leased_once_finished_once_and_late_after_that() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_queued_when_the_janitor_looked_and_is_leased_since_counts_as_started() {
+async fn run_leased_after_janitor_query_counts_started() {
     let cluster = noops(1).await;
     let worker = confirmed(&cluster, 5).await;
     running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
@@ -128,7 +128,7 @@ async fn a_run_that_was_queued_when_the_janitor_looked_and_is_leased_since_count
 static SUCCEEDED: std::sync::LazyLock<RunEnd> = std::sync::LazyLock::new(succeeded);
 
 #[tokio::test]
-async fn the_janitor_ends_what_was_lost_and_late_results_are_kept_not_applied() {
+async fn janitor_ends_lost_runs_without_late_results() {
     let cluster = noops(2).await;
     let worker = confirmed(&cluster, 5).await;
     running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
@@ -166,7 +166,7 @@ async fn the_janitor_ends_what_was_lost_and_late_results_are_kept_not_applied() 
 }
 
 #[tokio::test]
-async fn a_queued_run_that_may_not_start_any_more_goes_back() {
+async fn inadmissible_queued_run_returns_to_todo() {
     let cluster = noops(1).await;
     let worker = confirmed(&cluster, 5).await;
     running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
@@ -186,7 +186,7 @@ async fn a_queued_run_that_may_not_start_any_more_goes_back() {
 }
 
 #[tokio::test]
-async fn a_node_that_dies_takes_its_runs_with_it_and_comes_back() {
+async fn dead_node_loses_its_runs_and_recovers() {
     let mut cluster = Cluster::of(1).await;
     for name in ["done", "going"] {
         cluster.add_role(role(name, JigClass::Noop)).await;
@@ -230,7 +230,7 @@ async fn a_node_that_dies_takes_its_runs_with_it_and_comes_back() {
 }
 
 #[tokio::test]
-async fn retrying_is_for_errors_only_and_says_what_else_to_do() {
+async fn retry_outside_error_names_the_remedy() {
     let cluster = noops(1).await;
     let refused = running::retry_step(cluster.db.owner(), cluster.step(0, "noop"), "bo")
         .await

@@ -10,7 +10,7 @@ use crate::process::{Running, quick};
 use crate::scripts::{appears, is_alive};
 
 #[tokio::test]
-async fn steps_run_one_after_the_other_and_walls_are_news() {
+async fn steps_run_in_order_with_new_outputs() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_role(role("first", JigClass::Test)).await;
     cluster.add_role(role("second", JigClass::Test)).await;
@@ -41,7 +41,7 @@ async fn steps_run_one_after_the_other_and_walls_are_news() {
 }
 
 #[tokio::test]
-async fn a_failure_is_an_error_with_its_reason_and_a_retry_helps() {
+async fn failed_step_has_reason_and_can_retry() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_role(role("bad", JigClass::Test)).await;
     cluster.add_role(role("child", JigClass::Noop)).await;
@@ -60,7 +60,7 @@ async fn a_failure_is_an_error_with_its_reason_and_a_retry_helps() {
 }
 
 #[tokio::test]
-async fn at_most_so_many_run_at_once() {
+async fn concurrent_runs_stay_within_capacity() {
     let mut cluster = Cluster::of(12).await;
     cluster.add_role(role("slow", JigClass::Test)).await;
     let told = json!({"test": {"seconds": 0.4}});
@@ -78,7 +78,7 @@ async fn at_most_so_many_run_at_once() {
 }
 
 #[tokio::test]
-async fn what_nobody_was_told_of_is_found_anyway() {
+async fn sweep_finds_steps_without_notification() {
     let mut cluster = Cluster::of(2).await;
     cluster.add_role(role("bad", JigClass::Test)).await;
     cluster.add_role(role("noop", JigClass::Noop)).await;
@@ -106,7 +106,7 @@ async fn what_nobody_was_told_of_is_found_anyway() {
 }
 
 #[tokio::test]
-async fn connections_that_break_are_made_again() {
+async fn broken_database_connections_are_reopened() {
     let mut cluster = Cluster::of(6).await;
     cluster.add_role(role("slow", JigClass::Test)).await;
     let told = json!({"test": {"seconds": 0.3}});
@@ -126,7 +126,7 @@ async fn connections_that_break_are_made_again() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_gone_for_a_while_only_delays() {
+async fn database_outage_only_delays_runs() {
     let mut cluster = Cluster::of(2).await;
     let short = "#!/bin/sh\necho x >>starts\necho before\nsleep 1\necho after\n";
     cluster.add_script_role("short", short, |_| ()).await;
@@ -162,7 +162,7 @@ async fn a_database_that_is_gone_for_a_while_only_delays() {
 /// The run's generation was approved. It would execute the root of a later target without an
 /// approval.
 #[tokio::test]
-async fn a_root_that_nobody_approved_is_not_carried_out() {
+async fn unapproved_root_is_not_executed() {
     let mut cluster = Cluster::of(2).await;
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
     cluster.commit(&[bind(0, "right")]).await;
@@ -184,7 +184,7 @@ async fn a_root_that_nobody_approved_is_not_carried_out() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_not_what_was_approved_is_refused() {
+async fn run_unlike_its_approval_is_refused() {
     let mut cluster = Cluster::of(3).await;
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
     cluster.add_script_role("wrong", "#!/bin/sh\necho y >ran\n", |_| ()).await;

@@ -43,7 +43,7 @@ pub async fn dies(pid: &str) {
 }
 
 #[tokio::test]
-async fn a_script_finds_what_it_was_promised_and_returns_a_wall() {
+async fn script_gets_environment_and_returns_output() {
     let mut cluster = Cluster::of(1).await;
     let script = r#"#!/bin/sh
 set -eu
@@ -83,7 +83,7 @@ printf '{"seen": "%s", "demo": {"port": 8080}}' "$GANTRY_DATA_DEMO_PORT" >"$GANT
 }
 
 #[tokio::test]
-async fn what_a_script_does_wrong_is_said_in_one_line() {
+async fn script_failure_has_one_line_reason() {
     let mut cluster = Cluster::of(4).await;
     let failing = "#!/bin/sh\necho first >&2\necho 'no such disk: sdx' >&2\necho >&2\nexit 3\n";
     cluster.add_script_role("failing", failing, |_| ()).await;
@@ -111,7 +111,7 @@ async fn what_a_script_does_wrong_is_said_in_one_line() {
 }
 
 #[tokio::test]
-async fn scripts_of_a_role_run_in_order_and_the_first_failure_ends_them() {
+async fn scripts_run_in_order_until_first_failure() {
     let mut cluster = Cluster::of(1).await;
     let one = "#!/bin/sh\necho one >>order\n";
     let two = "#!/bin/sh\necho two >>order\n[ -e may-go-on ]\n";
@@ -159,7 +159,7 @@ fn end_service(root: &Path) {
 }
 
 #[tokio::test]
-async fn a_script_that_takes_too_long_is_ended_with_all_it_started() {
+async fn timed_out_script_ends_with_its_children() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("long", LONG, |role| role.run.timeout = 1).await;
     cluster.commit(&[bind(0, "long")]).await;
@@ -175,7 +175,7 @@ async fn a_script_that_takes_too_long_is_ended_with_all_it_started() {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_ends_and_its_step_says_who() {
+async fn canceled_run_ends_and_names_the_user() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("long", LONG, |_| ()).await;
     cluster.commit(&[bind(0, "long")]).await;
@@ -199,7 +199,7 @@ async fn a_cancelled_run_ends_and_its_step_says_who() {
 }
 
 #[tokio::test]
-async fn a_worker_that_stops_gives_its_runs_time_and_then_hands_them_back() {
+async fn stopping_worker_returns_runs_after_grace_period() {
     let mut cluster = Cluster::of(2).await;
     let quick_one = "#!/bin/sh\necho $$ >leader\nsleep 0.6\n";
     cluster.add_script_role("quick", quick_one, |_| ()).await;
@@ -245,7 +245,7 @@ sleep 300 & wait
 "#;
 
 #[tokio::test]
-async fn workers_are_killed_in_the_middle_and_the_step_gets_there_once_at_a_time() {
+async fn killed_workers_never_run_a_step_twice() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("alone", ALONE, |role| role.run.backoff = 0).await;
     cluster.commit(&[bind(0, "alone")]).await;
@@ -281,7 +281,7 @@ async fn workers_are_killed_in_the_middle_and_the_step_gets_there_once_at_a_time
 }
 
 #[tokio::test]
-async fn a_destructive_run_that_was_lost_is_not_repeated_unless_it_never_started() {
+async fn lost_destructive_run_repeats_only_if_unstarted() {
     let mut cluster = Cluster::of(2).await;
     let script = "#!/bin/sh\necho $$ >>starts\nsleep 300\n";
     cluster.add_script_role("wipe", script, |role| role.flags.destructive = true).await;
@@ -320,7 +320,7 @@ async fn a_destructive_run_that_was_lost_is_not_repeated_unless_it_never_started
 }
 
 #[tokio::test]
-async fn scripts_that_come_after_the_approval_are_not_run() {
+async fn scripts_imported_after_approval_are_not_run() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("right", "#!/bin/sh\necho approved >>ran\n", |_| ()).await;
     cluster.commit(&[bind(0, "right")]).await;
@@ -343,7 +343,7 @@ async fn scripts_that_come_after_the_approval_are_not_run() {
 }
 
 #[tokio::test]
-async fn scripts_are_staged_once_and_never_trusted() {
+async fn staged_scripts_are_sent_once_and_verified() {
     let mut cluster = Cluster::of(1).await;
     let script = "#!/bin/sh\necho right >>ran\n";
     cluster.add_script_role("right", script, |_| ()).await;
@@ -384,7 +384,7 @@ async fn scripts_are_staged_once_and_never_trusted() {
 
 /// Otherwise an attacker on one node could get all secrets by naming them in a result.
 #[tokio::test]
-async fn what_a_node_returns_asks_for_no_secret() {
+async fn secret_reference_in_result_is_removed() {
     let mut cluster = Cluster::of(1).await;
     let asks = "#!/bin/sh\nprintf '{\"x\": {\"$secret\": \"deploy/ssh\", \"version\": 1}}' >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("asks", asks, |_| ()).await;
@@ -408,7 +408,7 @@ async fn what_a_node_returns_asks_for_no_secret() {
 
 /// Many documents that are small on their own exceed the limit together.
 #[tokio::test]
-async fn a_run_that_would_see_too_much_says_so() {
+async fn oversized_run_input_is_rejected() {
     let mut cluster = Cluster::of(1).await;
     let names: Vec<&'static str> =
         (0..17).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
@@ -436,7 +436,7 @@ async fn a_run_that_would_see_too_much_says_so() {
 /// The database can't store NUL. A reason that can't be stored would hide that the run may be
 /// retried.
 #[tokio::test]
-async fn a_last_word_with_an_unstorable_character_is_a_failure_like_others() {
+async fn failure_reason_with_nul_is_stored() {
     let mut cluster = Cluster::of(1).await;
     let script =
         "#!/bin/sh\n[ -e tried ] && exit 0\ntouch tried\nprintf 'half\\0way\\n' >&2\nexit 3\n";
@@ -532,7 +532,7 @@ async fn denied_secret_of_parent_stays_a_reference() {
 }
 
 #[tokio::test]
-async fn secrets_reach_the_script_and_nothing_else() {
+async fn secrets_reach_only_the_script() {
     let mut cluster = Cluster::of(1).await;
     let script = r#"#!/bin/sh
 printf 'half of it: %s' "${GANTRY_DATA_DB_PASSWORD%????}"; sleep 0.3; echo "${GANTRY_DATA_DB_PASSWORD#????????}"

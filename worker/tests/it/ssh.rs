@@ -60,7 +60,7 @@ echo '{\"found\": {\"shell\": \"sh\"}}' >\"$GANTRY_OUTPUT\"
 ";
 
 #[tokio::test]
-async fn scripts_run_where_they_are_told_over_one_connection_to_each_node() {
+async fn scripts_run_over_one_connection_per_node() {
     let mut bed = Bed::of(3).await;
     for role in ["first", "second"] {
         bed.cluster.add_script_role(role, WRITES, |_| ()).await;
@@ -93,7 +93,7 @@ async fn scripts_run_where_they_are_told_over_one_connection_to_each_node() {
 }
 
 #[tokio::test]
-async fn a_node_is_alive_when_it_lets_us_in_and_turns_only_when_several_looks_say_so() {
+async fn aliveness_changes_after_several_health_checks() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
     bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
@@ -150,7 +150,7 @@ warn 'e das Ende ∎'
 ";
 
 #[tokio::test]
-async fn a_run_outlives_its_connection_and_its_log_has_no_gap_and_nothing_twice() {
+async fn run_survives_broken_connection_with_complete_log() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("counts", COUNTS, |_| ()).await;
     bed.cluster.commit(&[bind(0, "counts")]).await;
@@ -186,7 +186,7 @@ async fn a_run_outlives_its_connection_and_its_log_has_no_gap_and_nothing_twice(
 }
 
 #[tokio::test]
-async fn a_cancelled_run_ends_on_its_node() {
+async fn canceled_run_ends_on_its_node() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("sleeps", "#!/bin/sh\necho $$ >ran\nsleep 300\n", |_| ()).await;
     bed.cluster.commit(&[bind(0, "sleeps")]).await;
@@ -199,7 +199,7 @@ async fn a_cancelled_run_ends_on_its_node() {
 }
 
 #[tokio::test]
-async fn a_machine_with_another_key_is_not_spoken_to() {
+async fn node_with_other_host_key_is_refused() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
     bed.testbed.node(0).stop();
@@ -217,7 +217,7 @@ async fn a_machine_with_another_key_is_not_spoken_to() {
 }
 
 #[tokio::test]
-async fn who_is_not_let_in_says_which_key_and_who_is_not_there_says_where() {
+async fn connection_errors_name_key_or_address() {
     let mut bed = Bed::of(2).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
     fs::write(bed.testbed.secrets().join("testbed/1.pub"), "").expect("the file is ours");
@@ -236,7 +236,7 @@ async fn who_is_not_let_in_says_which_key_and_who_is_not_there_says_where() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_no_key_is_not_told() {
+async fn invalid_key_secret_is_not_revealed() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
     fs::write(bed.testbed.secrets().join("testbed/1"), "hunter2 is not a key\n")
@@ -254,7 +254,7 @@ async fn a_secret_that_is_no_key_is_not_told() {
 
 /// More output than any limit, faster than it can be sent.
 #[tokio::test]
-async fn a_flood_is_cut_with_a_word_and_nothing_falls_over() {
+async fn flood_of_output_is_cut_with_notice() {
     let mut bed = Bed::of(1).await;
     let script = "#!/bin/sh\nyes 'a line of output' | head -c 1000000000\necho done >ran\n";
     bed.cluster.add_script_role("floods", script, |_| ()).await;

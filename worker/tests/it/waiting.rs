@@ -73,7 +73,7 @@ async fn crowd() -> Cluster {
 }
 
 #[tokio::test]
-async fn a_great_many_are_counted_up_to_a_bound_and_read_page_by_page_each_once() {
+async fn pending_list_is_bounded_and_paged() {
     let cluster = crowd().await;
     let all = waiting(&cluster, WaitingFilter::default(), 5).await;
     let of =
@@ -107,7 +107,7 @@ async fn a_great_many_are_counted_up_to_a_bound_and_read_page_by_page_each_once(
 }
 
 #[tokio::test]
-async fn turned_round_those_that_began_to_wait_last_come_first_and_each_once() {
+async fn reversed_pending_list_has_each_step_once() {
     let cluster = crowd().await;
     let falling = WaitingFilter { falling: true, ..WaitingFilter::default() };
     let all = waiting(&cluster, falling, 5).await;
@@ -142,7 +142,7 @@ async fn turned_round_those_that_began_to_wait_last_come_first_and_each_once() {
 }
 
 #[tokio::test]
-async fn a_blocked_step_is_told_its_parents_and_where_the_way_up_ends() {
+async fn blocked_step_lists_parents_and_root_cause() {
     let cluster = crowd().await;
     let mut on = cluster.server().acquire().await.expect("a connection");
     let steps = [cluster.step(0, "far"), cluster.step(1, "far")];

@@ -114,7 +114,7 @@ fn went_well(ended: &Ended) {
 }
 
 #[tokio::test]
-async fn a_node_refuses_what_is_outdated_or_contradicts_it() {
+async fn node_refuses_outdated_or_contradicting_attempts() {
     let bench = Bench::with(COUNTS);
     went_well(&bench.run(&bench.job(10, 5, "a")).await);
     refused(bench.run(&bench.job(9, 5, "a")).await, "attempt 9 of this step is outdated");
@@ -140,7 +140,7 @@ async fn a_node_refuses_what_is_outdated_or_contradicts_it() {
 }
 
 #[tokio::test]
-async fn a_damaged_ledger_stops_the_step_and_says_where_it_lies() {
+async fn damaged_ledger_stops_step_and_names_file() {
     let bench = Bench::with(COUNTS);
     went_well(&bench.run(&bench.job(1, 1, "a")).await);
     let ledger = bench.root().join(".gantry/ledger").join(bench.step.to_string());
@@ -155,7 +155,7 @@ async fn a_damaged_ledger_stops_the_step_and_says_where_it_lies() {
 }
 
 #[tokio::test]
-async fn a_newer_attempt_ends_the_older_before_it_starts() {
+async fn newer_attempt_ends_the_older_first() {
     let alone = "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n";
     let bench = Bench::with(alone);
     let slow = Bench::with(STAYS);
@@ -183,7 +183,7 @@ const STAYS: &str = "#!/bin/sh\necho $$ >ran\ntrap '' TERM\nwhile :; do sleep 1;
 
 /// After a database restore, attempt numbers recur in a higher epoch.
 #[tokio::test]
-async fn an_attempt_of_an_epoch_that_is_over_does_not_meddle_with_the_one_that_has_its_number() {
+async fn old_epoch_attempt_spares_its_namesake() {
     let slow = Bench::with(STAYS);
     let alone = "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n\
                  sleep 1\n[ -s \"$GANTRY_INPUT\" ] || exit 8\necho '{\"by\": \"the later\"}' >\"$GANTRY_OUTPUT\"\n";
@@ -210,7 +210,7 @@ async fn an_attempt_of_an_epoch_that_is_over_does_not_meddle_with_the_one_that_h
 }
 
 #[tokio::test]
-async fn what_an_epoch_that_is_over_left_is_found_and_ended() {
+async fn remains_of_old_epoch_are_ended() {
     let bench = Bench::with(STAYS);
     let job = bench.job(5, 1, "a");
     let ending = async {
@@ -228,7 +228,7 @@ async fn what_an_epoch_that_is_over_left_is_found_and_ended() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_ended_before_it_started_never_starts() {
+async fn run_ended_before_start_never_starts() {
     let bench = Bench::with(COUNTS);
     let job = bench.job(7, 1, "a");
     let left = bench.jig.end_lost(&job.connection, job.step, 1, job.run).await.expect("an answer");
@@ -241,7 +241,7 @@ async fn a_run_that_was_ended_before_it_started_never_starts() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_dropped_leaves_nothing_behind() {
+async fn dropped_run_leaves_no_processes() {
     let bench = Bench::with("#!/bin/sh\necho $$ >ran\nsleep 300\n");
     let job = bench.job(1, 1, "a");
     let pid = tokio::select! {
@@ -262,7 +262,7 @@ fn processes_with(word: &str) -> usize {
 }
 
 #[tokio::test]
-async fn the_clock_of_a_run_ends_with_it() {
+async fn timeout_clock_ends_with_its_run() {
     const LIMIT: u32 = 54_321;
     let bench = Bench::with(COUNTS);
     for attempt in 1..=5 {
@@ -286,7 +286,7 @@ async fn the_clock_of_a_run_ends_with_it() {
 
 /// The process id of a killed wrapper may be reused. The clock must not signal that process.
 #[test]
-fn a_clock_wakes_nobody_else() {
+fn timeout_clock_spares_reused_process_id() {
     let folder = tempfile::tempdir().expect("a folder");
     let wrapper = folder.path().join("wrapper");
     std::fs::write(&wrapper, worker::jig::script::transport::WRAPPER).expect("the folder is ours");
@@ -321,7 +321,7 @@ fn a_clock_wakes_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_stopped_says_whether_it_started() {
+async fn stopped_run_reports_whether_it_started() {
     let bench = Bench::with("#!/bin/sh\necho $$ >ran\nsleep 300\n");
     let job = bench.job(1, 1, "a");
     let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
@@ -335,7 +335,7 @@ async fn a_run_that_is_stopped_says_whether_it_started() {
 }
 
 #[tokio::test]
-async fn an_unknown_way_to_a_node_is_named() {
+async fn unknown_transport_is_named() {
     let bench = Bench::with(COUNTS);
     let job = Job { connection: json!({"transport": "pigeon"}), ..bench.job(1, 1, "a") };
     match bench.run(&job).await {

@@ -202,7 +202,7 @@ async fn comes(what: &str, so: impl Fn() -> bool) {
 }
 
 #[test]
-fn an_input_that_starts_nothing_does_not_stay() {
+fn unused_input_is_deleted() {
     let node = Node::new();
     let words = node.words("#!/bin/sh\necho x >>ran\n", "s", 1, 1);
     let nothing_stays = |ran: &Output, why: &str| {
@@ -226,7 +226,7 @@ fn an_input_that_starts_nothing_does_not_stay() {
 }
 
 #[test]
-fn half_a_file_that_is_sent_does_not_stay() {
+fn partial_script_is_deleted() {
     let node = Node::new();
     let script = format!("#!/bin/sh\n# {}\n", "x".repeat(40_000));
     let put = ["put".to_owned(), Hash::of_bytes(script.as_bytes()).to_string()];
@@ -269,7 +269,7 @@ async fn dies_at_once(node: &Node, words: &[String]) {
 }
 
 #[tokio::test]
-async fn an_attempt_that_went_down_with_its_machine_leaves_no_input() {
+async fn crashed_attempt_leaves_no_input() {
     let node = Node::new();
     dies_at_once(&node, &node.words(SLEEPS, "s", 1, 1)).await;
     assert!(!node.betraying().is_empty(), "it could not clear away itself");
@@ -297,7 +297,7 @@ async fn an_attempt_that_went_down_with_its_machine_leaves_no_input() {
 }
 
 #[tokio::test]
-async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
+async fn partial_input_does_not_block_others() {
     for node in [Node::new(), Node::without_flock()] {
         // Longer than any buffer, so that part of it reaches the disk.
         let input = format!("{INPUT}#{}\n", "x".repeat(40_000));
@@ -343,7 +343,7 @@ async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
 /// If the connection breaks after the run has ended, the worker asks again until it confirms the
 /// result.
 #[test]
-fn a_result_stays_on_the_node_until_it_is_known_to_have_arrived() {
+fn result_stays_until_its_receipt_is_confirmed() {
     for node in [Node::new(), Node::without_flock()] {
         arrives(&node);
     }
@@ -372,7 +372,7 @@ fn arrives(node: &Node) {
 }
 
 #[test]
-fn an_output_that_is_no_file_is_said_to_be_none_and_keeps_nobody_waiting() {
+fn non_regular_output_file_is_reported() {
     let node = Node::new();
     for (attempt, makes) in
         ["rm -f F; mkdir F", "rm -f F; mkfifo F", "rm -f F; ln -s /nowhere F"].iter().enumerate()
@@ -441,7 +441,7 @@ impl Drop for Earlier {
 }
 
 #[test]
-fn what_a_wrapper_before_this_one_started_can_still_be_ended() {
+fn attempt_of_older_wrapper_can_be_ended() {
     let node = Node::new();
     let earlier = Earlier::of(&node, 5, "s").started(&node, 5, "s");
     assert_eq!(said(&node.call(&["attempts"], "")), "5 s runs\n");
@@ -478,7 +478,7 @@ fn watches_the_lock(node: &Node) {
 }
 
 #[test]
-fn without_flock_one_of_many_has_the_lock_also_when_its_holder_dies() {
+fn lock_without_flock_has_one_holder() {
     let node = Node::without_flock();
     watches_the_lock(&node);
     let step = |number: usize| {
@@ -496,7 +496,7 @@ fn without_flock_one_of_many_has_the_lock_also_when_its_holder_dies() {
 }
 
 #[test]
-fn a_lock_that_nobody_holds_is_to_be_had() {
+fn abandoned_lock_can_be_taken() {
     let node = Node::without_flock();
     let is_had = |name: &str| {
         let output = node.call(&["end", name, "1", "1", "1"], "");
@@ -521,7 +521,7 @@ fn a_lock_that_nobody_holds_is_to_be_had() {
 
 /// Without `flock`, the wrapper uses its own lock.
 #[test]
-fn a_node_without_flock_will_do() {
+fn node_without_flock_works() {
     let node = Node::without_flock();
     let root = node.root();
     let call = |words: &[&str], input: &str| node.call(words, input);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_is_replaced_when_it_differs_and_only_then() {
+    fn site_is_replaced_only_if_different() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join("site");
 

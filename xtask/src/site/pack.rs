@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_twin_unpacks_to_the_file() {
+    fn compressed_variant_unpacks_to_the_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let text = "body { color: red }\n".repeat(100);
         let file = folder.path().join("pkg/a.css");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_font_has_no_twin() {
+    fn font_has_no_compressed_variant() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("a.woff2");
         write(&file, b"font").expect("written");

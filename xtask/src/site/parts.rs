@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_made_of_its_own_files_and_of_what_it_shares() {
+    fn part_has_own_and_shared_files() {
         let cut = parts(&[
             ("a", &["chunk_1", "split_a"]),
             ("b", &["chunk_1"]),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn those_are_put_together_that_make_others_load_least() {
+    fn cheapest_groups_are_merged() {
         // The groups of a, b and of a, b, c are small and similar. The group of c, d is large and
         // stays separate.
         let mut groups = vec![group(0b0011, 10), group(0b1100, 10 * REQUEST), group(0b0111, 20)];
@@ -247,12 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_together_stays_apart() {
+    fn unrelated_groups_stay_separate() {
         assert!(!join_cheapest(&mut vec![group(0b0011, 10), group(0b1100, 10)], &[USUAL; 4]));
     }
 
     #[test]
-    fn heavy_parts_get_less_for_nothing() {
+    fn heavy_parts_load_fewer_unneeded_bytes() {
         assert_eq!(matters(&[10_000, 20_000, 30_000]), [64, 256, 576]);
         // a and b need both, c only one. If c were light, they would be merged.
         let mut groups = vec![group(0b011, REQUEST), group(0b111, REQUEST)];
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_is_lost_and_a_page_asks_for_few() {
+    fn grouping_keeps_all_files() {
         let names: Vec<String> = (0..8).map(|bit| format!("p{bit}")).collect();
         let mut cut = Parts::new();
         for (bit, name) in names.iter().enumerate() {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_is_handed_on_by_kind_and_number() {
+    fn lender_reexports_by_kind_and_index() {
         let lent =
             [("f", "(table 3 funcref)"), ("g", "(global (mut i32))"), ("h", "(global (mut i32))")];
         let lent = lent.map(|(name, kind)| (name.to_owned(), kind.to_owned())).into();

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_stand_in_their_order_and_layer() {
+    fn imports_keep_order_and_layer() {
         let folder = styles(&[
             ("main.css", "@layer a, b;\n@import \"one.css\";\n@import \"two.css\" layer(b);\n"),
             ("one.css", "@layer a { p { margin: 0 } }\n"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_import_is_named_with_its_line() {
+    fn invalid_import_is_named_with_its_line() {
         for wrong in
             ["@import url(one.css);", "@import \"one.css\" screen;", "@import \"none.css\";"]
         {
@@ -144,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_imported_twice_is_refused() {
+    fn duplicate_import_is_rejected() {
         let folder = styles(&[("main.css", "@import \"main.css\";\n")]);
         assert!(bundle(folder.path(), "main.css").is_err());
     }
 
     #[test]
-    fn fonts_are_found_in_the_styles_and_copied_with_their_licence() {
+    fn fonts_are_copied_with_their_licence() {
         let css = r#"@font-face { src: url("/fonts/a.woff2") format("woff2") } @font-face { src: url(/fonts/a.woff2) }"#;
         let folder = tempfile::tempdir().expect("a folder");
         let package = folder.path().join("@fontsource/a");

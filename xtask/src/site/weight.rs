@@ -129,7 +129,7 @@ mod tests {
         [("gantry.wasm", 300_000), ("gantry.js", 10_000), ("split.js", 1_000)];
 
     #[test]
-    fn a_visit_is_the_main_file_the_scripts_and_all_files_of_the_part() {
+    fn first_visit_counts_all_loaded_files() {
         let files = [&MAIN[..], &[("board.wasm", 200_000), ("chunk_1.wasm", 50_000)]].concat();
         let weight = weight(&files, &[("board", &["board", "chunk_1"]), ("nodes", &["chunk_1"])])
             .expect("all is there");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_weighs_what_it_adds_to_its_page() {
+    fn piece_counts_only_its_added_size() {
         let files = [
             &MAIN[..],
             &[("board.wasm", 300_000), ("shared_1.wasm", 80_000), ("planner.wasm", 90_000)],
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_heavy_is_named() {
+    fn oversized_page_is_named() {
         let files = [&MAIN[..], &[("board.wasm", 389_000), ("graph.wasm", 389_001)]].concat();
         let weight =
             weight(&files, &[("board", &["board"]), ("graph", &["graph"])]).expect("all is there");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_in_one_piece_or_with_a_piece_missing_is_refused() {
+    fn unsplit_or_incomplete_module_is_rejected() {
         assert!(weight(&MAIN, &[]).expect("weighed").judge().is_err());
         assert!(weight(&MAIN, &[("board", &["board"])]).is_err());
     }

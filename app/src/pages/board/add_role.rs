@@ -126,7 +126,7 @@ mod tests {
     use engine::ids::{BarclampName, RoleName};
 
     #[test]
-    fn milestones_come_first_then_what_begins_so() {
+    fn milestones_come_first_then_prefix_matches() {
         let choice = |name: &str, milestone| RoleChoice {
             role: RoleName::parse(name).unwrap(),
             barclamp: BarclampName::parse("demo").unwrap(),

@@ -95,7 +95,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn a_board_is_in_its_address_and_comes_back_out_of_it() {
+    fn board_round_trips_through_address() {
         let web = DeploymentName::parse("web").unwrap();
         let first = Address::of(&web, &ParamsMap::new());
         assert_eq!(first.link(), "/deployments/web");

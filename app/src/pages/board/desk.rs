@@ -929,13 +929,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_back_step_by_step_is_said_to_be() {
+    fn undo_hint_depends_on_edit_count() {
         assert_eq!(taken_back(1), "Control Z takes it back.");
         assert_eq!(taken_back(2), "Control Z takes them back one by one.");
     }
 
     #[test]
-    fn a_walk_stays_on_the_board() {
+    fn keyboard_walk_stays_on_board() {
         let rows: Vec<RoleName> =
             ["app", "db", "dns"].iter().map(|name| RoleName::parse(name).unwrap()).collect();
         let walk = |walk: Walk, now| walk.from(now, &rows, |row| row.as_str() == "db");

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_name_deployments_and_risks() {
+    fn policy_rules_format_deployments_and_risks() {
         let (web, other) = (DeploymentId(Uuid::from_u128(7)), DeploymentId(Uuid::from_u128(8)));
         let places = Deployments(vec![(web, "web".into())]);
         let rule = |deployment, risk| SignedRule { deployment: Some(deployment), risk };

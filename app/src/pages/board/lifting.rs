@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_along_is_said_before_dropping() {
+    fn additions_are_listed_before_drop() {
         let legal = verdict(role(2, &[]));
         assert_eq!(legal.said(false), "allowed");
         assert_eq!(
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_valid_ones_are_offered_and_the_others_named() {
+    fn partly_valid_drop_names_invalid_nodes() {
         let mixed =
             verdict(role(7, &[("db-1", "is dead"), ("db-2", "is dead"), ("db-3", "is dead")]));
         assert!(mixed.takes());
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_refused_without_a_reason() {
+    fn refused_drop_has_reason() {
         let one = verdict(role(0, &[("db-1", "belongs to storage, a sibling: move it first")]));
         assert!(!one.takes());
         assert_eq!(one.said(false), "db-1: belongs to storage, a sibling: move it first");
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_worked_out_is_said_and_is_no_refusal() {
+    fn uncomputed_nodes_are_reported_but_not_refused() {
         let unknown = |n: usize| vec![NodeId(Default::default()); n];
         let some = verdict(LiftRole { unknown: unknown(3), ..role(7, &[]) });
         assert!(some.takes());
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_the_server_does_not_name_is_no_target() {
+    fn unknown_role_is_not_a_drop_target() {
         let other = RoleName::parse("other").unwrap();
         assert_eq!(Verdict::of(&Lift { roles: vec![role(1, &[])] }, &other), Verdict::None);
     }

@@ -401,7 +401,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn the_tray_is_narrowed_by_name_deployment_and_what_nodes_are() {
+    fn tray_filters_by_name_deployment_and_state() {
         let node = TrayNode {
             node: NodeId(Uuid::from_u128(1)),
             fqdn: "db-1.rack2.example.com".into(),

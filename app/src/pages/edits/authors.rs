@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_took_back_alone_is_named_with_what_they_did() {
+    fn undo_only_author_is_named_with_action() {
         let edits = vec![
             edit(1, "ada", &["bo"]),
             edit(2, "cy", &["ada", "di", "bo", "eve"]),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_says_who_else_laid_hands_on_it() {
+    fn edit_names_other_person_who_touched_it() {
         assert_eq!(fate(&edit(1, "ada", &[])), None);
         assert_eq!(fate(&edit(1, "ada", &["ada"])), None, "that it is gone is seen");
         assert_eq!(fate(&edit(1, "ada", &["bo"])).unwrap(), "undone by bo");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_no_author_is_asked_once_for_each_proposal() {
+    fn non_author_is_asked_once_per_proposal() {
         Owner::new().with(|| {
             let of = RwSignal::new(Some(ProposalId(7)));
             let joining = Joining::new(of.into());

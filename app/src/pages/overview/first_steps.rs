@@ -141,7 +141,7 @@ mod tests {
     use engine::ids::{DeploymentName, SubmissionId};
 
     #[test]
-    fn each_step_leads_to_where_it_is_done() {
+    fn first_steps_link_to_their_pages() {
         let places = |told: &Told| five(told).map(|step| step.place);
         assert_eq!(
             places(&Told::default()),

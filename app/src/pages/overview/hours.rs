@@ -71,7 +71,7 @@ mod tests {
     use api::At;
 
     #[test]
-    fn the_picture_says_what_its_words_say() {
+    fn chart_and_words_agree() {
         let hour = |runs, failed| Hour { from: At(0), runs, failed };
         assert_eq!(words(&[hour(0, 0); 24]), "No run in the last 24 hours");
         assert_eq!(

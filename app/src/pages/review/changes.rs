@@ -1004,7 +1004,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_change_alike_are_one_card_unless_their_reasons_differ() {
+    fn equal_node_changes_share_card_per_reason() {
         let (known, mut brought) = (Known::default(), BTreeMap::new());
         let nodes = vec![node(1, "app"), node(2, "db"), node(3, "app")];
         let groups = alike(nodes.clone(), &known, &brought);
@@ -1037,8 +1037,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_wait_for_others_are_cards_of_their_own_and_those_that_wait_for_the_same_are_one()
-    {
+    fn equal_dependencies_share_card() {
         let all = [
             place(1, "db"),
             place(2, "db"),
@@ -1073,7 +1072,7 @@ mod tests {
     }
 
     #[test]
-    fn alike_is_found_at_once_among_many_that_are_not() {
+    fn grouping_many_different_nodes_is_fast() {
         let nodes: Vec<NodeDifference> =
             (1..20_000).map(|n| rewired(node(n, "app"), &[(n + 50_000, "db")])).collect();
         let began = std::time::Instant::now();
@@ -1082,7 +1081,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_told_by_what_it_is_and_by_documents_where_not_all_are_here() {
+    fn summary_counts_documents_if_incomplete() {
         let nothing = NodeDifference { noderoles: Vec::new(), ..node(1, "app") };
         let both = Difference {
             nodes: vec![nothing, node(2, "db"), node(3, "db")],

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_up_restarts_and_the_rest_runs_again() {
+    fn active_steps_restart_and_others_run_again() {
         let of = |ups: &[Option<bool>]| Consequences {
             nodes: 3,
             restarts: ups.iter().zip(1..).map(|(up, n)| restart(n, *up)).collect::<Vec<_>>().into(),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_to_be_applied_where_nobody_looked() {
+    fn unknown_actual_state_is_not_called_applied() {
         let of = |interrupted| Consequences {
             kept: vec![at(1)].into(),
             interrupted,
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_counted() {
+    fn long_lists_end_with_a_count() {
         let all: Vec<Touched> = (1..=1_000).map(at).collect();
         let found = Consequences {
             nodes: 1_000,

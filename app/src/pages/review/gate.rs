@@ -312,13 +312,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_reads_as_a_sentence() {
+    fn reason_becomes_a_sentence() {
         assert_eq!(sentence("you wrote part of it"), "You wrote part of it.");
         assert_eq!(sentence("Ask."), "Ask.");
     }
 
     #[test]
-    fn who_can_act_stands_apart() {
+    fn rule_text_splits_off_who_can_act() {
         assert_eq!(
             parted("1 of 2 approvals. 1 more needed. Can act: bo"),
             ("1 of 2 approvals. 1 more needed.".into(), Some("Can act: bo".into()))
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_typed_name_must_be_the_name() {
+    fn typed_name_must_match_exactly() {
         assert_eq!(literally("web.v2-a"), "web\\.v2-a");
     }
 }

@@ -508,7 +508,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_said_as_people_say_them() {
+    fn sizes_are_formatted_with_units() {
         assert_eq!(
             [bytes(0), bytes(1023), bytes(2048), bytes(3_565_158)],
             ["0 bytes", "1023 bytes", "2 KiB", "3.3 MiB"]

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_however_they_were_cut() {
+    fn pieces_are_joined_into_lines() {
         let mut cutter = Cutter::default();
         assert_eq!(texts(&cutter.take(&part(&[(0, "one\ntw")], false))), ["one"]);
         assert_eq!(cutter.begun().unwrap().text.as_ref(), "tw");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_move_no_line() {
+    fn invalid_bytes_keep_line_offsets() {
         let mut cutter = Cutter::default();
         let mut odd = part(&[(0, "a\nb"), (3, "\u{fffd}"), (4, "c\nd\n")], false);
         odd.pieces[1].bytes = 1;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_twice_shows_once() {
+    fn duplicate_data_is_shown_once() {
         let mut cutter = Cutter::default();
         cutter.take(&part(&[(10, "a\nb\n")], false));
         assert!(cutter.take(&part(&[(10, "a\nb\n")], false)).is_empty());
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_part_ends_where_the_later_begins() {
+    fn earlier_part_ends_at_first_displayed_line() {
         let all = part(&[(0, "one\ntwo\n"), (8, "three\nfour\n")], false);
         assert_eq!(texts(&earlier(&all, 14)), ["one", "two", "three"]);
         assert!(earlier(&all, 0).is_empty());
     }
 
     #[test]
-    fn colours_and_overwritten_text_are_left_out() {
+    fn colours_and_overwritten_text_are_removed() {
         assert_eq!(shown("\u{1b}[1;31mred\u{1b}[0m and\tplain\r\n"), "red and\tplain");
         assert_eq!(shown("10%\r50%\r100%\n"), "100%");
         assert_eq!(shown("\u{1b}"), "");

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_may_is_said_with_where() {
+    fn grants_are_described_with_deployment() {
         let grant = |permission: &str, deployment: Option<&str>| Grant {
             permission: permission.into(),
             deployment: deployment.map(str::to_owned),

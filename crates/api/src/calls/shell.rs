@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_shell_makes_nothing_of_stays_readable() {
+    fn plain_word_is_not_quoted() {
         for plain in
             ["web", "n1.demo.gantry.internal", "--reason", "a/b:c@d", "00:25:90:aa:00:01", "10%"]
         {
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_back_what_was_meant() {
+    fn shell_parses_quoted_text_unchanged() {
         let texts = [
             "",
             "a b",
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_an_address_means_anything_to_a_shell() {
+    fn url_encoding_escapes_shell_characters() {
         assert_eq!(encoded("a b/$HOME`\"\\é"), "a%20b%2F%24HOME%60%22%5C%C3%A9");
         assert_eq!(encoded("n1.web-2_x~"), "n1.web-2_x~");
     }

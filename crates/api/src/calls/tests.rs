@@ -140,7 +140,7 @@ fn misfits(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Str
 }
 
 #[test]
-fn each_request_is_one_that_the_interface_knows() {
+fn every_request_matches_the_openapi_document() {
     let document = document();
     for call in all() {
         let (template, operation) = template(&document, &call);
@@ -166,7 +166,7 @@ fn each_request_is_one_that_the_interface_knows() {
 }
 
 #[test]
-fn whatever_can_be_changed_can_be_changed_by_command() {
+fn every_changing_operation_has_a_call() {
     let document = document();
     let shown: BTreeSet<String> = all()
         .iter()
@@ -192,7 +192,7 @@ fn whatever_can_be_changed_can_be_changed_by_command() {
 }
 
 #[test]
-fn a_request_that_must_say_its_version_does() {
+fn required_version_is_sent() {
     let document = document();
     for call in all() {
         let (template, operation) = template(&document, &call);
@@ -207,7 +207,7 @@ fn a_request_that_must_say_its_version_does() {
 }
 
 #[test]
-fn a_command_names_the_version_that_its_request_names() {
+fn command_and_request_name_same_version() {
     for call in all().into_iter().filter(Call::names_version) {
         let words = call.arguments();
         let named = |word: &str| {
@@ -227,7 +227,7 @@ fn a_command_names_the_version_that_its_request_names() {
 }
 
 #[test]
-fn what_is_put_into_a_proposal_is_said_by_its_own_command_where_there_is_one() {
+fn single_unbind_has_its_own_command() {
     use engine::cluster::NoderoleKey;
     use engine::ids::{DeploymentId, DeploymentName, NodeId, ProposalId, RoleName};
     use engine::plan::Edit;
@@ -256,7 +256,7 @@ fn what_is_put_into_a_proposal_is_said_by_its_own_command_where_there_is_one() {
 }
 
 #[test]
-fn what_no_token_does_is_sent_with_a_session() {
+fn session_only_operations_use_a_session() {
     // docs/people.md: no token can give a verdict, create a token, change people or passwords, or
     // end sessions.
     for call in all() {
@@ -272,7 +272,7 @@ fn what_no_token_does_is_sent_with_a_session() {
 }
 
 #[test]
-fn a_shell_gets_the_words_that_were_meant() {
+fn shell_parses_commands_to_the_same_arguments() {
     for call in all() {
         let read = |line: &str, name: &str| {
             let script = format!("{name}() {{ printf '%s\\0' \"$@\"; }}; {line}");
@@ -302,7 +302,7 @@ fn a_shell_gets_the_words_that_were_meant() {
 }
 
 #[test]
-fn they_read_as_people_would_write_them() {
+fn commands_have_readable_form() {
     let read = |call: &Call| (call.cli(), call.curl());
     let all = all();
     let (cli, curl) = read(all.iter().find(|call| call.path().ends_with("/hold")).expect("hold"));

@@ -622,9 +622,9 @@ fn repeated(seed: u64, minutes: f64) -> String {
 
 /// The short version, in every test run.
 #[test]
-fn a_minute_of_all_faults_violates_nothing() {
+fn one_minute_of_chaos_violates_nothing() {
     const SEED: u64 = 4;
-    if !namespace::entered("chaos::a_minute_of_all_faults_violates_nothing", Room::best()) {
+    if !namespace::entered("chaos::one_minute_of_chaos_violates_nothing", Room::best()) {
         return;
     }
     let outcome = run(SEED, Duration::from_secs(45));

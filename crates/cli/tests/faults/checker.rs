@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_it_should_be_is_no_violation() {
+    fn valid_evidence_has_no_violation() {
         assert_eq!(counted(|_| ()), BTreeMap::new());
         // A non-exclusive run may run next to another one.
         let beside = |evidence: &mut Evidence| {
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_nobody_approved_is_counted() {
+    fn unapproved_run_is_counted() {
         assert_eq!(counted(|evidence| evidence.runs[0].approved = false), only(Kind::Unapproved));
         assert_eq!(
             counted(|evidence| lines(evidence).push(start(99, "base", &[]))),
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn two_exclusive_runs_at_once_are_counted() {
+    fn concurrent_exclusive_runs_are_counted() {
         let there = |evidence: &mut Evidence| lines(evidence)[1] = start(20, "base", &[(10, true)]);
         assert_eq!(counted(there), only(Kind::TwoAtOnce));
         let ended_later = |evidence: &mut Evidence| lines(evidence).insert(2, end(10, "base"));
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_before_its_parent_is_counted() {
+    fn child_before_parent_is_counted() {
         let first = |evidence: &mut Evidence| drop(lines(evidence).remove(2));
         assert_eq!(counted(first), only(Kind::Order), "its parent has begun, and did not end well");
         let alone = |evidence: &mut Evidence| {
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_before_its_parent_on_another_node_is_counted() {
+    fn child_before_remote_parent_is_counted() {
         assert_eq!(counted(apart), BTreeMap::new());
         let claimed = |at| {
             counted(|evidence| {
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destructive_step_that_starts_twice_unasked_is_counted() {
+    fn unrequested_second_destructive_start_is_counted() {
         // In one generation: run 20 after run 19, which was lost.
         let twice = |evidence: &mut Evidence| {
             evidence.runs[0] = Run { id: 19, generation: 2, ..evidence.runs[0].clone() };
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_result_that_was_applied_is_counted() {
+    fn applied_late_result_is_counted() {
         assert_eq!(counted(|evidence| evidence.steps[0].wall_of = Some(10)), only(Kind::Late));
         assert_eq!(
             counted(|evidence| evidence.runs[1].outcome = Some("late".to_owned())),
@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_nothing_is_counted() {
+    fn step_stuck_without_reason_is_counted() {
         for (state, reason) in [("todo", None), ("blocked", None), ("error", Some(String::new()))] {
             let stuck = |evidence: &mut Evidence| {
                 evidence.steps[1].state = state.to_owned();
@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_back_is_counted() {
+    fn decreasing_number_is_counted() {
         assert_eq!(counted(|evidence| evidence.runs[0].generation = 3), only(Kind::Backwards));
         assert_eq!(counted(|evidence| evidence.steps[0].applied = 3), only(Kind::Backwards));
         let seen = Seen { kind: "backwards".to_owned(), what: "head from 5 to 4".to_owned() };
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_told_with_its_number() {
+    fn each_kind_is_reported_with_its_count() {
         let mut evidence = good();
         evidence.runs[0].approved = false;
         let text = judge(&evidence).to_string();

@@ -7,7 +7,7 @@ use crate::workers::all_is_well;
 use crate::world::World;
 
 #[tokio::test]
-async fn a_restart_of_postgresql_loses_nothing() {
+async fn postgresql_restart_loses_nothing() {
     let mut world = World::running(2, 2).await;
     watch(&world.admin).await;
     world.keep(0, "base", true);
@@ -27,7 +27,7 @@ async fn a_restart_of_postgresql_loses_nothing() {
 /// while its worker may have the lease. The worker ends it on the node before another one could
 /// lease it.
 #[tokio::test]
-async fn postgresql_may_be_gone_for_longer_than_a_lease() {
+async fn postgresql_outage_beyond_a_lease_loses_nothing() {
     let mut world = World::running(2, 2).await;
     watch(&world.admin).await;
     world.keep(0, "base", true);

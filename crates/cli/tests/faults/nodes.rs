@@ -10,7 +10,7 @@ use crate::world::World;
 
 /// The network fails. The node does not notice, and its script continues.
 #[tokio::test]
-async fn a_node_that_is_gone_amid_a_run_and_comes_back_ends_what_it_still_had() {
+async fn returning_node_ends_its_lost_run() {
     let mut world = World::running(2, 2).await;
     watch(&world.admin).await;
     world.keep(0, "left", true);
@@ -37,7 +37,7 @@ async fn a_node_that_is_gone_amid_a_run_and_comes_back_ends_what_it_still_had() 
 
 /// A dependency on another node's step also holds while that node is unreachable.
 #[tokio::test]
-async fn what_waits_for_a_step_of_another_node_waits_until_that_node_is_back_and_done() {
+async fn dependency_on_unreachable_node_holds() {
     let mut world = World::running(3, 2).await;
     watch(&world.admin).await;
     world.keep(0, "hub", true);
@@ -63,7 +63,7 @@ async fn what_waits_for_a_step_of_another_node_waits_until_that_node_is_back_and
 
 /// The node loses power, and all its processes end.
 #[tokio::test]
-async fn a_node_that_loses_its_power_amid_a_run_begins_anew() {
+async fn node_power_failure_restarts_the_run() {
     let mut world = World::running(1, 1).await;
     watch(&world.admin).await;
     world.keep(0, "base", true);
@@ -79,7 +79,7 @@ async fn a_node_that_loses_its_power_amid_a_run_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_node_with_another_host_key_is_told_and_nothing_runs_there_until_it_is_itself_again() {
+async fn node_with_other_host_key_runs_nothing() {
     let mut world = World::running(1, 1).await;
     watch(&world.admin).await;
     world.until(1, "node WHERE transport = 'ssh' AND alive").await;
@@ -101,8 +101,8 @@ async fn a_node_with_another_host_key_is_told_and_nothing_runs_there_until_it_is
 
 /// Uses a small disk in a mount namespace, without root.
 #[test]
-fn a_full_disk_is_told_and_once_there_is_room_again_it_goes_on() {
-    let test = "nodes::a_full_disk_is_told_and_once_there_is_room_again_it_goes_on";
+fn full_disk_is_reported_and_recovers() {
+    let test = "nodes::full_disk_is_reported_and_recovers";
     if namespace::entered(test, Room::Disk) {
         tokio::runtime::Runtime::new().unwrap().block_on(no_room_and_room_again());
     }
@@ -110,8 +110,8 @@ fn a_full_disk_is_told_and_once_there_is_room_again_it_goes_on() {
 
 /// Works on every system: the files may not grow.
 #[test]
-fn where_no_file_may_grow_it_is_as_on_a_full_disk() {
-    if namespace::entered("nodes::where_no_file_may_grow_it_is_as_on_a_full_disk", Room::Files) {
+fn file_size_limit_acts_like_full_disk() {
+    if namespace::entered("nodes::file_size_limit_acts_like_full_disk", Room::Files) {
         tokio::runtime::Runtime::new().unwrap().block_on(no_room_and_room_again());
     }
 }

@@ -10,7 +10,7 @@ use crate::world::{World, commit};
 /// The server dies after its commit has written the target and all steps, before the transaction
 /// ends.
 #[tokio::test]
-async fn a_server_that_is_killed_amid_a_commit_has_committed_nothing() {
+async fn server_killed_during_commit_commits_nothing() {
     let mut world = World::running(1, 1).await;
     watch(&world.admin).await;
     let submission = world.approved("east", vec![world.bind(0, "top")]).await.unwrap();
@@ -48,7 +48,7 @@ async fn a_server_that_is_killed_amid_a_commit_has_committed_nothing() {
 /// The database fails after storing the target, before it reports success. (It waits for a
 /// synchronous standby that does not exist.)
 #[tokio::test]
-async fn a_commit_whose_answer_was_lost_is_there_once_and_nobody_says_that_it_is_not() {
+async fn commit_with_lost_response_exists_once() {
     let mut world = World::of(1).await;
     watch(&world.admin).await;
     for setting in ["wal_level = 'replica'", "max_wal_senders = 2"] {

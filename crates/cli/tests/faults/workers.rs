@@ -60,7 +60,7 @@ async fn waits_for_a_person(world: &World, run: i64) {
 }
 
 #[tokio::test]
-async fn a_destructive_run_whose_worker_is_killed_waits_for_a_person() {
+async fn destructive_run_of_killed_worker_needs_person() {
     let (mut world, run) = destroying(1).await;
     world.workers.clear();
     world.start_worker();
@@ -69,14 +69,14 @@ async fn a_destructive_run_whose_worker_is_killed_waits_for_a_person() {
 
 /// As if the node ran out of memory: the run and its supervisor die, but the connection works.
 #[tokio::test]
-async fn a_destructive_run_that_is_killed_on_its_node_waits_for_a_person() {
+async fn destructive_run_killed_on_node_needs_person() {
     let (world, run) = destroying(1).await;
     world.kill_on(0);
     waits_for_a_person(&world, run).await;
 }
 
 #[tokio::test]
-async fn a_destructive_run_whose_node_loses_its_power_waits_for_a_person() {
+async fn destructive_run_after_power_failure_needs_person() {
     let (mut world, run) = destroying(1).await;
     world.crash(0);
     world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
@@ -86,7 +86,7 @@ async fn a_destructive_run_whose_node_loses_its_power_waits_for_a_person() {
 }
 
 #[tokio::test]
-async fn a_destructive_run_that_two_workers_have_starts_once() {
+async fn destructive_run_of_two_workers_starts_once() {
     let (mut world, run) = destroying(1).await;
     world.workers[0].signal(Signal::SIGSTOP);
     queue_again(&world, run).await;
@@ -97,7 +97,7 @@ async fn a_destructive_run_that_two_workers_have_starts_once() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_killed_is_replaced_and_its_run_begins_anew() {
+async fn killed_worker_is_replaced_and_run_restarts() {
     let (mut world, run) = under_way(1).await;
     world.workers.clear();
     world.start_worker();
@@ -111,7 +111,7 @@ async fn a_worker_that_is_killed_is_replaced_and_its_run_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_worker_that_sleeps_past_its_lease_finds_that_others_have_its_run() {
+async fn suspended_worker_loses_its_run() {
     let (mut world, run) = under_way(1).await;
     let sleeper = world.workers.remove(0);
     sleeper.signal(Signal::SIGSTOP);
@@ -151,7 +151,7 @@ async fn queue_again(world: &World, run: i64) -> String {
 
 /// A running attempt is queued again, so two workers have the same attempt.
 #[tokio::test]
-async fn of_two_workers_with_the_same_run_the_node_lets_one_begin() {
+async fn node_starts_run_of_two_workers_once() {
     let (mut world, run) = under_way(1).await;
     world.workers[0].signal(Signal::SIGSTOP);
     let first = queue_again(&world, run).await;
@@ -174,7 +174,7 @@ async fn of_two_workers_with_the_same_run_the_node_lets_one_begin() {
 }
 
 #[tokio::test]
-async fn workers_that_hear_no_notification_find_everything_by_themselves() {
+async fn workers_without_notifications_find_all_runs() {
     let world = World::running(2, 1).await;
     watch(&world.admin).await;
     let deaf = world.deafen().await;
@@ -188,7 +188,7 @@ async fn workers_that_hear_no_notification_find_everything_by_themselves() {
 
 /// Leases, backoffs and log times all use the database's clock.
 #[tokio::test]
-async fn the_clock_of_a_worker_may_be_an_hour_off() {
+async fn worker_clock_may_be_an_hour_off() {
     let mut world = World::running(2, 0).await;
     watch(&world.admin).await;
     world.start_worker_at(3_600);

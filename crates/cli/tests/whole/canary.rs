@@ -272,7 +272,7 @@ async fn addresses(cage: &Cage, cookie: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_that_a_script_says_aloud_is_found_nowhere() {
+async fn secret_printed_by_script_is_leaked_nowhere() {
     let mut cage = caged().await;
     let cookie = format!("gantry_session={}", cage.canary("ada's session"));
     let bearer = format!("Bearer {}", cage.canary("the token"));

@@ -94,7 +94,7 @@ impl House {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_backed_up_comes_back_and_what_came_after_is_void() {
+async fn restore_keeps_backup_and_voids_later_changes() {
     let barclamps = vec![
         ("house/house.yml", BARCLAMP.to_owned()),
         ("house/scripts/app/10-run", SCRIPT.to_owned()),

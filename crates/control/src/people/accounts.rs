@@ -736,7 +736,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_worth_more_is_seen() {
+    fn gained_permissions_are_detected() {
         let place = DeploymentId(Uuid::from_u128(1));
         let given = |everywhere: &[Permission], inside: &[Permission]| Given {
             everywhere: everywhere.iter().copied().collect(),

@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_counts_where_it_was_given() {
+    fn grant_applies_in_its_deployment() {
         let ada = actor(&["viewer"], &[(1, &["operator"]), (2, &["operator", "reviewer"])]);
         assert!(ada.may(Permission::Viewer) && !ada.may(Permission::Operator));
         assert!(ada.require_in(Permission::Operator, place(1)).is_ok());
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_gives_what_both_may_and_never_reviews() {
+    fn token_has_common_permissions_without_reviewer() {
         let all = Permission::ALL;
         let ada = actor(&["operator", "reviewer"], &[(1, &["admin", "reviewer"])]);
         let free = ada.clone().bound_by(token(&all, None));

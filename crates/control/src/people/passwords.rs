@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_guessed_first_is_nobodys_password() {
+    fn common_passwords_are_rejected() {
         let name = "ada.lovelace@example.com";
         let refused =
             |text: &str| check(&Password::typed(text), name).err().map(|problem| problem.code);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_password_is_kept_as_argon2id_and_nobody_has_none() {
+    async fn password_is_stored_as_salted_argon2id() {
         let hasher = Hasher::default();
         let kept = hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash");
         assert!(kept.starts_with("$argon2id$v=19$m=32768,t=3,p=1$"), "{kept}");
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_is_turned_away() {
+    async fn excess_hash_requests_are_rejected() {
         let hasher = Hasher::default();
         let held = hasher.waiting.clone().try_acquire_many_owned(WAITING as u32).expect("places");
         assert_eq!(hasher.hash(Password::typed("x")).await.expect_err("a refusal").status, 503);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_waits_after_too_many_failures_and_others_do_not() {
+    fn failures_throttle_only_their_address() {
         let (throttle, now) = (throttle(), Instant::now());
         for _ in 0..MOST_FAILURES {
             assert_eq!(throttle.check_at(&address("2001:db8::1"), now), Ok(()));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_no_failure_does_not_count() {
+    fn successful_attempts_are_not_counted() {
         let throttle = throttle();
         for _ in 0..3 * MOST_FAILURES {
             assert_eq!(throttle.take(None), Ok(()));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_addresses_takes_no_more_room() {
+    fn counter_table_size_is_bounded() {
         let (throttle, now) = (throttle(), Instant::now());
         for number in 0..2 * MOST_REMEMBERED {
             let from =

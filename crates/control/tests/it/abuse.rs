@@ -37,7 +37,7 @@ async fn audited(house: &House, action: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn who_asks_for_the_review_is_an_author() {
+async fn submitter_is_an_author() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
@@ -53,7 +53,7 @@ async fn who_asks_for_the_review_is_an_author() {
 }
 
 #[tokio::test]
-async fn a_program_does_not_review() {
+async fn token_cannot_review() {
     let house = House::new().await;
     let id = {
         let edit = house.bind("web", 1, "app").await;
@@ -71,7 +71,7 @@ async fn a_program_does_not_review() {
 }
 
 #[tokio::test]
-async fn a_refused_commit_is_audited_whoever_tries() {
+async fn refused_commit_is_audited() {
     let house = House::new().await;
     let id = approved(&house).await;
     house.people.create_person(None, &NewPerson::human("eve", [Permission::Admin])).await.unwrap();
@@ -82,7 +82,7 @@ async fn a_refused_commit_is_audited_whoever_tries() {
 }
 
 #[tokio::test]
-async fn what_is_refused_again_and_again_is_audited_once() {
+async fn repeated_refusal_is_audited_once() {
     let house = House::new().await;
     let id = approved(&house).await;
     house.people.create_person(None, &NewPerson::human("eve", [])).await.unwrap();
@@ -128,7 +128,7 @@ async fn what_is_refused_again_and_again_is_audited_once() {
 }
 
 #[tokio::test]
-async fn edits_that_slip_in_without_a_version_change_nothing_that_was_approved() {
+async fn edits_altered_after_approval_are_not_committed() {
     let house = House::new().await;
     let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "wipe").await];
     let (proposal, version) = house.propose(&house.ada, "web", edits).await;
@@ -184,7 +184,7 @@ async fn played_down(house: &House, honest: SubmissionId) -> SubmissionId {
 }
 
 #[tokio::test]
-async fn a_submission_that_plays_its_risks_down_is_not_committed() {
+async fn understated_risks_are_not_committed() {
     let house = House::under(Policy {
         approvals: 1,
         by_risk: [(Risk::Destructive, 2)].into(),
@@ -210,7 +210,7 @@ fn turning(version: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_role_that_turns_destructive_is_a_risk_although_nothing_runs_for_it() {
+async fn role_becoming_destructive_is_a_risk() {
     let house = House::under(Policy {
         approvals: 1,
         by_risk: [(Risk::Destructive, 2)].into(),
@@ -253,7 +253,7 @@ async fn a_role_that_turns_destructive_is_a_risk_although_nothing_runs_for_it() 
 }
 
 #[tokio::test]
-async fn a_proposal_made_again_takes_no_approval_along() {
+async fn recreated_proposal_inherits_no_approval() {
     let house = House::new().await;
     let id = approved(&house).await;
     let draft = house.board("web").await.proposal.unwrap();
@@ -266,7 +266,7 @@ async fn a_proposal_made_again_takes_no_approval_along() {
 }
 
 #[tokio::test]
-async fn a_deployment_made_again_takes_no_approval_along() {
+async fn recreated_deployment_inherits_no_approval() {
     let house = House::new().await;
     let web = house.id("web").await;
     let make = || Edit::CreateDeployment {
@@ -297,7 +297,7 @@ async fn a_deployment_made_again_takes_no_approval_along() {
 }
 
 #[tokio::test]
-async fn a_destructive_line_is_not_lost_in_a_crowd() {
+async fn destructive_line_stays_visible_among_many_changes() {
     let house = House::under(Policy {
         approvals: 1,
         by_risk: [(Risk::Destructive, 2)].into(),
@@ -322,7 +322,7 @@ async fn a_destructive_line_is_not_lost_in_a_crowd() {
 }
 
 #[tokio::test]
-async fn texts_that_read_as_others_reach_no_review() {
+async fn misleading_texts_are_rejected() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let web = house.id("web").await;
@@ -393,7 +393,7 @@ async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn scripts_imported_after_the_approval_reach_no_run() {
+async fn scripts_imported_after_approval_never_run() {
     let house = House::new().await;
     let right = "#!/bin/sh\necho right\n";
     let first = house
@@ -456,7 +456,7 @@ fn table_of_cases() -> (std::path::PathBuf, String) {
 
 /// All tests that the table in `docs/gate.md` names exist.
 #[test]
-fn the_table_of_cases_names_tests() {
+fn table_of_cases_names_existing_tests() {
     let (root, table) = table_of_cases();
     let named: Vec<(&str, &str)> =
         table.split('`').filter_map(|word| word.split_once("::")).collect();
@@ -478,7 +478,7 @@ fn the_table_of_cases_names_tests() {
 
 /// Each known case is tried over every interface, or `docs/gate.md` says why that is impossible.
 #[test]
-fn each_case_is_tried_by_every_way_or_said_not_to_be() {
+fn each_case_is_tried_over_every_interface() {
     let (_, table) = table_of_cases();
     let cells = |line: &str| {
         line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()
@@ -514,7 +514,7 @@ fn each_case_is_tried_by_every_way_or_said_not_to_be() {
 /// The database and the planner have the same depth limit. So no other client exceeds it, and no
 /// plan fails at its commit.
 #[tokio::test]
-async fn the_database_lets_deployments_stand_as_deep_as_the_planner() {
+async fn database_and_planner_have_same_depth_limit() {
     let house = House::new().await;
     let mut tx = house.database.owner().begin().await.unwrap();
     for guard in ["guard_document", "guard_intent"] {

@@ -75,7 +75,7 @@ fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> String {
 }
 
 #[tokio::test]
-async fn admin_who_signs_in_as_the_reviewer_approves_nothing() {
+async fn admin_signed_in_as_reviewer_cannot_approve() {
     let mut house = House::new().await;
     house.admins().await;
     let id = house.submitted().await;
@@ -139,7 +139,7 @@ async fn reviewer_made_after_submission_never_approves_it() {
 }
 
 #[tokio::test]
-async fn admin_made_by_the_author_is_no_second_admin() {
+async fn admin_created_by_author_cannot_confirm() {
     let mut house = House::new().await;
     house.admins().await;
     let eva = house.added(&house.ada, "eva", "admin").await;

@@ -16,7 +16,7 @@ fn files(text: &str) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[tokio::test]
-async fn broken_barclamps_are_named_by_file_line_and_column() {
+async fn broken_barclamps_are_reported_with_position() {
     let house = House::new().await;
     let before = house.traces().await;
     for (text, at, part) in [
@@ -46,7 +46,7 @@ async fn broken_barclamps_are_named_by_file_line_and_column() {
 }
 
 #[tokio::test]
-async fn one_version_never_gets_other_content() {
+async fn version_with_other_content_is_rejected() {
     let house = House::new().await;
     let again = house.control.import_barclamps(Some(&house.ada), &files(BARCLAMP)).await.unwrap();
     assert!(!again.barclamps[0].3, "the same content is the same");
@@ -97,7 +97,7 @@ async fn version_that_looks_like_another_is_rejected() {
 }
 
 #[tokio::test]
-async fn all_versions_that_are_there_otherwise_are_named_at_once() {
+async fn all_conflicting_versions_are_reported_together() {
     let house = House::new().await;
     let files = |port: &str| {
         let text = |name: &str, port: &str| {
@@ -125,7 +125,7 @@ async fn all_versions_that_are_there_otherwise_are_named_at_once() {
 }
 
 #[tokio::test]
-async fn edits_say_what_is_wrong_and_leave_nothing() {
+async fn invalid_edits_are_explained_and_leave_no_trace() {
     let house = House::new().await;
     house.bound("edge", 3, "app").await;
     house.bound("web", 2, "app").await;
@@ -198,7 +198,7 @@ async fn edits_say_what_is_wrong_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn data_that_would_not_mean_what_is_written_is_refused_with_its_place() {
+async fn ambiguous_data_is_rejected_with_its_path() {
     let house = House::new().await;
     house.bound("web", 2, "app").await;
     let (web, n2) = (house.id("web").await, house.node(2).await);
@@ -231,7 +231,7 @@ async fn data_that_would_not_mean_what_is_written_is_refused_with_its_place() {
 }
 
 #[tokio::test]
-async fn no_node_lives_in_gantrys_own_folder() {
+async fn data_folder_is_rejected_as_root() {
     let house = House::new().await;
     let control = house.control.clone().keeping(std::path::Path::new("/srv/gantry-data"));
     for folder in ["/srv/gantry-data", "/srv/gantry-data/postgres"] {
@@ -254,7 +254,7 @@ async fn no_node_lives_in_gantrys_own_folder() {
 }
 
 #[tokio::test]
-async fn nodes_need_a_real_name_of_their_own_and_a_safe_folder() {
+async fn invalid_node_names_and_folders_are_rejected() {
     let house = House::new().await;
     let before = house.traces().await;
     for (name, folder, part) in [
@@ -287,7 +287,7 @@ async fn nodes_need_a_real_name_of_their_own_and_a_safe_folder() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_to_be_not_there() {
+async fn missing_objects_return_404() {
     let house = House::new().await;
     let control = &house.control;
     let problem = control.board(&house.ada, "wbe").await.unwrap_err();
@@ -324,7 +324,7 @@ async fn what_is_not_there_is_said_to_be_not_there() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_is_said_so_and_comes_back_by_itself() {
+async fn database_outage_returns_503_and_recovers() {
     let house = House::new().await;
     house.database.allow_connections(false).await.unwrap();
     house.database.cut_connections().await.unwrap();

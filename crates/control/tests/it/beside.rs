@@ -94,7 +94,7 @@ async fn look(house: &House) {
 }
 
 #[test]
-fn planning_runs_beside_the_threads_that_answer() {
+fn planning_runs_on_blocking_threads() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(1)
@@ -139,7 +139,7 @@ async fn leaves_it<T: Debug>(
 }
 
 #[tokio::test]
-async fn who_waits_for_a_place_keeps_no_connection() {
+async fn waiting_for_a_permit_holds_no_connection() {
     let house = House::new().await;
     let then = house.bound("web", 1, "app").await;
     let web = house.id("web").await;
@@ -193,7 +193,7 @@ async fn who_waits_for_a_place_keeps_no_connection() {
 }
 
 #[tokio::test]
-async fn who_waits_to_comment_keeps_nobody_from_judging_and_committing() {
+async fn waiting_comment_does_not_block_verdict_or_commit() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -220,7 +220,7 @@ async fn who_waits_to_comment_keeps_nobody_from_judging_and_committing() {
 }
 
 #[tokio::test]
-async fn what_is_there_is_read_without_a_place() {
+async fn plain_reads_need_no_permit() {
     let house = House::new().await;
     let (_, control) = narrow(&house, Duration::ZERO);
     let before = control.frame(&house.ada).await.unwrap();
@@ -236,7 +236,7 @@ async fn what_is_there_is_read_without_a_place() {
 /// Searches the source code: functions that wait for a permit take no connection, and never wait
 /// within a transaction.
 #[test]
-fn nothing_that_computes_is_handed_a_connection() {
+fn computing_functions_take_no_connection() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut computing = 0;
     for folder in [sources.clone(), sources.join("people"), sources.join("board")] {

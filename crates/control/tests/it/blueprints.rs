@@ -26,7 +26,7 @@ fn target(n: i64) -> Point {
 }
 
 #[tokio::test]
-async fn the_line_of_targets_says_who_and_what_for() {
+async fn target_history_names_authors_and_reasons() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
@@ -55,7 +55,7 @@ async fn the_line_of_targets_says_who_and_what_for() {
 }
 
 #[tokio::test]
-async fn pages_of_targets_follow_each_other() {
+async fn target_pages_are_contiguous() {
     let house = House::new().await;
     for n in 0..54 {
         house.control.switch(&house.ada, n % 2 == 1, "to and fro".into()).await.unwrap();
@@ -86,7 +86,7 @@ async fn pages_of_targets_follow_each_other() {
 }
 
 #[tokio::test]
-async fn any_two_are_compared_from_both_sides() {
+async fn comparison_works_in_both_directions() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edit = Edit::SetRoleData {
@@ -124,7 +124,7 @@ async fn any_two_are_compared_from_both_sides() {
 
 /// Jigs are in no document of the deployment, and the policy is in no document at all.
 #[tokio::test]
-async fn policies_and_jigs_are_compared_wherever_one_looks() {
+async fn policies_and_jigs_appear_in_every_comparison() {
     let house = House::new().await;
     let pass = async |edits| {
         let id = house.submit(&house.ada, "web", edits).await;
@@ -173,7 +173,7 @@ async fn policies_and_jigs_are_compared_wherever_one_looks() {
 }
 
 #[tokio::test]
-async fn a_reviews_difference_reads_with_names() {
+async fn review_difference_shows_names() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edits = vec![house.bind("web", 2, "app").await];
@@ -185,7 +185,7 @@ async fn a_reviews_difference_reads_with_names() {
 }
 
 #[tokio::test]
-async fn a_deployment_has_a_line_and_differences_of_its_own() {
+async fn deployment_has_its_own_history_and_differences() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("edge", 2, "app").await;
@@ -216,7 +216,7 @@ async fn a_deployment_has_a_line_and_differences_of_its_own() {
 
 /// Removed deployments stay visible under their last name.
 #[tokio::test]
-async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
+async fn removed_deployment_can_be_compared_and_drawn() {
     let house = House::new().await;
     let then = house.bound("web", 1, "app").await;
     let (web, system) = (house.id("web").await, house.id("system").await);

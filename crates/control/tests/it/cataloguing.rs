@@ -8,7 +8,7 @@ use engine::plan::{Edit, MAX_REASON};
 use crate::house::{BARCLAMP, House};
 
 #[tokio::test]
-async fn what_a_version_lacks_is_said_with_it_and_before_it_is_used() {
+async fn missing_items_are_shown_before_version_is_used() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let import = async |version: &str, without: &str| {
@@ -107,7 +107,7 @@ async fn what_a_version_lacks_is_said_with_it_and_before_it_is_used() {
 }
 
 #[tokio::test]
-async fn foreseeing_takes_what_editing_takes() {
+async fn preview_requires_edit_permission() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let deployment = house.id("web").await;
@@ -148,7 +148,7 @@ fn barclamp(name: &str, version: &str, more: &str) -> std::collections::BTreeMap
 
 /// The version number determines the newest version, not the time of the import.
 #[tokio::test]
-async fn an_older_version_that_is_imported_later_stays_the_older_one() {
+async fn version_number_determines_newest_not_import_time() {
     let house = House::new().await;
     let import = async |version: &str, roles: &str| {
         let roles: String =
@@ -190,7 +190,7 @@ async fn an_older_version_that_is_imported_later_stays_the_older_one() {
 /// Files are parsed outside of the transaction that imports them, against a catalog that another
 /// import may change meanwhile.
 #[tokio::test]
-async fn imports_at_the_same_moment_each_bring_all_of_theirs() {
+async fn parallel_imports_both_complete() {
     let house = House::new().await;
     let of = |name: &str| {
         let mut files =
@@ -230,7 +230,7 @@ async fn imports_at_the_same_moment_each_bring_all_of_theirs() {
 /// Each role conflicts with a role of the other import. Only the one that is linked first is
 /// reported.
 #[tokio::test]
-async fn of_two_imports_at_once_the_second_builds_on_the_first() {
+async fn second_parallel_import_sees_the_first() {
     let house = House::new().await;
     let of = |name: &str, other: &str| {
         barclamp(
@@ -263,7 +263,7 @@ async fn of_two_imports_at_once_the_second_builds_on_the_first() {
 
 /// A jig that the files use but do not declare is imported between two imports of the same files.
 #[tokio::test]
-async fn the_same_files_are_the_same_version_whatever_came_between() {
+async fn reimport_after_jig_import_is_unchanged() {
     let house = House::new().await;
     let work = barclamp("work", "1", "roles:\n  - {name: bench, jig: ansible}\n");
     let first = house.control.import_barclamps(Some(&house.ada), &work).await.unwrap();
@@ -275,7 +275,7 @@ async fn the_same_files_are_the_same_version_whatever_came_between() {
 
 /// Binding uses the effective version, so the board offers only its roles.
 #[tokio::test]
-async fn a_board_offers_what_the_version_in_sight_has() {
+async fn board_offers_roles_of_effective_version() {
     let house = House::new().await;
     let lonely = crate::house::role("lonely");
     let drop = Edit::RemoveRole { deployment: house.id("web").await, role: lonely.clone() };
@@ -319,7 +319,7 @@ async fn a_board_offers_what_the_version_in_sight_has() {
 }
 
 #[tokio::test]
-async fn of_a_proposal_that_is_closed_it_is_foreseen_that_nothing_is_added() {
+async fn preview_of_closed_proposal_is_refused() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit.clone()]).await;
@@ -354,7 +354,7 @@ async fn of_a_proposal_that_is_closed_it_is_foreseen_that_nothing_is_added() {
 }
 
 #[tokio::test]
-async fn a_browser_gets_what_is_in_use_and_what_the_proposal_begins_to_use() {
+async fn browser_gets_used_and_newly_used_versions() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let web = house.id("web").await;
@@ -402,7 +402,7 @@ async fn a_browser_gets_what_is_in_use_and_what_the_proposal_begins_to_use() {
 
 /// Scripts are reviewed as text, and a pin as a change of the version that it replaces.
 #[tokio::test]
-async fn what_a_version_changes_is_told_where_it_is_judged() {
+async fn review_shows_changes_of_a_version() {
     let house = House::new().await;
     let import = async |version: &str, script: &str| {
         let mut files = barclamp("tool", version, "roles:\n  - {name: saw, jig: script}\n");
@@ -495,7 +495,7 @@ async fn what_a_version_changes_is_told_where_it_is_judged() {
 }
 
 #[tokio::test]
-async fn a_version_of_its_own_is_given_up_for_the_one_above() {
+async fn own_pin_is_replaced_by_inherited_version() {
     let house = House::new().await;
     let (web, name) = (house.id("web").await, BarclampName::parse("house").unwrap());
     let text = BARCLAMP.replace("version: '1'", "version: '2'").replace("port: 8080", "port: 9090");
@@ -574,7 +574,7 @@ async fn a_version_of_its_own_is_given_up_for_the_one_above() {
 }
 
 #[tokio::test]
-async fn two_barclamps_exchange_a_role_in_one_request() {
+async fn barclamps_exchange_roles_in_one_request() {
     let house = House::new().await;
     let web = house.id("web").await;
     let import = async |name: &str, version: &str, role: &str| {
@@ -599,7 +599,7 @@ async fn two_barclamps_exchange_a_role_in_one_request() {
 }
 
 #[tokio::test]
-async fn a_script_that_a_version_lacks_is_told_wherever_the_version_is_judged() {
+async fn removed_script_is_shown_in_every_review() {
     let house = House::new().await;
     let import = async |version: &str, scripts: &[&str]| {
         let mut files = barclamp("tool", version, "roles:\n  - {name: saw, jig: script}\n");
@@ -651,7 +651,7 @@ async fn a_script_that_a_version_lacks_is_told_wherever_the_version_is_judged() 
 
 /// The importer need not be the reviewer.
 #[tokio::test]
-async fn a_script_that_reads_as_another_is_told_to_who_reviews_it_compares_it_and_looks_it_up() {
+async fn misleading_script_is_flagged_in_every_view() {
     let house = House::new().await;
     let import =
         async |version: &str, scripts: &[(&str, &str)]| {

@@ -12,7 +12,7 @@ use store::running::{self, Hello, WorkerId};
 use crate::house::{House, fqdn, role};
 
 #[tokio::test]
-async fn from_a_drop_to_steps_that_wait_to_run() {
+async fn drop_leads_to_committed_steps() {
     let house = House::new().await;
     let (web, n1) = (house.id("web").await, house.node(1).await);
 
@@ -88,7 +88,7 @@ impl Join for Vec<String> {
 }
 
 #[tokio::test]
-async fn changed_data_runs_again_what_it_is_for_and_nothing_else() {
+async fn changed_data_reruns_only_affected_steps() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 2, "app").await;
@@ -124,7 +124,7 @@ async fn changed_data_runs_again_what_it_is_for_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn undo_and_redo_walk_along_the_edits() {
+async fn undo_and_redo_follow_edit_order() {
     let house = House::new().await;
     let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
     let (id, version) = house.propose(&house.ada, "web", edits).await;
@@ -167,7 +167,7 @@ async fn undo_and_redo_walk_along_the_edits() {
 }
 
 #[tokio::test]
-async fn an_edit_drops_the_verdicts_by_making_another_submission() {
+async fn edit_discards_verdicts() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
@@ -190,7 +190,7 @@ async fn an_edit_drops_the_verdicts_by_making_another_submission() {
 }
 
 #[tokio::test]
-async fn a_switch_voids_no_review() {
+async fn execution_switch_voids_no_review() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -206,7 +206,7 @@ async fn a_switch_voids_no_review() {
 }
 
 #[tokio::test]
-async fn a_hold_stops_what_is_below_it_and_says_so() {
+async fn hold_applies_to_descendants() {
     let house = House::new().await;
     let database = house.database.app();
     house.bound("web", 1, "app").await;
@@ -285,7 +285,7 @@ async fn a_hold_stops_what_is_below_it_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_list_has_everything_that_carries_a_role_the_drafts_too() {
+async fn list_of_noderoles_includes_the_draft() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edit = house.bind("web", 2, "app").await;
@@ -327,7 +327,7 @@ async fn a_list_has_everything_that_carries_a_role_the_drafts_too() {
 
 /// Users know a step by its role and node.
 #[tokio::test]
-async fn what_is_not_retried_is_named_as_people_know_it() {
+async fn refused_retry_names_role_and_node() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let refused = async |name: &str| {
@@ -346,7 +346,7 @@ async fn what_is_not_retried_is_named_as_people_know_it() {
 }
 
 #[tokio::test]
-async fn a_board_counts_the_steps_that_it_has_no_chips_for() {
+async fn board_counts_steps_without_chips() {
     let house = House::new().await;
     let nodes = 5..=CHIPS_IN_CELL + 6;
     let text: Vec<String> =

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::house::{House, role};
 
 #[tokio::test]
-async fn an_open_thread_keeps_the_gate_shut_until_its_opener_resolves_it() {
+async fn open_thread_blocks_gate_until_resolved() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -57,7 +57,7 @@ async fn an_open_thread_keeps_the_gate_shut_until_its_opener_resolves_it() {
 }
 
 #[tokio::test]
-async fn a_thread_stays_open_when_the_change_is_submitted_again() {
+async fn thread_stays_open_after_resubmission() {
     let house = House::new().await;
     let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
     let (proposal, version) = house.propose(&house.ada, "web", edits).await;
@@ -80,7 +80,7 @@ async fn a_thread_stays_open_when_the_change_is_submitted_again() {
 }
 
 #[tokio::test]
-async fn the_database_keeps_the_rules_of_a_discussion_too() {
+async fn database_enforces_discussion_rules() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -121,7 +121,7 @@ async fn the_database_keeps_the_rules_of_a_discussion_too() {
 }
 
 #[tokio::test]
-async fn a_thread_needs_a_change_a_text_and_a_voice() {
+async fn thread_requires_change_text_and_permission() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -149,7 +149,7 @@ async fn count(house: &House) -> i64 {
 }
 
 #[tokio::test]
-async fn what_is_new_since_the_last_look() {
+async fn differences_since_last_view_are_shown() {
     let house = House::new().await;
     let web = house.id("web").await;
     let (proposal, version) =
@@ -183,7 +183,7 @@ async fn what_is_new_since_the_last_look() {
 }
 
 #[tokio::test]
-async fn the_same_verdict_twice_is_one() {
+async fn repeated_verdict_is_stored_once() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;

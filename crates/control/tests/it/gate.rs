@@ -9,7 +9,7 @@ use engine::ids::SubmissionId;
 use crate::house::House;
 
 #[tokio::test]
-async fn an_author_does_not_approve() {
+async fn author_approval_is_rejected() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -28,7 +28,7 @@ async fn an_author_does_not_approve() {
 }
 
 #[tokio::test]
-async fn two_commits_at_once_make_one_target() {
+async fn parallel_commits_create_one_target() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -46,7 +46,7 @@ async fn two_commits_at_once_make_one_target() {
 }
 
 #[tokio::test]
-async fn changes_of_siblings_come_together_however_they_race() {
+async fn sibling_changes_commit_in_any_order() {
     let house = House::new().await;
     let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 2, "app").await);
     let (web, edge) = (
@@ -61,7 +61,7 @@ async fn changes_of_siblings_come_together_however_they_race() {
 }
 
 #[tokio::test]
-async fn a_moved_base_voids_a_review_and_planning_anew_takes_no_approval_along() {
+async fn replanned_review_inherits_no_approval() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 3, "still").await;
@@ -87,7 +87,7 @@ async fn a_moved_base_voids_a_review_and_planning_anew_takes_no_approval_along()
 }
 
 #[tokio::test]
-async fn two_changes_that_take_one_node_do_not_both_pass() {
+async fn only_one_change_takes_a_node() {
     let house = House::new().await;
     let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 1, "app").await);
     let (web, edge) = (
@@ -105,7 +105,7 @@ async fn two_changes_that_take_one_node_do_not_both_pass() {
 }
 
 #[tokio::test]
-async fn a_restored_backup_voids_every_review() {
+async fn restore_voids_every_review() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
@@ -120,7 +120,7 @@ async fn a_restored_backup_voids_every_review() {
 }
 
 #[tokio::test]
-async fn who_lost_the_permission_no_longer_approved() {
+async fn approval_requires_current_permission() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -136,7 +136,7 @@ async fn who_lost_the_permission_no_longer_approved() {
 }
 
 #[tokio::test]
-async fn a_last_word_against_it_keeps_it_shut() {
+async fn last_verdict_against_blocks_gate() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -161,7 +161,7 @@ async fn refused(house: &House, by: &Actor, id: SubmissionId) -> (String, Vec<St
 }
 
 #[tokio::test]
-async fn an_objection_stands_whoever_commits_and_is_named() {
+async fn objection_blocks_every_committer_and_is_named() {
     let house =
         House::under(Policy { approvals: 2, by_risk: Default::default(), ..Policy::default() })
             .await;
@@ -199,7 +199,7 @@ async fn an_objection_stands_whoever_commits_and_is_named() {
 }
 
 #[tokio::test]
-async fn an_objection_ends_with_the_right_to_review_and_that_is_said() {
+async fn objection_ends_with_reviewer_permission() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -218,7 +218,7 @@ async fn an_objection_ends_with_the_right_to_review_and_that_is_said() {
 }
 
 #[tokio::test]
-async fn riskier_changes_need_what_the_policy_asks() {
+async fn risky_changes_need_approvals_of_policy() {
     let house = House::under(Policy {
         approvals: 1,
         by_risk: [(Risk::Destructive, 2)].into(),
@@ -237,7 +237,7 @@ async fn riskier_changes_need_what_the_policy_asks() {
 }
 
 #[tokio::test]
-async fn a_policy_without_review_does_not_begin() {
+async fn policy_without_review_is_rejected() {
     let database = testdb::TestDatabase::new().await;
     let control = control::Control::new(store::Store::over(database.app().clone()));
     let policy = Policy { approvals: 0, by_risk: Default::default(), ..Policy::default() };
@@ -245,7 +245,7 @@ async fn a_policy_without_review_does_not_begin() {
 }
 
 #[tokio::test]
-async fn who_takes_an_edit_back_or_brings_it_again_shaped_the_change() {
+async fn undo_or_redo_makes_an_author() {
     let house = House::new().await;
     let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
     let (proposal, version) = house.propose(&house.ada, "web", edits).await;
@@ -268,7 +268,7 @@ async fn who_takes_an_edit_back_or_brings_it_again_shaped_the_change() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_undone_takes_its_name() {
+async fn destructive_commit_requires_typed_name() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "wipe").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -308,7 +308,7 @@ async fn what_cannot_be_undone_takes_its_name() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_review_is_listed_however_much_came_since() {
+async fn old_open_review_stays_listed() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let waits = house.submit(&house.ada, "web", vec![edit]).await;

@@ -34,7 +34,7 @@ fn said(view: &GraphView) -> &str {
 }
 
 #[tokio::test]
-async fn a_path_is_among_noderoles_and_marked_on_the_fold() {
+async fn path_is_marked_on_folded_graph() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     // Otherwise n1's would serve n2, too.
@@ -85,7 +85,7 @@ async fn a_path_is_among_noderoles_and_marked_on_the_fold() {
 }
 
 #[tokio::test]
-async fn near_is_as_many_edges_as_one_says() {
+async fn focus_includes_requested_number_of_edges() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let wish = |steps| GraphWish {
@@ -107,7 +107,7 @@ async fn near_is_as_many_edges_as_one_says() {
 }
 
 #[tokio::test]
-async fn a_program_is_refused_a_vertex_that_is_not_there() {
+async fn unknown_vertex_is_refused_for_api_clients() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let asked =
@@ -130,7 +130,7 @@ async fn a_program_is_refused_a_vertex_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn the_longest_way_is_by_number_or_by_what_the_last_good_runs_took() {
+async fn longest_path_uses_count_or_duration() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 2, "runtime").await;

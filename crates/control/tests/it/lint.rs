@@ -23,7 +23,7 @@ async fn data(house: &House, data: Value) -> Edit {
 }
 
 #[tokio::test]
-async fn an_error_that_came_after_the_approval_refuses_the_commit() {
+async fn lint_error_after_approval_blocks_commit() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edit = house.bind("web", 2, "app").await;
@@ -47,7 +47,7 @@ async fn an_error_that_came_after_the_approval_refuses_the_commit() {
 }
 
 #[tokio::test]
-async fn an_error_is_not_submitted() {
+async fn lint_error_blocks_submission() {
     let house = House::new().await;
     let key = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----";
     let (id, version) =

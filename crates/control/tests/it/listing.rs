@@ -74,7 +74,7 @@ async fn settled(house: &House, by: &Actor) -> Waiting {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_badge_says_how_many_wait_or_that_there_are_more() {
+async fn badge_counts_up_to_its_limit() {
     let house = House::new().await;
     house.bound("web", 4, "app").await;
     let id = one(&house, 1).await;
@@ -113,7 +113,7 @@ async fn a_badge_says_how_many_wait_or_that_there_are_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_many_ask_at_once_is_worked_out_once() {
+async fn parallel_requests_share_one_plan() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 39).await;
@@ -138,7 +138,7 @@ async fn what_many_ask_at_once_is_worked_out_once() {
 }
 
 #[tokio::test]
-async fn who_goes_away_leaves_no_work_half_done() {
+async fn dropped_request_does_not_interrupt_planning() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 9).await;
@@ -157,7 +157,7 @@ async fn ids(house: &House, by: &Actor, wanted: ReviewsWanted) -> Vec<Submission
 }
 
 #[tokio::test]
-async fn reviews_are_found_by_whose_they_are_and_what_became_of_them() {
+async fn reviews_are_filtered_by_author_and_state() {
     let house = House::new().await;
     house.bound("web", 4, "app").await;
     let (web, edge) = (one(&house, 1).await, house.bind("edge", 2, "app").await);
@@ -260,7 +260,7 @@ async fn reviews_are_found_by_whose_they_are_and_what_became_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_reviews_are_read_page_by_page() {
+async fn thousand_reviews_are_paged() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 999).await;
@@ -343,7 +343,7 @@ async fn open_proposals_are_counted_and_paged() {
 }
 
 #[tokio::test]
-async fn open_proposals_are_sorted_and_found_by_what_they_are_on() {
+async fn open_proposals_are_sorted_and_filtered_by_scope() {
     let house = House::new().await;
     let bind = house.bind("web", 1, "app").await;
     let (web, _) = house.propose(&house.ada, "web", vec![bind]).await;
@@ -368,7 +368,7 @@ async fn open_proposals_are_sorted_and_found_by_what_they_are_on() {
 }
 
 #[tokio::test]
-async fn workers_are_listed_each_once_while_they_are_heard_and_go() {
+async fn worker_pages_have_no_duplicates_during_updates() {
     let house = House::new().await;
     let sql = "INSERT INTO worker (name, lease_until, started_at) \
                SELECT 'w' || n, now() - make_interval(secs => n % 7), now() - make_interval(secs => n / 3) \
@@ -411,7 +411,7 @@ async fn workers_are_listed_each_once_while_they_are_heard_and_go() {
 }
 
 #[tokio::test]
-async fn who_looks_at_the_drafts_is_told_when_one_is_opened_or_edited() {
+async fn draft_list_is_notified_of_changes() {
     let house = House::new().await;
     let told = async || -> i64 {
         let sql = "SELECT count(*) FROM event WHERE topic = 'reviews'";
@@ -447,7 +447,7 @@ async fn walked<T>(
 }
 
 #[tokio::test]
-async fn nodes_are_walked_in_every_order() {
+async fn nodes_are_paged_in_every_order() {
     let house = House::new().await;
     // Only commits move nodes to other deployments. This test only concerns the list, so it inserts
     // the nodes without the guard.
@@ -519,7 +519,7 @@ async fn with_deployments(house: &House, count: u128) {
 }
 
 #[tokio::test]
-async fn deployments_are_walked_in_every_order() {
+async fn deployments_are_paged_in_every_order() {
     let house = House::new().await;
     with_deployments(&house, 60).await;
     for order in orders::<DeploymentSort>() {
@@ -584,7 +584,7 @@ async fn deployments_are_walked_in_every_order() {
 }
 
 #[tokio::test]
-async fn runs_are_walked_in_every_order() {
+async fn runs_are_paged_in_every_order() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let sql = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome, \
@@ -619,7 +619,7 @@ async fn runs_are_walked_in_every_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reviews_are_walked_in_every_order() {
+async fn reviews_are_paged_in_every_order() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 120).await;
@@ -654,7 +654,7 @@ async fn reviews_are_walked_in_every_order() {
 }
 
 #[tokio::test]
-async fn roles_are_listed_and_told_and_hang_together() {
+async fn roles_have_list_details_and_graph() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let list = async |wanted: RolesWanted| house.control.roles(&house.cy, &wanted).await.unwrap();
@@ -707,7 +707,7 @@ async fn roles_are_listed_and_told_and_hang_together() {
 }
 
 #[tokio::test]
-async fn what_an_import_brought_is_kept() {
+async fn import_records_are_stored() {
     let house = House::new().await;
     let import = async |text: &str| {
         let files = [("house/house.yml".to_owned(), text.as_bytes().to_vec())].into();
@@ -754,7 +754,7 @@ async fn what_an_import_brought_is_kept() {
 }
 
 #[tokio::test]
-async fn a_workers_runs_are_found_by_its_name_and_its_id() {
+async fn runs_are_found_by_worker_name_and_id() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let worker: Uuid = sqlx::query_scalar(

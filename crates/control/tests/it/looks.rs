@@ -64,7 +64,7 @@ async fn until(house: &House, condition: &'static str) {
 }
 
 #[tokio::test]
-async fn a_look_the_old_way_says_nothing_about_the_new_one() {
+async fn health_check_over_old_connection_is_discarded() {
     let house = House::new().await;
     let id = alive(&house).await;
     let begun = as_of(&house, id).await;
@@ -97,7 +97,7 @@ async fn a_look_the_old_way_says_nothing_about_the_new_one() {
 }
 
 #[tokio::test]
-async fn a_look_that_began_before_a_report_neither_confirms_nor_wipes_it_out() {
+async fn health_check_from_before_report_is_discarded() {
     let house = House::new().await;
     let id = alive(&house).await;
     let minted =
@@ -135,7 +135,7 @@ async fn a_look_that_began_before_a_report_neither_confirms_nor_wipes_it_out() {
 }
 
 #[tokio::test]
-async fn what_a_look_decides_is_decided_once_more_where_it_is_carried_out() {
+async fn health_check_is_reevaluated_under_the_lock() {
     let house = House::new().await;
     let id = alive(&house).await;
     let begun = as_of(&house, id).await;
@@ -164,7 +164,7 @@ async fn what_a_look_decides_is_decided_once_more_where_it_is_carried_out() {
 }
 
 #[tokio::test]
-async fn a_way_that_is_changed_while_a_node_turns_is_not_confirmed() {
+async fn connection_change_during_health_check_is_not_confirmed() {
     let house = House::new().await;
     let id = machine(&house, NAME).await;
     let begun = as_of(&house, id).await;
@@ -190,7 +190,7 @@ async fn a_way_that_is_changed_while_a_node_turns_is_not_confirmed() {
 }
 
 #[tokio::test]
-async fn a_flood_of_reports_is_refused_without_the_lock_of_all() {
+async fn excess_reports_are_refused_without_apply_lock() {
     let house = House::new().await;
     let id = alive(&house).await;
     let minted =
@@ -213,7 +213,7 @@ async fn a_flood_of_reports_is_refused_without_the_lock_of_all() {
 }
 
 #[tokio::test]
-async fn each_address_of_a_look_is_kept_and_shown() {
+async fn health_check_shows_each_address() {
     let house = House::new().await;
     let id = machine(&house, NAME).await;
     let tried = |n: usize, reached| TriedAddress {
@@ -237,7 +237,7 @@ async fn each_address_of_a_look_is_kept_and_shown() {
 }
 
 #[tokio::test]
-async fn a_machine_that_makes_itself_known_again_is_reached_as_it_says() {
+async fn registering_again_updates_the_connection() {
     let house = House::new().await;
     let wish = |host_key: &str| NodeWish {
         ssh: Some(SshWish { host_key: host_key.into(), ..ssh() }),
@@ -269,7 +269,7 @@ async fn a_machine_that_makes_itself_known_again_is_reached_as_it_says() {
 }
 
 #[tokio::test]
-async fn machine_in_a_blueprint_is_not_moved_by_itself() {
+async fn registering_cannot_change_node_in_blueprint() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let wish = NodeWish::named(crate::house::fqdn(1).to_string(), "/srv/elsewhere/n1");
@@ -277,7 +277,7 @@ async fn machine_in_a_blueprint_is_not_moved_by_itself() {
 }
 
 #[tokio::test]
-async fn who_is_shut_out_meanwhile_neither_adds_nor_takes_out() {
+async fn disabled_person_cannot_add_or_delete_nodes() {
     let house = House::new().await;
     let id = machine(&house, NAME).await;
     // The actor was loaded before, like in a request that waits for a connection.
@@ -290,7 +290,7 @@ async fn who_is_shut_out_meanwhile_neither_adds_nor_takes_out() {
 }
 
 #[tokio::test]
-async fn facts_that_grow_as_they_are_stored_are_refused_with_a_reason() {
+async fn facts_exceeding_stored_size_are_rejected() {
     let house = House::new().await;
     let id = machine(&house, NAME).await;
     let minted =
@@ -305,7 +305,7 @@ async fn facts_that_grow_as_they_are_stored_are_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_documents_size_as_it_is_stored_is_known_before() {
+async fn stored_size_is_predicted_exactly() {
     let house = House::new().await;
     let mut cases = vec![
         json!(null),

@@ -92,7 +92,7 @@ async fn look(house: &House, node: NodeId, came: Result<&str, &str>) -> bool {
 }
 
 #[tokio::test]
-async fn all_that_is_known_of_a_machine_is_shown_and_nothing_secret() {
+async fn node_page_shows_everything_except_secrets() {
     let house = House::new().await;
     let id = machine(&house, "m1.rack1.example.com").await;
     let eve = viewer(&house).await;
@@ -138,7 +138,7 @@ async fn all_that_is_known_of_a_machine_is_shown_and_nothing_secret() {
 }
 
 #[tokio::test]
-async fn looks_are_read_page_by_page_and_the_last_fifty_are_kept() {
+async fn last_fifty_health_checks_are_paged() {
     let house = House::new().await;
     let id = machine(&house, "m1.rack1.example.com").await;
     for n in 0..60 {
@@ -169,7 +169,7 @@ async fn looks_are_read_page_by_page_and_the_last_fifty_are_kept() {
 }
 
 #[tokio::test]
-async fn looks_are_found_by_what_came_of_them_and_by_their_words() {
+async fn health_checks_are_filtered_by_result_and_text() {
     let house = House::new().await;
     let id = machine(&house, "m1.rack1.example.com").await;
     look(&house, id, Err("Connection refused")).await;
@@ -207,7 +207,7 @@ async fn looks_are_found_by_what_came_of_them_and_by_their_words() {
 }
 
 #[tokio::test]
-async fn what_a_machine_carries_is_read_page_by_page_in_the_order_in_which_it_runs() {
+async fn noderoles_are_paged_in_run_order() {
     const NAME: &str = "n1.house.example.com";
     let house = House::new().await;
     house.bound("web", 1, "app").await;
@@ -263,7 +263,7 @@ async fn what_a_machine_carries_is_read_page_by_page_in_the_order_in_which_it_ru
 }
 
 #[tokio::test]
-async fn a_record_is_changed_on_the_version_that_was_looked_at() {
+async fn change_requires_current_version_of_record() {
     let house = House::new().await;
     let id = machine(&house, "m1.rack1.example.com").await;
     let eve = viewer(&house).await;
@@ -338,7 +338,7 @@ async fn a_record_is_changed_on_the_version_that_was_looked_at() {
 }
 
 #[tokio::test]
-async fn connection_in_a_blueprint_is_changed_by_proposal_only() {
+async fn connection_in_blueprint_is_changed_by_proposal_only() {
     let house = House::new().await;
     let root = admin(&house).await;
     house.bound("web", 1, "app").await;
@@ -520,7 +520,7 @@ async fn version_of(house: &House, proposal: ProposalId) -> i32 {
 }
 
 #[tokio::test]
-async fn nothing_starts_on_a_machine_out_of_service_and_what_is_there_stays() {
+async fn maintenance_blocks_new_runs_and_keeps_states() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let n1 = house.node(1).await;
@@ -583,7 +583,7 @@ async fn nothing_starts_on_a_machine_out_of_service_and_what_is_there_stays() {
 }
 
 #[tokio::test]
-async fn a_record_that_changes_meanwhile_is_not_taken_out_of_service_unseen() {
+async fn maintenance_requires_current_version_of_record() {
     let house = House::new().await;
     let node = house.node(1).await;
     let out = |version| {
@@ -612,7 +612,7 @@ async fn a_record_that_changes_meanwhile_is_not_taken_out_of_service_unseen() {
 }
 
 #[tokio::test]
-async fn a_machine_that_was_restarted_died_and_came_back() {
+async fn node_restart_and_death_update_steps() {
     let house = House::new().await;
     let id = machine(&house, "m1.rack1.example.com").await;
     look(&house, id, Ok("boot-1")).await;
@@ -664,7 +664,7 @@ async fn a_machine_that_was_restarted_died_and_came_back() {
 }
 
 #[tokio::test]
-async fn nothing_starts_where_nobody_knows_what_runs() {
+async fn unconfirmed_node_gets_no_runs() {
     let house = House::new().await;
     let id = machine(&house, "m1.rack1.example.com").await;
     let unread = Looked {
@@ -693,7 +693,7 @@ async fn nothing_starts_where_nobody_knows_what_runs() {
 }
 
 #[tokio::test]
-async fn what_a_machine_says_of_itself_is_looked_into_and_never_overrules_a_look() {
+async fn health_check_overrides_report() {
     let house = House::new().await;
     let id = machine(&house, "m1.rack1.example.com").await;
     look(&house, id, Ok("boot-1")).await;
@@ -755,7 +755,7 @@ async fn what_a_machine_says_of_itself_is_looked_into_and_never_overrules_a_look
 }
 
 #[tokio::test]
-async fn a_token_holds_until_it_is_taken_back_or_over_and_is_kept_as_a_hash() {
+async fn node_token_is_hashed_expires_and_is_revocable() {
     let house = House::new().await;
     let id = machine(&house, "m1.rack1.example.com").await;
     let mint = |name: &str| house.control.mint_node_token(&house.ada, id, name.into(), 30);
@@ -812,7 +812,7 @@ async fn a_token_holds_until_it_is_taken_back_or_over_and_is_kept_as_a_hash() {
 }
 
 #[tokio::test]
-async fn reports_are_bounded_in_size_and_rate_and_a_role_wins_over_them() {
+async fn reports_are_limited_and_role_facts_override_them() {
     let house = House::new().await;
     let id = machine(&house, "m1.rack1.example.com").await;
     let minted =

@@ -12,7 +12,7 @@ async fn data(house: &House, deployment: &str, name: &str, data: Value) -> Edit 
 }
 
 #[tokio::test]
-async fn a_newer_submission_keeps_the_marks_of_what_is_the_same() {
+async fn unchanged_parts_stay_viewed_after_resubmission() {
     let house = House::new().await;
     let (one, two) = (house.bind("web", 1, "app").await, house.bind("web", 2, "app").await);
     let (proposal, version) = house.propose(&house.ada, "web", vec![one, two]).await;
@@ -43,7 +43,7 @@ async fn a_newer_submission_keeps_the_marks_of_what_is_the_same() {
 }
 
 #[tokio::test]
-async fn only_what_a_submission_changes_is_marked() {
+async fn only_changed_documents_can_be_viewed() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let id = house
@@ -68,7 +68,7 @@ async fn only_what_a_submission_changes_is_marked() {
 }
 
 #[tokio::test]
-async fn another_policy_is_marked_and_talked_about_like_a_document() {
+async fn policy_change_can_be_viewed_and_discussed() {
     let house = House::new().await;
     let policy = |approvals| Edit::SetPolicy {
         policy: Policy { approvals, by_risk: [(Risk::Removal, 3)].into(), ..Policy::default() },

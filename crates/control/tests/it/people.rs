@@ -78,7 +78,7 @@ fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> String {
 }
 
 #[tokio::test]
-async fn a_permission_counts_in_its_deployment_and_below() {
+async fn permission_applies_to_deployment_and_descendants() {
     let house = House::new().await;
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("operator", "web")]).await;
@@ -139,7 +139,7 @@ async fn a_permission_counts_in_its_deployment_and_below() {
 }
 
 #[tokio::test]
-async fn what_reaches_into_another_deployment_takes_the_permission_there_too() {
+async fn change_requires_permission_in_every_touched_deployment() {
     let house = House::new().await;
     let root = house.admin().await;
     let take = Edit::MoveNode { node: house.node(1).await, deployment: house.id("edge").await };
@@ -173,7 +173,7 @@ async fn what_reaches_into_another_deployment_takes_the_permission_there_too() {
 }
 
 #[tokio::test]
-async fn a_token_does_what_its_person_may_and_never_reviews() {
+async fn token_never_exceeds_person_and_never_reviews() {
     let house = House::new().await;
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("operator", "web"), grant("reviewer", "")]).await;
@@ -281,7 +281,7 @@ async fn a_token_does_what_its_person_may_and_never_reviews() {
 }
 
 #[tokio::test]
-async fn a_service_account_that_is_kept_out_loses_its_tokens_for_good() {
+async fn disabled_service_account_loses_tokens_permanently() {
     let house = House::new().await;
     let root = house.admin().await;
     let wish = PersonWish {
@@ -318,7 +318,7 @@ async fn a_service_account_that_is_kept_out_loses_its_tokens_for_good() {
 }
 
 #[tokio::test]
-async fn a_deployment_by_its_id_is_refused_with_its_name() {
+async fn deployment_id_in_grant_is_refused_with_name() {
     let house = House::new().await;
     let root = house.admin().await;
     let web = house.id("web").await.to_string();
@@ -343,7 +343,7 @@ async fn a_deployment_by_its_id_is_refused_with_its_name() {
 }
 
 #[tokio::test]
-async fn who_may_nothing_any_more_looks_no_further() {
+async fn stream_ends_without_viewer_permission() {
     let house = House::new().await;
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("viewer", ""), grant("operator", "web")]).await;
@@ -387,7 +387,7 @@ async fn root_in_person(house: &House) -> Actor {
 }
 
 #[tokio::test]
-async fn a_list_of_tokens_has_all_that_hold_and_the_newest_of_the_others() {
+async fn token_list_has_valid_and_newest_invalid_tokens() {
     let house = House::new().await;
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("operator", "web")]).await;
@@ -483,7 +483,7 @@ async fn a_service_account_has_tokens_only() {
 }
 
 #[tokio::test]
-async fn a_password_is_set_by_a_link_and_changed_by_itself() {
+async fn password_is_set_with_link_then_changed() {
     let house = House::new().await;
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
@@ -568,7 +568,7 @@ async fn a_password_is_set_by_a_link_and_changed_by_itself() {
 }
 
 #[tokio::test]
-async fn guessing_is_slow_by_name_and_a_link_still_comes_in() {
+async fn guessing_is_throttled_per_name_but_links_work() {
     let house = House::new().await;
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
@@ -608,7 +608,7 @@ async fn guessing_is_slow_by_name_and_a_link_still_comes_in() {
 }
 
 #[tokio::test]
-async fn of_two_sessions_that_end_each_other_one_is_left() {
+async fn sessions_that_end_each_other_leave_one() {
     for all in [true, false] {
         let house = House::new().await;
         let root = house.admin().await;
@@ -638,7 +638,7 @@ async fn of_two_sessions_that_end_each_other_one_is_left() {
 }
 
 #[tokio::test]
-async fn a_database_that_does_not_answer_is_nobodys_failed_try() {
+async fn database_outage_is_not_a_failed_attempt() {
     let house = House::new().await;
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
@@ -667,7 +667,7 @@ async fn a_database_that_does_not_answer_is_nobodys_failed_try() {
 }
 
 #[tokio::test]
-async fn who_is_worth_more_comes_in_anew_and_the_last_admin_stays() {
+async fn gaining_reviewer_signs_out_and_last_admin_stays() {
     let house = House::new().await;
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
@@ -734,7 +734,7 @@ async fn who_is_worth_more_comes_in_anew_and_the_last_admin_stays() {
 }
 
 #[tokio::test]
-async fn signing_in_ends_the_session_that_the_browser_had() {
+async fn signing_in_ends_the_old_session() {
     let house = House::new().await;
     let link = async || {
         house

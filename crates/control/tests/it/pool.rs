@@ -11,7 +11,7 @@ use testdb::TestDatabase;
 /// A client can disconnect at any moment. The next user of the connection must not find an open
 /// transaction.
 #[tokio::test]
-async fn who_is_dropped_while_a_transaction_begins_leaves_none_behind() {
+async fn dropped_begin_leaves_no_open_transaction() {
     let database = TestDatabase::new().await;
     let how = Connecting {
         connections: 1,

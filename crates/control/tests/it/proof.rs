@@ -110,7 +110,7 @@ async fn real_history_is_proven_and_each_line_counts() {
 }
 
 #[tokio::test]
-async fn later_changes_leave_an_export_whole() {
+async fn export_is_consistent_during_later_changes() {
     let house = history().await;
     let before = export(&house).await;
     let (chain, header) =
@@ -137,7 +137,7 @@ async fn later_changes_leave_an_export_whole() {
 }
 
 #[tokio::test]
-async fn rows_that_the_owner_alters_are_named() {
+async fn altered_rows_are_reported() {
     for (table, sql, name) in [
         (
             "verdict",
@@ -251,7 +251,7 @@ async fn signed_history_is_proven_and_each_line_counts() {
 }
 
 #[tokio::test]
-async fn signature_that_the_owner_alters_is_named() {
+async fn altered_signature_is_reported() {
     for (table, sql, name) in [
         (
             "verdict_signature",

@@ -55,14 +55,14 @@ async fn refused_while(
 }
 
 #[tokio::test]
-async fn a_commit_that_nothing_disturbs_passes() {
+async fn undisturbed_commit_succeeds() {
     let house = House::new().await;
     let id = approved(&house).await;
     assert_eq!(commit_while(&house, &house.ada, id, async {}).await.unwrap(), TargetNo(2));
 }
 
 #[tokio::test]
-async fn an_approval_taken_back_during_a_commit_stops_it() {
+async fn withdrawn_approval_stops_running_commit() {
     let house = House::new().await;
     let id = approved(&house).await;
     let reject = async {
@@ -72,7 +72,7 @@ async fn an_approval_taken_back_during_a_commit_stops_it() {
 }
 
 #[tokio::test]
-async fn an_edit_during_a_commit_stops_it_and_makes_an_author() {
+async fn edit_stops_running_commit_and_makes_author() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
@@ -94,7 +94,7 @@ async fn an_edit_during_a_commit_stops_it_and_makes_an_author() {
 }
 
 #[tokio::test]
-async fn who_is_kept_out_during_a_commit_has_not_approved_it() {
+async fn disabled_approver_stops_running_commit() {
     let house = House::new().await;
     let id = approved(&house).await;
     let disable = async { house.people.disable(None, house.bo.person).await.unwrap() };
@@ -102,7 +102,7 @@ async fn who_is_kept_out_during_a_commit_has_not_approved_it() {
 }
 
 #[tokio::test]
-async fn who_loses_the_right_during_a_commit_does_not_commit() {
+async fn revoked_committer_stops_running_commit() {
     let house = House::new().await;
     let id = approved(&house).await;
     let shrink = async {
@@ -123,7 +123,7 @@ async fn who_loses_the_right_during_a_commit_does_not_commit() {
 }
 
 #[tokio::test]
-async fn a_session_that_ends_during_a_commit_or_a_verdict_ends_that_too() {
+async fn ended_session_stops_running_commit_and_verdict() {
     let house = House::new().await;
     let id = approved(&house).await;
     let sign_in = |person| {
@@ -165,7 +165,7 @@ async fn a_session_that_ends_during_a_commit_or_a_verdict_ends_that_too() {
 }
 
 #[tokio::test]
-async fn a_proposal_that_is_discarded_during_a_commit_stays_so() {
+async fn discarded_proposal_stops_running_commit() {
     let house = House::new().await;
     let id = approved(&house).await;
     let draft = house.board("web").await.proposal.unwrap();
@@ -175,7 +175,7 @@ async fn a_proposal_that_is_discarded_during_a_commit_stays_so() {
 }
 
 #[tokio::test]
-async fn a_backup_that_is_restored_during_a_commit_voids_it() {
+async fn restore_stops_running_commit() {
     let house = House::new().await;
     let id = approved(&house).await;
     let restore = async {
@@ -188,7 +188,7 @@ async fn a_backup_that_is_restored_during_a_commit_voids_it() {
 }
 
 #[tokio::test]
-async fn a_base_that_moves_during_a_commit_voids_it() {
+async fn moved_base_stops_running_commit() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let web = house.id("web").await;
@@ -216,7 +216,7 @@ async fn a_base_that_moves_during_a_commit_voids_it() {
 }
 
 #[tokio::test]
-async fn a_database_that_goes_away_during_a_commit_leaves_nothing() {
+async fn database_outage_during_commit_leaves_no_trace() {
     let house = House::new().await;
     let id = approved(&house).await;
     let before = house.traces().await;
@@ -241,7 +241,7 @@ async fn opened(house: &House) -> (i64, i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn everybody_who_opens_a_proposal_at_once_gets_the_same() {
+async fn parallel_opens_return_the_same_proposal() {
     let house = House::new().await;
     let (web, node) = (house.id("web").await, house.node(1).await);
     for round in 1..=5 {
@@ -273,7 +273,7 @@ async fn everybody_who_opens_a_proposal_at_once_gets_the_same() {
 }
 
 #[tokio::test]
-async fn a_proposal_that_is_closed_while_somebody_opens_it_is_not_handed_out() {
+async fn open_never_returns_a_closed_proposal() {
     let house = House::new().await;
     let (web, node) = (house.id("web").await, house.node(1).await);
     for on_node in [false, true] {
@@ -295,7 +295,7 @@ async fn a_proposal_that_is_closed_while_somebody_opens_it_is_not_handed_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn opening_while_others_close_never_fails() {
+async fn open_succeeds_during_parallel_discards() {
     let house = House::new().await;
     let web = house.id("web").await;
     let mut tries = tokio::task::JoinSet::new();

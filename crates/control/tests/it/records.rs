@@ -31,7 +31,7 @@ async fn details(house: &House, action: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn two_who_add_nodes_at_once_get_folders_of_their_own() {
+async fn parallel_adds_cannot_share_a_folder() {
     let house = House::new().await;
     let add = |name: &str, root: &str| house.control.add_node(&house.ada, wish(name, root));
     // Both requests check before either commits. So the second one must wait for the first one's
@@ -61,7 +61,7 @@ async fn two_who_add_nodes_at_once_get_folders_of_their_own() {
 }
 
 #[tokio::test]
-async fn record_of_refused_address_is_rejected() {
+async fn record_with_forbidden_address_is_rejected() {
     let house = House::new().await;
     let before = house.traces().await;
     for address in [
@@ -90,7 +90,7 @@ async fn record_of_refused_address_is_rejected() {
 }
 
 #[tokio::test]
-async fn person_adds_so_many_addresses_a_minute() {
+async fn addresses_per_person_and_minute_are_limited() {
     let house = House::new().await;
     let most = usize::try_from(control::reach::ADDRESSES_A_MINUTE).unwrap();
     let one = |n: usize| format!("10.7.0.{n}");
@@ -126,7 +126,7 @@ async fn person_adds_so_many_addresses_a_minute() {
 }
 
 #[tokio::test]
-async fn the_last_of_many_folders_counts_like_the_first() {
+async fn folder_check_covers_all_nodes() {
     let house = House::new().await;
     sqlx::query(
         "INSERT INTO node (fqdn, deployment_id, transport, connection) \
@@ -147,7 +147,7 @@ async fn the_last_of_many_folders_counts_like_the_first() {
 }
 
 #[tokio::test]
-async fn a_record_is_taken_out_and_what_is_meant_is_not() {
+async fn only_record_outside_blueprints_is_deleted() {
     let house = House::new().await;
     house.bound("web", 2, "app").await;
     let (n1, n2) = (house.node(1).await, house.node(2).await);
@@ -187,7 +187,7 @@ async fn a_record_is_taken_out_and_what_is_meant_is_not() {
 }
 
 #[tokio::test]
-async fn ids_of_what_was_removed_are_not_minted_again() {
+async fn removed_ids_cannot_be_reused() {
     let house = House::new().await;
     let system = house.id("system").await;
     let edge = house.id("edge").await;
@@ -227,7 +227,7 @@ async fn ids_of_what_was_removed_are_not_minted_again() {
 }
 
 #[tokio::test]
-async fn lists_are_edits_like_others_and_cost_what_they_name() {
+async fn list_edits_count_each_node() {
     let house = House::new().await;
     let web = house.id("web").await;
     let nodes =
@@ -253,7 +253,7 @@ async fn lists_are_edits_like_others_and_cost_what_they_name() {
 }
 
 #[tokio::test]
-async fn two_records_of_one_machine_are_not_taken() {
+async fn second_record_of_a_machine_is_rejected() {
     let house = House::new().await;
     let add = |wish: NodeWish| house.control.add_node(&house.ada, wish);
     let one = add(at("one", "GW.example.com", 22, &["00-25-90-AA-00-01"])).await.unwrap();
@@ -306,7 +306,7 @@ async fn two_records_of_one_machine_are_not_taken() {
 }
 
 #[tokio::test]
-async fn two_who_add_one_machine_at_once_make_one_record() {
+async fn parallel_adds_of_one_machine_make_one_record() {
     let house = House::new().await;
     for (one, other) in [
         (at("a", "10.0.0.7", 22, &[]), at("b", "10.0.0.7", 22, &[])),
@@ -333,7 +333,7 @@ async fn two_who_add_one_machine_at_once_make_one_record() {
 }
 
 #[tokio::test]
-async fn what_older_records_share_does_not_keep_them_from_being_changed() {
+async fn duplicates_in_old_records_do_not_block_changes() {
     let house = House::new().await;
     let one = house
         .control
@@ -382,7 +382,7 @@ fn each_says(refused: &api::Problem, wanted: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn the_nodes_of_a_text_are_added_as_those_that_come_alone() {
+async fn nodes_in_text_equal_nodes_added_singly() {
     let house = House::new().await;
     let text = "# rack 1\r\n\r\none.records.example.com root=/srv/records/one mac=0025.90aa.0001\r\n\
                 serial=CN-0F8S7 domain=records.example.com \"root=/srv/records/my two\"";
@@ -406,7 +406,7 @@ async fn the_nodes_of_a_text_are_added_as_those_that_come_alone() {
 }
 
 #[tokio::test]
-async fn a_text_with_wrong_lines_adds_nothing_and_names_each() {
+async fn invalid_lines_are_all_reported_and_nothing_added() {
     let house = House::new().await;
     let before = house.traces().await;
     let add = async |text: &str| house.control.add_nodes(&house.ada, text).await;
@@ -456,7 +456,7 @@ async fn a_text_with_wrong_lines_adds_nothing_and_names_each() {
 }
 
 #[tokio::test]
-async fn who_adds_many_and_who_adds_one_of_them_wait_for_each_other_once() {
+async fn parallel_adds_of_texts_do_not_deadlock() {
     let house = House::new().await;
     let text =
         "a.records.example.com root=/srv/records/a\nb.records.example.com root=/srv/records/b";

@@ -179,7 +179,7 @@ fn bare(id: NodeId, n: usize, deployment: DeploymentId) -> NodeDoc {
 }
 
 #[tokio::test]
-async fn after_any_commits_the_rows_are_what_the_documents_say() {
+async fn rows_match_documents_after_random_commits() {
     for seed in [7, 1_234_567, 99_991] {
         let mut chance = Chance(seed);
         let mut play = Play::new().await;
@@ -209,7 +209,7 @@ async fn after_any_commits_the_rows_are_what_the_documents_say() {
 }
 
 #[tokio::test]
-async fn verifying_finds_what_somebody_changed_by_hand() {
+async fn verify_finds_manual_changes() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
@@ -229,7 +229,7 @@ async fn verifying_finds_what_somebody_changed_by_hand() {
 }
 
 #[tokio::test]
-async fn an_attempt_at_what_was_removed_ends_and_is_applied_nowhere() {
+async fn run_of_removed_noderole_is_not_applied() {
     let mut chance = Chance(5);
     let mut play = Play::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
@@ -273,7 +273,7 @@ async fn an_attempt_at_what_was_removed_ends_and_is_applied_nowhere() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_given_up_ends_everything_on_it_at_once() {
+async fn expunged_node_ends_all_its_noderoles() {
     let mut chance = Chance(5);
     let mut play = Play::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
@@ -317,7 +317,7 @@ async fn a_node_that_is_given_up_ends_everything_on_it_at_once() {
 }
 
 #[tokio::test]
-async fn nothing_comes_or_goes_past_a_commit() {
+async fn only_commits_remove_steps_and_noderoles() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     for sql in
@@ -341,7 +341,7 @@ async fn passes(house: &House, deployment: &str, edits: Vec<Edit>) -> TargetNo {
 }
 
 #[tokio::test]
-async fn from_an_unbinding_to_a_deployment_that_is_gone() {
+async fn deployment_is_unbound_then_removed() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let (web, n1) = (house.id("web").await, house.node(1).await);
@@ -432,7 +432,7 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_policy_passes_under_the_one_before_it_and_under_itself() {
+async fn policy_change_satisfies_old_and_new_policy() {
     let house = House::new().await;
     let waiting = house.submit(&house.ada, "edge", vec![house.bind("edge", 2, "app").await]).await;
     house.approve(&house.bo, waiting).await;
@@ -464,7 +464,7 @@ async fn a_policy_passes_under_the_one_before_it_and_under_itself() {
 }
 
 #[tokio::test]
-async fn a_jig_is_switched_by_a_review_and_nowhere_else() {
+async fn jig_is_switched_only_by_review() {
     let house = House::new().await;
     let files = [("own/own.yml".to_owned(), OWN_JIG.as_bytes().to_vec())].into();
     house.control.import_barclamps(Some(&house.ada), &files).await.unwrap();
@@ -501,7 +501,7 @@ roles:
 ";
 
 #[tokio::test]
-async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
+async fn board_shows_states_among_many_steps() {
     let house = House::new().await;
     for n in 1..=4 {
         house.bound("web", n, "app").await;
@@ -548,7 +548,7 @@ async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
 }
 
 #[tokio::test]
-async fn a_policy_that_nobody_could_meet_is_neither_submitted_nor_committed() {
+async fn unsatisfiable_policy_is_rejected() {
     let house = House::new().await;
     let policy = |approvals| Edit::SetPolicy {
         policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },

@@ -37,7 +37,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_moved_base_is_planned_anew_at_once_and_the_effect_is_unchanged() {
+async fn moved_base_is_replanned_with_equal_effect() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 3, "still").await;
@@ -82,7 +82,7 @@ async fn a_moved_base_is_planned_anew_at_once_and_the_effect_is_unchanged() {
 }
 
 #[tokio::test]
-async fn other_documents_than_submitted_are_sent_back_and_what_differs_is_shown() {
+async fn replan_with_other_documents_is_sent_back() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edit = house.data_edit("web", json!({"a": 1})).await;
@@ -120,7 +120,7 @@ async fn other_documents_than_submitted_are_sent_back_and_what_differs_is_shown(
 }
 
 #[tokio::test]
-async fn what_does_not_plan_any_more_goes_back_to_its_authors() {
+async fn replan_with_refused_edits_is_sent_back() {
     let house = House::new().await;
     let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 1, "app").await);
     let web = house.submit(&house.ada, "web", vec![one]).await;
@@ -157,7 +157,7 @@ async fn what_does_not_plan_any_more_goes_back_to_its_authors() {
 }
 
 #[tokio::test]
-async fn a_change_that_somebody_else_made_already_goes_back_too() {
+async fn replan_without_remaining_changes_is_sent_back() {
     let house = House::new().await;
     let edit = house.data_edit("web", json!({"a": 1})).await;
     let old = house.submit(&house.ada, "web", vec![edit.clone()]).await;
@@ -170,7 +170,7 @@ async fn a_change_that_somebody_else_made_already_goes_back_too() {
 }
 
 #[tokio::test]
-async fn edit_that_another_commit_made_leaves_the_summary() {
+async fn edit_made_by_another_commit_leaves_summary() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let made = house.data_edit("web", json!({"a": 1})).await;
@@ -194,7 +194,7 @@ async fn edit_that_another_commit_made_leaves_the_summary() {
 }
 
 #[tokio::test]
-async fn a_process_that_dies_behind_its_commit_loses_nothing() {
+async fn crash_after_commit_is_replanned_by_sweep() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 3, "still").await;
@@ -238,7 +238,7 @@ async fn a_process_that_dies_behind_its_commit_loses_nothing() {
 }
 
 #[tokio::test]
-async fn siblings_are_left_alone() {
+async fn sibling_reviews_are_not_replanned() {
     let house = House::new().await;
     let edit = house.data_edit("edge", json!({"a": 1})).await;
     let edge = house.submit(&house.ada, "edge", vec![edit]).await;
@@ -249,7 +249,7 @@ async fn siblings_are_left_alone() {
 }
 
 #[tokio::test]
-async fn what_became_of_a_review_is_never_told_otherwise() {
+async fn replan_records_are_immutable() {
     let house = House::new().await;
     let edit = house.data_edit("web", json!({"a": 1})).await;
     let old = house.submit(&house.ada, "web", vec![edit]).await;
@@ -267,7 +267,7 @@ async fn what_became_of_a_review_is_never_told_otherwise() {
 }
 
 #[tokio::test]
-async fn what_went_out_of_scope_meanwhile_is_not_reviewed() {
+async fn edits_now_out_of_scope_are_rejected() {
     let house = House::new().await;
     let (web, edge, n1) = (house.id("web").await, house.id("edge").await, house.node(1).await);
     house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;

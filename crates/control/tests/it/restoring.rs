@@ -14,7 +14,7 @@ async fn committed(house: &House, edits: Vec<Edit>) -> TargetNo {
 }
 
 #[tokio::test]
-async fn a_deployment_comes_back_by_a_reviewed_proposal() {
+async fn deployment_is_restored_by_reviewed_proposal() {
     let house = House::new().await;
     let web = house.id("web").await;
     let then = house.bound("web", 1, "app").await;
@@ -66,7 +66,7 @@ async fn a_deployment_comes_back_by_a_reviewed_proposal() {
 }
 
 #[tokio::test]
-async fn what_can_not_come_back_is_named_and_left_out_on_demand() {
+async fn partial_restore_leaves_out_named_parts() {
     let house = House::new().await;
     let then = house.bound("web", 1, "app").await;
     let web = house.id("web").await;

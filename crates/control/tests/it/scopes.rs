@@ -13,7 +13,7 @@ async fn on_node(house: &House, n: usize) -> (ProposalId, NodeId) {
 }
 
 #[tokio::test]
-async fn a_new_node_gets_what_it_begins_with_beside_everything_else() {
+async fn new_node_is_bootstrapped_by_its_own_proposal() {
     let house = House::new().await;
     let edit = house.bind("web", 2, "still").await;
     let web = house.submit(&house.ada, "web", vec![edit]).await;
@@ -64,7 +64,7 @@ async fn a_new_node_gets_what_it_begins_with_beside_everything_else() {
 }
 
 #[tokio::test]
-async fn a_proposal_on_a_node_touches_that_node_alone() {
+async fn node_proposal_changes_only_its_node() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 2, "app").await;
@@ -108,7 +108,7 @@ async fn a_proposal_on_a_node_touches_that_node_alone() {
 }
 
 #[tokio::test]
-async fn one_proposal_for_each_node_is_the_databases_rule_too() {
+async fn database_permits_one_proposal_per_node() {
     let house = House::new().await;
     let (first, node) = on_node(&house, 1).await;
     let (one, two) = tokio::join!(
@@ -130,7 +130,7 @@ async fn one_proposal_for_each_node_is_the_databases_rule_too() {
 }
 
 #[tokio::test]
-async fn what_is_proposed_on_a_node_goes_with_it() {
+async fn node_removal_discards_its_proposal() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let (proposal, node) = on_node(&house, 1).await;
@@ -140,7 +140,7 @@ async fn what_is_proposed_on_a_node_goes_with_it() {
 }
 
 #[tokio::test]
-async fn where_people_overrule_each_other_both_are_named() {
+async fn conflicting_edits_name_both_authors() {
     let house = House::new().await;
     let one = house.data_edit("web", json!({"a": 1})).await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![one]).await;
@@ -172,7 +172,7 @@ async fn where_people_overrule_each_other_both_are_named() {
 }
 
 #[tokio::test]
-async fn a_proposal_on_a_node_outlives_the_deployment_that_it_was_opened_in() {
+async fn node_proposal_outlives_its_first_deployment() {
     let house = House::new().await;
     let (web, edge, n1) = (house.id("web").await, house.id("edge").await, house.node(1).await);
     house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
@@ -208,7 +208,7 @@ async fn a_proposal_on_a_node_outlives_the_deployment_that_it_was_opened_in() {
 }
 
 #[tokio::test]
-async fn a_service_is_not_bound_by_a_proposal_on_a_node() {
+async fn node_proposal_cannot_bind_a_service() {
     let house = House::new().await;
     let text = "barclamp: {name: names, version: '1'}\nroles:\n  - {name: dns, jig: noop, flags: [service]}\n  - {name: client, jig: noop, requires: [dns]}\n";
     let files = [("names/names.yml".to_owned(), text.as_bytes().to_vec())].into();
@@ -237,7 +237,7 @@ async fn a_service_is_not_bound_by_a_proposal_on_a_node() {
 }
 
 #[tokio::test]
-async fn a_node_that_others_moved_meanwhile_gets_the_same_from_its_proposal() {
+async fn moved_node_proposal_has_equal_effect() {
     let house = House::new().await;
     let (web, n1) = (house.id("web").await, house.node(1).await);
     let (proposal, node) = on_node(&house, 1).await;

@@ -200,7 +200,7 @@ async fn copied_passkey_is_rejected() {
 }
 
 #[tokio::test]
-async fn policy_makes_people_set_one_up() {
+async fn policy_forces_setup() {
     let house = House::under(Policy { second_factor: true, ..Policy::default() }).await;
     house.give_password(&house.bo).await;
     let (bo, session) = house.by_password("bo").await;
@@ -240,7 +240,7 @@ async fn policy_makes_people_set_one_up() {
 }
 
 #[tokio::test]
-async fn wrong_codes_are_counted() {
+async fn wrong_codes_are_throttled() {
     let house = House::new().await;
     house.give_password(&house.bo).await;
     let (bo, _) = house.by_password("bo").await;

@@ -13,7 +13,7 @@ use crate::house::House;
 const LONG: Duration = Duration::from_secs(600);
 
 #[tokio::test]
-async fn a_target_whose_parents_still_run_is_under_way_and_stuck_once_they_wait_for_somebody() {
+async fn target_is_stuck_when_its_parents_are() {
     let house = House::new().await;
     let (control, ada) = (&house.control, &house.ada);
     let before = house.bound("web", 1, "runtime").await;

@@ -211,7 +211,7 @@ async fn sql(house: &House, sql: &'static str) {
 }
 
 #[tokio::test]
-async fn who_is_shut_out_after_a_request_came_in_writes_nothing() {
+async fn actor_disabled_during_request_writes_nothing() {
     let house = with_dan().await;
     let things = Things::of(&house).await;
     let before = left(&house).await;
@@ -248,7 +248,7 @@ async fn who_is_shut_out_after_a_request_came_in_writes_nothing() {
 }
 
 #[tokio::test]
-async fn who_is_shut_out_while_a_submission_waits_submits_nothing() {
+async fn actor_disabled_during_submit_submits_nothing() {
     let house = with_dan().await;
     let things = Things::of(&house).await;
     let dan = come_in(&house, "dan").await;
@@ -272,7 +272,7 @@ async fn who_is_shut_out_while_a_submission_waits_submits_nothing() {
 }
 
 #[tokio::test]
-async fn who_loses_the_right_while_a_retry_waits_starts_nothing() {
+async fn permission_revoked_during_retry_starts_nothing() {
     let house = with_dan().await;
     let things = Things::of(&house).await;
     let dan = come_in(&house, "dan").await;
@@ -353,7 +353,7 @@ fn writes(text: &str) -> bool {
 /// connection. Each must call `Actor::still`, directly or through another function. The tests above
 /// check the permissions that follow.
 #[test]
-fn what_writes_asks_who_is_there_again() {
+fn every_write_reloads_the_actor() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let asks = [".still(", ".case_to_discuss(", ".thread_to_discuss(", ".to_change("];
     let (mut excused, mut asked) = (BTreeSet::new(), 0);

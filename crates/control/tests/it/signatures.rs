@@ -56,7 +56,7 @@ fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> String {
 }
 
 #[tokio::test]
-async fn unsigned_approval_does_not_count_where_signature_is_demanded() {
+async fn required_signature_excludes_unsigned_approval() {
     let house = House::under(demanding()).await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -93,7 +93,7 @@ async fn revoked_passkey_no_longer_counts() {
 }
 
 #[tokio::test]
-async fn demanding_policy_needs_a_signed_approval_itself() {
+async fn signature_policy_needs_a_signed_approval_itself() {
     let house = House::new().await;
     let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: demanding() }]).await;
     house.approve(&house.bo, id).await;

@@ -35,7 +35,7 @@ fn deployment(n: u128, name: &str, parent: DeploymentId) -> Edit {
 }
 
 #[tokio::test]
-async fn deployments_at_the_top_come_and_go_and_nodes_go_back() {
+async fn system_proposal_changes_top_deployments_and_returns_nodes() {
     let house = House::new().await;
     let (system, n1) = (house.id("system").await, house.node(1).await);
     house.bound("web", 1, "lonely").await;
@@ -67,7 +67,7 @@ async fn deployments_at_the_top_come_and_go_and_nodes_go_back() {
 }
 
 #[tokio::test]
-async fn one_on_system_rests_on_everything_and_is_planned_anew_by_any_commit() {
+async fn system_review_is_replanned_after_every_commit() {
     let house = House::new().await;
     let system = house.id("system").await;
     let review =

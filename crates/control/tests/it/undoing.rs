@@ -34,7 +34,7 @@ async fn details(house: &House, action: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_audit_names_what_undo_took_back_and_redo_brought_again() {
+async fn undo_and_redo_are_audited_with_edits() {
     let house = House::new().await;
     let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
     let (proposal, version) = house.propose(&house.ada, "web", edits).await;
@@ -48,7 +48,7 @@ async fn the_audit_names_what_undo_took_back_and_redo_brought_again() {
 }
 
 #[tokio::test]
-async fn undo_and_redo_walk_as_the_model_does() {
+async fn undo_and_redo_match_the_model() {
     let house = House::new().await;
     let web = house.id("web").await;
     let proposal = house.control.propose(&house.ada, web).await.unwrap();
@@ -99,7 +99,7 @@ async fn undo_and_redo_walk_as_the_model_does() {
 }
 
 #[tokio::test]
-async fn who_took_back_is_an_author_named_as_one_and_told_before() {
+async fn undoing_person_is_warned_and_becomes_author() {
     let house = House::new().await;
     let (proposal, version) =
         house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
@@ -126,7 +126,7 @@ async fn who_took_back_is_an_author_named_as_one_and_told_before() {
 }
 
 #[tokio::test]
-async fn what_another_opened_is_of_others_whoever_wrote_in_it() {
+async fn proposal_opened_by_another_belongs_to_others() {
     let house = House::new().await;
     let web = house.id("web").await;
     let proposal = house.control.propose(&house.bo, web).await.unwrap();

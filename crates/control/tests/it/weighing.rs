@@ -37,7 +37,7 @@ async fn all_active(house: &House) {
 }
 
 #[tokio::test]
-async fn what_was_never_applied_is_not_said_to_stay_applied() {
+async fn kept_steps_exclude_unapplied_ones() {
     let house = House::new().await;
     house.bound("web", 1, "still").await;
     let (node, noderole) = (house.node(1).await, NoderoleKey::first(role("still")));
@@ -53,7 +53,7 @@ async fn what_was_never_applied_is_not_said_to_stay_applied() {
 }
 
 #[tokio::test]
-async fn an_error_that_came_after_the_approval_is_shown() {
+async fn lint_error_after_approval_is_shown() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edit = house.bind("web", 2, "app").await;
@@ -90,7 +90,7 @@ async fn an_error_that_came_after_the_approval_is_shown() {
 }
 
 #[tokio::test]
-async fn what_is_up_restarts_and_what_never_ran_does_not() {
+async fn only_active_steps_count_as_interrupted() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 2, "app").await;
@@ -148,7 +148,7 @@ async fn what_is_up_restarts_and_what_never_ran_does_not() {
 }
 
 #[tokio::test]
-async fn what_goes_is_said_with_what_is_up() {
+async fn removal_shows_count_of_active_steps() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     all_active(&house).await;
@@ -180,7 +180,7 @@ async fn buttons(house: &House, by: &Actor, id: SubmissionId) -> [String; 2] {
 }
 
 #[tokio::test]
-async fn every_button_that_is_off_says_why_and_who_can_act() {
+async fn disabled_buttons_name_reason_and_people() {
     let house = House::under(Policy {
         approvals: 1,
         by_risk: BTreeMap::from([(Risk::Destructive, 2)]),
@@ -288,7 +288,7 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
 }
 
 #[tokio::test]
-async fn a_stale_review_says_who_submits_again_and_shows_what_was_submitted() {
+async fn stale_review_names_submitter_and_keeps_content() {
     let house = House::new().await;
     let one = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![one]).await;

@@ -29,7 +29,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_review_names_what_is_waited_for_before_and_after() {
+async fn review_names_old_and_new_parents() {
     let house = House::new().await;
     let id = house.rewired().await;
     let (old, new) = (
@@ -63,7 +63,7 @@ async fn a_review_names_what_is_waited_for_before_and_after() {
 }
 
 #[tokio::test]
-async fn a_parent_on_a_node_that_stays_as_it_is_keeps_its_name_in_the_review() {
+async fn parent_on_unchanged_node_keeps_its_name() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![house.bind("web", 2, "app").await]).await;
@@ -100,7 +100,7 @@ fn edge<'v>(view: &'v GraphView, from: &str, to: &str) -> Option<&'v GraphEdge> 
 }
 
 #[tokio::test]
-async fn the_graph_of_a_review_has_the_edges_that_come_and_those_that_go() {
+async fn review_graph_has_added_and_removed_edges() {
     let house = House::new().await;
     let id = house.rewired().await;
     let graph = async |wish: GraphWish| {
@@ -123,7 +123,7 @@ async fn the_graph_of_a_review_has_the_edges_that_come_and_those_that_go() {
 }
 
 #[tokio::test]
-async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of() {
+async fn policy_change_shows_both_sides_and_warns() {
     let policy = |destructive| Policy {
         approvals: 1,
         by_risk: BTreeMap::from([(Risk::Destructive, destructive)]),
@@ -163,7 +163,7 @@ async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of(
 }
 
 #[tokio::test]
-async fn a_policy_that_is_another_since_somebody_looked_is_told() {
+async fn policy_change_since_last_view_is_shown() {
     let house = House::new().await;
     house
         .people
@@ -182,7 +182,7 @@ async fn a_policy_that_is_another_since_somebody_looked_is_told() {
 }
 
 #[tokio::test]
-async fn an_edit_says_where_it_takes_effect_unless_that_is_where_the_reader_is() {
+async fn edit_names_deployment_unless_it_is_current() {
     let house = House::new().await;
     let (id, phantom) = (DeploymentId(Uuid::from_u128(77)), NodeId(Uuid::from_u128(78)));
     let create = Edit::CreateDeployment {
@@ -203,7 +203,7 @@ async fn an_edit_says_where_it_takes_effect_unless_that_is_where_the_reader_is()
 }
 
 #[tokio::test]
-async fn what_is_grave_stands_first_however_much_else_a_change_does() {
+async fn severe_lines_always_come_first() {
     let house = House::under(Policy {
         approvals: 1,
         by_risk: [(Risk::Halt, 3)].into(),

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_database_and_json_say_the_same_word() {
+    fn state_has_same_name_in_database_and_json() {
         for state in StepState::ALL {
             assert_eq!(state.as_str().parse(), Ok(state));
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());

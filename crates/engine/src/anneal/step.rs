@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn joins_count_what_is_missing() {
+    fn join_counts_missing_parents() {
         use EdgeKind::*;
         let join = |need, after| Join { need, after };
         let pending = |join, parents: &[(EdgeKind, StepState, bool)]| {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_doubles_up_to_an_hour() {
+    fn backoff_doubles_up_to_one_hour() {
         let seconds: Vec<u64> = (0..5).map(|n| backoff(5, n).as_secs()).collect();
         assert_eq!(seconds, [5, 5, 10, 20, 40]);
         assert_eq!(backoff(5, u32::MAX), LONGEST_BACKOFF);

@@ -281,7 +281,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn what_needs_somebody_says_whom() {
+    fn manual_pending_reason_names_responsible_person() {
         let people = ["a person", "an operator", "whoever"];
         let named = |wait: &Wait| people.iter().any(|somebody| wait.frees().starts_with(somebody));
         assert!(Wait::ALL.iter().filter(|wait| wait.needs_somebody()).all(named));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_as_they_are_written_and_none_comes_twice() {
+    fn pending_reason_names_round_trip_and_are_unique() {
         let words: BTreeSet<&str> = Wait::ALL.iter().map(|wait| wait.as_str()).collect();
         assert_eq!(words.len(), Wait::ALL.len());
         for wait in Wait::ALL {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_strikes_what_waits_for_it_and_no_more() {
+    fn failure_affects_only_dependent_blocked_steps() {
         let id = |n: u128| StepId(Uuid::from_u128(n));
         let link = |state, after| Link { state, after, skipped: false };
         use StepState::{Active, Blocked, Error, Todo};

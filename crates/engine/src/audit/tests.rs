@@ -205,7 +205,7 @@ fn assert_named(e: &Export, name: &str) {
 }
 
 #[test]
-fn honest_history_is_proven() {
+fn unaltered_history_is_verified() {
     let lines = history().lines();
     let proven = verify(lines.iter().map(String::as_str)).unwrap();
     assert!(proven.whole);
@@ -308,7 +308,7 @@ fn altered_rows_are_named() {
 }
 
 #[test]
-fn forged_histories_are_refused() {
+fn forged_history_is_rejected() {
     let cases = [
         (forged(Table::Verdict, "person_id", json!(ADA)), "0 of the 1 approvals"),
         (forged(Table::Verdict, "kind", json!("request_changes")), "objected to submission 1"),
@@ -336,7 +336,7 @@ fn forged_histories_are_refused() {
 }
 
 #[test]
-fn approval_of_disabled_reviewer_is_not_counted() {
+fn disabled_reviewer_approval_is_not_counted() {
     let mut e = history();
     let disabled =
         json!({"id": BO, "kind": "human", "disabled": true, "permissions": ["viewer", "reviewer"]});
@@ -361,7 +361,7 @@ fn row_without_entry_is_named() {
 }
 
 #[test]
-fn removal_of_any_line_is_noticed() {
+fn any_removed_line_is_detected() {
     let lines = history().lines();
     for removed in 0..lines.len() {
         let rest =
@@ -371,7 +371,7 @@ fn removal_of_any_line_is_noticed() {
 }
 
 #[test]
-fn expected_link_finds_cut_tail_and_recomputed_chain() {
+fn expected_link_detects_truncated_or_recomputed_chain() {
     let e = history();
     let lines = e.lines();
     let proven = verify(lines.iter().map(String::as_str)).unwrap();
@@ -395,7 +395,7 @@ fn expected_link_finds_cut_tail_and_recomputed_chain() {
 }
 
 #[test]
-fn later_part_proves_its_chain_only() {
+fn partial_export_proves_only_its_chain() {
     let lines = history().lines();
     let sealed: Vec<&String> =
         lines.iter().filter(|line| line.contains("\"type\":\"audit\"")).collect();
@@ -419,7 +419,7 @@ fn later_part_proves_its_chain_only() {
 
 proptest! {
     #[test]
-    fn altered_byte_is_noticed(line in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
+    fn altered_byte_is_detected(line in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
         let mut lines = history().lines();
         let line = line.index(lines.len());
         let mut bytes = lines[line].clone().into_bytes();

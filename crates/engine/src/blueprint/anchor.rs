@@ -173,7 +173,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn an_anchor_is_read_as_it_is_written() {
+    fn anchor_round_trips_as_text_and_json() {
         let (deployment, node) = (DeploymentId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
         let (role, second) =
             (RoleName::parse("app").unwrap(), "app/1".parse::<NoderoleKey>().unwrap());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn invalid_anchor_is_rejected() {
         let id = Uuid::from_u128(1);
         let long = format!("node/{id}/noderole/app#/{}", "x".repeat(MAX_ANCHOR));
         for text in [

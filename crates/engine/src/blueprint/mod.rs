@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changes_are_exactly_what_differs(
+        fn changes_list_exactly_the_differing_documents(
             old in prop::collection::btree_map(0u128..20, 0u8..3, 0..12),
             new in prop::collection::btree_map(0u128..20, 0u8..3, 0..12),
         ) {

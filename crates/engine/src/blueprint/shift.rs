@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_node_has_a_document_by_now_is_no_effect_and_where_it_goes_is_one() {
+    fn shift_ignores_first_document_and_reports_new_destination() {
         let (web, edge) = (DeploymentId(Uuid::from_u128(2)), DeploymentId(Uuid::from_u128(3)));
         let with = |mark, moved| {
             of(vec![NodeDifference { mark, moved, ..node(1, vec![noderole("app", 1, 0)], 0) }])
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_around_and_earlier_reruns_are_no_effect() {
+    fn shift_ignores_unchanged_counts_and_earlier_reruns() {
         let before = of(vec![node(1, vec![noderole("app", 1, 1)], 3)]);
         let after =
             Difference { unchanged: 9, ..of(vec![node(1, vec![noderole("app", 1, 4)], 5)]) };
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_stood_for_more_before_is_a_shift() {
+    fn changed_base_policy_is_reported_as_shift() {
         let policy =
             |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
         let sides = |old, new| Difference {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_left() {
+    fn shift_contains_only_differences() {
         let before = of(vec![
             node(1, vec![noderole("app", 1, 0), noderole("db", 2, 0)], 0),
             node(2, vec![], 0),
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
-    fn a_plan_of_a_whole_cluster_is_compared_at_once() {
+    fn shift_of_large_cluster_is_fast() {
         let of_all =
             |port| of((0..60_000).map(|n| node(n, vec![noderole("app", port, 0)], 0)).collect());
         let (before, after) = (of_all(1), of_all(1));
@@ -283,7 +283,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plan_does_not_shift_from_itself_and_a_shift_has_two_sides(one in any_difference(), other in any_difference()) {
+        fn shift_is_symmetric_and_empty_for_equal_plans(one in any_difference(), other in any_difference()) {
             prop_assert!(Shift::between(&one, &one).is_empty());
             let (there, back) = (Shift::between(&one, &other), Shift::between(&other, &one));
             prop_assert_eq!((&there.before, &there.after), (&back.after, &back.before));

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_version_lacks_is_told_line_by_line() {
+    fn removals_in_newer_version_are_listed() {
         let mut catalog = Catalog::default();
         let role = |name: &str, more: &str| format!("  - name: {name}\n    jig: noop\n{more}");
         let attribs = |names: &[&str]| {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_differ_by_value_and_by_script() {
+    fn content_differences_list_values_and_scripts() {
         let mut catalog = Catalog::default();
         let text = |more: &str| {
             format!(
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_stand_in_the_order_of_their_numbers() {
+    fn versions_are_ordered_by_number() {
         let sorted = [
             "",
             "1",
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn version_that_reads_as_another_is_invalid() {
+    fn deceptive_version_is_invalid() {
         for good in ["1", "2.E", "v1", "2024-12-01", "1.0+git_4", "0", &"9".repeat(LONGEST)] {
             assert_eq!(check(good), Ok(()), "{good}");
         }
@@ -470,7 +470,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_three_versions_have_one_order(a in any_version(), b in any_version(), c in any_version()) {
+        fn version_order_is_transitive(a in any_version(), b in any_version(), c in any_version()) {
             prop_assert_eq!(order(&a, &a), Ordering::Equal);
             prop_assert_eq!(order(&a, &b), order(&b, &a).reverse());
             if order(&a, &b).is_le() && order(&b, &c).is_le() {
@@ -482,7 +482,7 @@ mod tests {
         }
 
         #[test]
-        fn numbers_count_as_numbers(head in "[0-9]{1,2}([.][0-9]{1,2}){0,2}", a in any::<u64>(), b in any::<u64>(), word in "[A-Za-z]{1,4}") {
+        fn version_numbers_compare_numerically(head in "[0-9]{1,2}([.][0-9]{1,2}){0,2}", a in any::<u64>(), b in any::<u64>(), word in "[A-Za-z]{1,4}") {
             let with = |n: u64| format!("{head}.{n}");
             prop_assert_eq!(order(&with(a), &with(b)), a.cmp(&b));
             prop_assert_eq!(order(&with(a), &format!("{head}.{word}")), Ordering::Less, "letters come behind numbers");
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_the_highest_number() {
+    fn newest_version_has_highest_number() {
         let mut catalog = Catalog::default();
         let name = BarclampName::parse("b").unwrap();
         assert!(newest(&catalog).is_empty() && before(&catalog, &name, "9").is_none());

@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_is_spelled_canonically() {
+    fn connection_is_canonicalized() {
         let written = Ssh {
             addresses: vec![
                 "N1.Example.com".into(),
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn unusable_field_is_named() {
+    fn invalid_connection_field_is_named() {
         let bad: [(&str, Ssh); 9] = [
             ("addresses", Ssh { addresses: vec![], ..ssh() }),
             ("addresses", Ssh { addresses: vec!["-oProxyCommand=x".into()], ..ssh() }),
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn line_names_what_the_reviewer_approves() {
+    fn line_contains_every_reviewed_field() {
         assert_eq!(
             Connection::Ssh(ssh()).line(),
             "ssh root@10.0.0.1:22, key secret deploy/ssh version 1, host key ssh-ed25519 \
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_change_needs_a_connection() {
+    fn partial_change_requires_existing_connection() {
         let change = ConnectionChange { user: Some("ops".into()), ..ConnectionChange::default() };
         assert_eq!(change.apply(None).unwrap_err().field, "addresses");
         let local = Connection::Local { root: "/srv/n1".into() };
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn host_keys_that_differ_in_spacing_are_told_apart() {
+    fn host_keys_with_equal_fingerprint_are_distinguished() {
         let with = |host_key: &str| Connection::Ssh(Ssh { host_key: host_key.into(), ..ssh() });
         let changes =
             Connection::changes(Some(&with("ssh-ed25519 !")), Some(&with("ssh-ed25519  !")));
@@ -581,7 +581,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changed_fields_are_all_shown(
+        fn changes_list_every_changed_field(
             port in 1..4_u16, user in "[ab]", version in 1..3_i64, root in "/[ab]", address in "[ab]", key in "[AB]{60}",
         ) {
             let new = Connection::Ssh(Ssh {

@@ -364,7 +364,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_root_is_written_canonically(root in root()) {
+        fn root_object_is_canonical(root in root()) {
             let object = root.object().unwrap();
             prop_assert_eq!(&object.body, &crate::canonical::bytes(&root).unwrap());
             prop_assert_eq!(parse::<RootDoc>("root", object.hash, &object.body).unwrap(), root);

@@ -313,14 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_view_has_one_vertex_for_each_role() {
+    fn folded_view_has_one_vertex_per_role() {
         let folded = fold(&small(), &Unfold::default(), &Trail::default());
         assert_eq!(said(&folded), ["dns -2-> run", "run -2-> app"]);
         assert_eq!(folded.vertices.iter().map(|v| v.members.len()).collect::<Vec<_>>(), [1, 2, 2]);
     }
 
     #[test]
-    fn a_role_or_a_node_unfolds_and_the_rest_stays() {
+    fn unfolding_role_or_node_leaves_rest_folded() {
         let role = Unfold { roles: [name("run")].into(), ..Unfold::default() };
         assert_eq!(
             said(&fold(&small(), &role, &Trail::default())),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_or_counted_twice() {
+    fn fold_counts_every_item_once() {
         let items = small();
         for unfold in [
             Unfold::default(),
@@ -351,14 +351,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_fold_are_a_fold() {
+    fn truncated_fold_is_consistent() {
         let folded = fold(&small(), &Unfold::default(), &Trail::default()).first(2);
         assert_eq!(folded.vertices.len(), 2);
         assert_eq!(folded.edges, [], "app and dns have nothing between them, and run is gone");
     }
 
     #[test]
-    fn a_walk_goes_as_far_as_it_is_told_and_both_ways_stay_apart() {
+    fn reach_respects_step_limit_and_direction() {
         let items = small();
         let from = |at: usize| BTreeSet::from([items[at].id]);
         let names = |reached: BTreeSet<NoderoleId>| {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_makes_a_name_in_whatever_notation() {
+    fn mac_address_in_any_notation_gives_name() {
         for text in ["52:54:00:AB:cd:01", "52-54-00-ab-cd-01", "5254.00ab.cd01", " 525400ABCD01 "] {
             assert_eq!(
                 name(&[text], Some("XY12345")).as_deref(),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cards_own_address_comes_before_one_that_was_made_up() {
+    fn hardware_address_precedes_local_address() {
         let macs = [
             "02:00:00:00:00:01",
             "00:25:90:aa:00:02",
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cards_address_is_known() {
+    fn invalid_card_addresses_are_rejected() {
         for text in ["52:54:00:AB:cd:01", "52-54-00-ab-cd-01", "5254.00ab.cd01", " 525400ABCD01 "] {
             assert_eq!(mac_address(text).as_deref(), Some("52:54:00:ab:cd:01"), "{text}");
         }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_serial_number_serves_when_it_is_one() {
+    fn placeholder_serial_number_is_rejected() {
         assert_eq!(
             name(&["nonsense"], Some("CN-0F8S7 42")).as_deref(),
             Ok("scn0f8s742.lab.example.com")
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_that_is_too_short_is_said_to_be() {
+    fn short_domain_is_rejected() {
         let hardware = Hardware { macs: &["00:25:90:aa:00:01"], serial: None };
         assert!(matches!(derived_name(&hardware, "example"), Err(NamingError::Name(_))));
     }
 
     proptest! {
         #[test]
-        fn whatever_a_machine_says_gives_a_name_or_a_reason(
+        fn any_hardware_gives_name_or_error(
             macs in prop::collection::vec(".{0,24}", 0..4),
             serial in prop::option::of(".{0,100}"),
         ) {

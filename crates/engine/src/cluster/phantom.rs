@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phantom_is_called_after_its_deployment_and_a_machine_by_its_name() {
+    fn phantom_display_name_is_its_deployment() {
         let web = DeploymentId(Uuid::from_u128(7));
         let (phantom, machine) = (fqdn(web), Fqdn::parse("n1.example.com").unwrap());
         let names = |id: DeploymentId| (id == web).then(|| "web".to_owned());
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_one_is_none() {
+    fn similar_name_is_not_a_phantom() {
         for name in
             ["d-1.phantom.gantry.internal", "phantom.gantry.internal", "d-00.phantom.example.com"]
         {

@@ -120,7 +120,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_are_pointers_and_come_in_order() {
+    fn diff_paths_are_ordered_json_pointers() {
         let old = json!({"a": {"x": 1, "gone": true}, "l": [1, 2], "same": {"deep": [1]}});
         let new = json!({"a": {"x": 2, "b/c~d": {}}, "l": [2], "same": {"deep": [1]}, "z": null});
         let changes = diff(&old, &new).unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_named_and_plain_values_hidden() {
+    fn diff_names_secrets_and_hides_plain_values() {
         let secret = |v: i64| json!({"$secret": "db/admin", "version": v});
         let old = json!({"rotated": secret(1), "was_plain": "hunter2", "now_plain": secret(1), "list": [secret(1)], "gone": secret(1)});
         let new = json!({"rotated": secret(2), "was_plain": secret(1), "now_plain": "hunter3", "list": [secret(2)], "sub": {"k": secret(1)}});
@@ -166,7 +166,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_is_told_twice_and_nothing_is_left_out(
+        fn diff_is_complete_without_duplicates(
             old in merge::tests::document(),
             new in merge::tests::document(),
         ) {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn half_an_object_is_fine_whose_other_half_is_below() {
+    fn partial_object_over_lower_layer_is_valid() {
         assert_eq!(
             told(json!({"a": {"name": "x"}}), json!({"a": {"port": 1}}), "/a", map(), true),
             [""; 0]
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_writer_wrote_is_held_against_them() {
+    fn other_layers_cause_no_errors() {
         let below = json!({"a": {"port": "eighty"}});
         assert_eq!(told(json!({"a": {"name": "x"}}), below.clone(), "/a", map(), true), [""; 0]);
         let wrong = ["/a/name is a number, and should be text"];
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_an_attributes_way_is_named() {
+    fn value_above_attribute_path_is_reported() {
         let schema = json!({"type": "int"});
         let wrong = ["/a is a number, and should be an object: it is in it"];
         assert_eq!(told(json!({"a": 5}), json!({}), "/a/b~1c/d", schema.clone(), false), wrong);
@@ -170,7 +170,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_is_told_of_what_was_not_written(
+        fn unwritten_values_are_not_reported(
             below in merge::tests::document(),
             own in merge::tests::document(),
         ) {

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_step_the_newest_stay() {
+    fn newest_results_of_each_step_are_retained() {
         let many: Vec<Result> =
             (1..=12).map(|run| result(run, 1, 5)).chain([result(13, 2, 5)]).collect();
         assert_eq!(outworn(&many), [RunId(1), RunId(2)]);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_node_has_too_many_bytes_the_last_word_of_each_step_stays_longest() {
+    fn newest_result_per_step_outlasts_byte_limit() {
         let half = BYTES_OF_NODE / 2;
         // Step 1 returned one old result; step 2 returns results often.
         let results = [result(1, 1, 1), result(2, 2, half), result(3, 2, half), result(4, 2, half)];
@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_stays_is_within_bounds_and_stays_the_second_time(
+        fn retention_respects_limits_and_is_idempotent(
             results in proptest::collection::vec((0..40u128, 0..(BYTES_OF_NODE / 20)), 0..700),
         ) {
             let results: Vec<Result> =

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn each_layer_beats_those_below_it() {
+    fn higher_layer_overrides_lower_layers() {
         let value = |from: &str, keys: &[&str]| -> Value {
             keys.iter().map(|k| ((*k).to_owned(), json!(from))).collect::<Map<_, _>>().into()
         };
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reviewed_data_names_secrets() {
+    fn only_reviewed_data_references_secrets() {
         let wall = json!({"a": {"$secret": "deploy/ssh", "version": 1}, "b": [{"$secret": "half"}], "c": 1});
         let user = json!({"mine": {"$secret": "app/key", "version": 1}});
         let system = json!({"s": {"$secret": "deploy/ssh", "version": 1}});
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_follow_values_that_change_their_kind() {
+    fn sources_follow_values_of_changed_kind() {
         let template = json!({"a": {"b": {"c": 1, "d": 2}, "e": {}}, "ab": 1, "a0": 1, "x": 1, "s": {"$secret": "k", "version": 1}});
         let role = json!({"a": {"b": 5, "e": {"f": 1}}, "x": {"y": {}}});
         let user = json!({"a": {"e": {"f": 1}}, "s": {"plain": 1}});
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_sees_its_node_then_its_ancestors_then_itself() {
+    fn visible_data_orders_node_ancestors_own() {
         let data = |n: i64| json!({"last": n, format!("only{n}"): true});
         let values: Vec<Value> = (0..6).map(data).collect();
         let seen = |n: usize, rank| Contribution {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ancestor_is_as_far_as_the_shortest_way_to_it() {
+    fn ancestor_distance_is_shortest_path() {
         // Step 1 waits for 2 and 3, 2 for 3, and 3 for 4. Step 5 waits for 1, so it is not an
         // ancestor.
         let edges: Vec<_> = [(1, 2), (1, 3), (2, 3), (3, 4), (5, 1)]
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_is_no_object_is_named() {
+    fn non_object_layer_is_named() {
         let own = OwnData { system: &json!([1]), ..OwnData::NONE };
         let error = layers(step(1), own, None).unwrap_err();
         assert_eq!(error.to_string(), "the system data must be a JSON object, and is a list");
@@ -467,7 +467,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_value_has_the_source_that_set_it(documents in proptest::collection::vec(merge::tests::document(), 4)) {
+        fn every_value_has_correct_source(documents in proptest::collection::vec(merge::tests::document(), 4)) {
             let mut objects: Vec<Value> = documents.into_iter().map(|d| json!({ "k": d })).collect();
             // References are effective in reviewed data only.
             if secret::holds_reference(&objects[2]) {

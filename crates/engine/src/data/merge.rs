@@ -130,7 +130,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn what_a_difference_adds_is_what_was_missing(base in document(), new in document()) {
+        fn merging_difference_contains_new_document(base in document(), new in document()) {
             let missing = difference(&base, &new).unwrap();
             let whole = match &missing {
                 Some(missing) => merge(&base, missing).unwrap(),
@@ -141,7 +141,7 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn a_difference_is_least(base in document(), new in document()) {
+        fn difference_is_minimal(base in document(), new in document()) {
             prop_assert_eq!(difference(&new, &new).unwrap(), None);
             prop_assert_eq!(difference(&merge(&base, &new).unwrap(), &new).unwrap(), None);
             if let Some(missing) = difference(&base, &new).unwrap() {
@@ -150,7 +150,7 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn merging_is_associative_and_idempotent(a in document(), b in document(), c in document()) {
+        fn merge_is_associative_and_idempotent(a in document(), b in document(), c in document()) {
             let left = merge(&merge(&a, &b).unwrap(), &c).unwrap();
             let once = merge(&a, &b).unwrap();
             prop_assert_eq!(merge(&once, &b).unwrap(), once);
@@ -171,7 +171,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn lists_and_secrets_are_replaced_whole() {
+    fn lists_and_secrets_are_replaced() {
         let base = json!({"l": [1, 2, 3], "s": {"user": "u", "port": 1}, "t": {"$secret": "a", "version": 1}});
         let over = json!({"l": [9], "s": {"$secret": "b", "version": 2}, "t": {"host": "h"}});
         assert_eq!(merge(&base, &over).unwrap(), over);
@@ -179,13 +179,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn null_is_a_value() {
+    fn null_overrides_value() {
         assert_eq!(merge(&json!({"a": 1}), &json!({"a": null})).unwrap(), json!({"a": null}));
         assert_eq!(difference(&json!({}), &json!({"a": null})).unwrap(), Some(json!({"a": null})));
     }
 
     #[test]
-    fn a_wall_is_an_object_and_only_news() {
+    fn output_contains_only_new_values() {
         let given = json!({"app": {"port": 80, "name": "web"}});
         let back = json!({"app": {"port": 8080, "name": "web"}, "pid": 7});
         assert_eq!(wall(&given, &back).unwrap(), json!({"app": {"port": 8080}, "pid": 7}));

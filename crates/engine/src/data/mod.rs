@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold_at_their_edge() {
+    fn data_limits_apply_exactly() {
         check(&nested(MAX_DEPTH)).unwrap();
         let error = check(&nested(MAX_DEPTH + 1)).unwrap_err();
         assert!(matches!(error, DataError::TooDeep { .. }));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_as_it_is_written_may_be_too_large_as_it_is_stored() {
+    fn stored_size_limit_counts_expanded_numbers() {
         let value = json!({ "n": vec![1e-300; 4_000] });
         assert!(serde_json::to_vec(&value).unwrap().len() < 30_000);
         for refused in [check(&value), check_written(&value), check_returned(&value)] {
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_exact_everywhere_or_refused_with_their_place() {
+    fn inexact_integer_is_rejected_with_position() {
         for good in ["9007199254740991", "-9007199254740991", "0", "1.5", "1e-300", "12345.0"] {
             let value: Value = serde_json::from_str(&format!("{{\"n\": {good}}}")).unwrap();
             assert_eq!(check_written(&value), Ok(()), "{good}");
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_refused_with_its_place() {
+    fn invisible_character_is_rejected_with_position() {
         for bad in [
             json!({"a/b": ["x", "\u{202e}x"]}),
             json!({"a": {"\u{200b}": 1}}),
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_reference_is_refused_with_its_place() {
+    fn malformed_secret_reference_is_rejected_with_position() {
         let good = json!({"password": {"$secret": "db", "version": 2}});
         assert_eq!(check_written(&good), Ok(()));
         for bad in [
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_there_can_not_be_is_refused_with_its_place() {
+    fn impossible_secret_name_is_rejected_with_position() {
         for name in ["../x", "/etc/passwd", "a//b", "a/../../b", ".hidden", "a\\b"] {
             let error =
                 check_written(&json!({"x": [{"$secret": name, "version": 1}]})).unwrap_err();
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_far_too_deep_is_refused_and_not_walked() {
+    fn very_deep_document_is_rejected_without_recursion() {
         let deep = nested(1_000);
         assert!(matches!(check(&deep), Err(DataError::TooDeep { .. })));
         assert!(matches!(merge(&deep, &deep), Err(DataError::TooDeep { .. })));

@@ -215,7 +215,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn number_that_comes_back_equal_is_exact() {
+    fn round_trip_number_is_exact() {
         for exact in [
             "0",
             "-0.0",
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_number_is_reported_with_its_place() {
+    fn inexact_number_is_reported_with_position() {
         let text = "{\"a\": [1, {\"x/y\": \"1e-400 \\\" [\",\n  \"b\" : 1e-400}]}";
         let error = check_numbers(text, Fidelity::Exact).unwrap_err();
         assert_eq!((error.path.as_str(), error.line, error.column), ("/a/1/b", 2, 9), "{error}");
@@ -290,7 +290,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_serde_writes_is_exact(number in proptest::num::f64::NORMAL | proptest::num::f64::ZERO, whole in -(1_i64 << 53)..(1_i64 << 53)) {
+        fn serialized_floats_are_exact(number in proptest::num::f64::NORMAL | proptest::num::f64::ZERO, whole in -(1_i64 << 53)..(1_i64 << 53)) {
             let text = serde_json::json!([number, whole]).to_string();
             prop_assert_eq!(check_numbers(&text, Fidelity::Exact), Ok(()));
             prop_assert_eq!(fidelity(&stored(number)), Some(Fidelity::Exact));

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn both_vocabularies_say_the_same() {
+    fn both_schema_vocabularies_are_equivalent() {
         let crowbar = json!({"type": "map", "mapping": {
             "port": {"type": "int", "required": true, "range": {"min": 1, "max": 65535}},
             "hosts": {"type": "seq", "sequence": [{"type": "str"}]},
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_nothing_or_everything_fits_is_known() {
+    fn flawed_schemas_are_detected() {
         let told = |schema: Value| {
             flaws(&schema).into_iter().map(|m| format!("{} {}", m.path, m.what)).collect::<Vec<_>>()
         };
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_refuses_nothing_and_no_value_is_told() {
+    fn unknown_keywords_are_ignored_and_values_hidden() {
         assert_eq!(told(json!("x"), json!({"type": "date", "pattern": "/\\Ay\\z/"})), [""; 0]);
         assert_eq!(told(json!({"$secret": "s", "version": 1}), json!({"type": "str"})), [""; 0]);
         assert!(!told(json!("hunter2"), json!({"type": "int"}))[0].contains("hunter"));

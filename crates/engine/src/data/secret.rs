@@ -230,7 +230,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn half_written_references_are_masked_and_never_resolved() {
+    fn malformed_references_are_masked_and_unresolved() {
         for value in [
             json!({"$secret": "db"}),
             json!({"$secret": "db", "version": 0}),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn concealing_leaves_no_part_of_a_secret() {
+    fn conceal_leaves_no_secret_fragment() {
         let wall = json!({"url": "https://u:hunter2-long@h", "hunter2": ["x hunter2 y", 12345, 1], "pin": "123"});
         let hidden = conceal(&wall, &["hunter2", "hunter2-long", "12345", "123", "1"]);
         let text = hidden.to_string();

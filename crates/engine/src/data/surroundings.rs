@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_come_nearest_first_each_with_what_it_says() {
+    fn peer_nodes_are_ordered_nearest_first() {
         let (one, two) =
             (json!({"port": 1}), json!({"port": 2, "p": {"$secret": "s", "version": 1}}));
         let wall = json!({"pid": 7, "port": 9});
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_counted_and_addresses_go_before_data() {
+    fn omissions_are_counted_and_addresses_precede_data() {
         let large = json!({"blob": "x".repeat(BYTES_OF_NODES / 2)});
         let none = Value::Null;
         let all: Vec<Carried<'_>> = (2..6).map(|n| carried(n, "app", 1, &large, &none)).collect();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn no_step_takes_anothers_place_among_the_results() {
+    fn retried_step_does_not_displace_other_results() {
         let noisy = (10..10 + 2 * RESULTS as i64).map(|run| returned(run, 1, json!({"n": run})));
         let quiet = returned(2, 2, json!({"volume": "v"}));
         let made = surroundings(own(), noisy.chain([quiet.clone()]).collect(), 0, &[]).unwrap();

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_that_would_change_is_refused_with_its_place() {
+    fn inexact_number_is_rejected_with_position() {
         check(r#"{"a": [0.5, 1e22, -3]}"#).unwrap();
         let error = check("{\"a\":\n [0.5, 1e-400]}").unwrap_err();
         assert_eq!((error.line(), error.column()), (2, 8), "{error}");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_stands_twice_is_refused_where_it_stands_again() {
+    fn duplicate_key_is_rejected_with_position() {
         for good in
             ["{}", r#"{"a": {"a": [{"a": 1}, {"a": null}]}, "b": 1.5, "c": -1}"#, "[true, \"x\"]"]
         {

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn chain_of_fresh_access_leads_to_author() {
+    fn recent_access_chain_leads_to_author() {
         let chain = vec![change(9, 1, AccessKind::Link, 98), change(2, 9, AccessKind::Created, 99)];
         assert!(!evaluate(&approved(101, chain.clone())).is_open());
         assert!(evaluate(&approved(124, chain.clone())).is_open());
@@ -345,14 +345,14 @@ mod tests {
     }
 
     #[test]
-    fn objection_with_fresh_access_counts() {
+    fn objection_with_recent_access_counts() {
         let mut facts = approved(101, vec![change(2, 1, AccessKind::Link, 99)]);
         facts.verdicts[0].kind = VerdictKind::Reject;
         assert_eq!(evaluate(&facts).closed_by().map(|rule| rule.rule), Some(Rule::Objections));
     }
 
     #[test]
-    fn void_verdict_counts_neither_way() {
+    fn void_verdict_never_counts() {
         let mut facts = approved(101, Vec::new());
         facts.verdicts[0].void = true;
         assert!(
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn text_names_giver_and_time() {
+    fn message_names_giver_and_time() {
         let facts = approved(101, vec![change(2, 1, AccessKind::Created, 99)]);
         assert_eq!(
             text(&facts),
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn reset_by_an_author_shows_beside_an_approval_that_counts() {
+    fn reset_by_author_is_noted_on_approval() {
         let facts = approved(200, vec![change(2, 1, AccessKind::Reset, 99)]);
         let noted =
             "1 of 1 approval. bo set a password with a sign-in link of ada at 1970-01-05 03:00 UTC";
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_formatted_in_utc() {
+    fn times_are_formatted_in_utc() {
         for (seconds, expected) in [
             (0, "1970-01-01 00:00 UTC"),
             (951_782_400, "2000-02-29 00:00 UTC"),

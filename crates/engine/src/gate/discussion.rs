@@ -63,7 +63,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn an_author_resolves_only_their_own_threads() {
+    fn author_resolves_only_own_threads() {
         let (ada, bo) = (PersonId(Uuid::from_u128(1)), PersonId(Uuid::from_u128(2)));
         let author = Voice { person: ada, writes: true, reviews: false };
         let reviewer = Voice { person: bo, writes: true, reviews: true };

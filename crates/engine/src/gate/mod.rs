@@ -825,7 +825,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_parts_are_named_once() {
+    fn changed_base_parts_are_named_once() {
         let both = Facts {
             moved_base: vec![("web".into(), 4)],
             moved_documents: vec!["web".into(), "n1".into()],
@@ -839,7 +839,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_undone_takes_its_name() {
+    fn irreversible_change_requires_typed_name() {
         for risk in [Risk::Destructive, Risk::Removal] {
             let risks = [risk, Risk::Rerun].into();
             for typed in [None, Some(""), Some("we"), Some("WEB"), Some("web2")] {
@@ -885,7 +885,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_who_could_approve_is_said() {
+    fn too_few_eligible_reviewers_are_reported() {
         let mut facts = facts();
         facts.approvals_needed = 5;
         let text = |facts: &Facts| {
@@ -901,12 +901,12 @@ mod tests {
     }
 
     #[test]
-    fn opens_with_another_persons_approval() {
+    fn another_persons_approval_opens_gate() {
         assert_eq!(closed_by(&facts()), None);
     }
 
     #[test]
-    fn each_rule_closes_it_alone() {
+    fn each_rule_blocks_gate_alone() {
         let changed = |change: &dyn Fn(&mut Facts)| {
             let mut facts = facts();
             change(&mut facts);
@@ -936,7 +936,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_in_which_a_policy_differs_is_said_and_every_weaker_one_found() {
+    fn policy_changes_and_weaker_parts_are_complete() {
         let policy = |approvals, by_risk: &[(Risk, u32)]| Policy {
             approvals,
             by_risk: by_risk.iter().copied().collect(),
@@ -987,7 +987,7 @@ mod tests {
     }
 
     #[test]
-    fn unsigned_approval_does_not_count_where_signatures_are_demanded() {
+    fn unsigned_approval_is_ignored_if_signature_required() {
         let mut facts = facts();
         facts.signing = Some(Signing { signed: BTreeSet::new(), able: [person(2)].into() });
         let text = |facts: &Facts| {
@@ -1037,7 +1037,7 @@ mod tests {
     }
 
     #[test]
-    fn an_objection_is_named_before_what_else_is_missing() {
+    fn objection_is_reported_before_missing_approvals() {
         let mut facts = facts();
         facts.approvals_needed = 2;
         facts.verdicts.push(Verdict {
@@ -1056,7 +1056,7 @@ mod tests {
     }
 
     #[test]
-    fn an_objection_that_counts_no_longer_is_said() {
+    fn disregarded_objection_is_reported() {
         let mut facts = facts();
         facts.verdicts.push(Verdict {
             person: person(3),
@@ -1089,7 +1089,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authors_approval_never_counts() {
+    fn author_approval_never_counts() {
         let mut facts = facts();
         facts.verdicts =
             vec![Verdict { person: person(1), kind: VerdictKind::Approve, at: 0, void: false }];
@@ -1098,7 +1098,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_counts_and_only_once() {
+    fn only_last_verdict_counts() {
         let mut facts = facts();
         facts.approvals_needed = 2;
         facts.verdicts.push(Verdict {
@@ -1128,7 +1128,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_without_review_are_refused() {
+    fn policy_without_review_is_rejected() {
         let policy = |approvals, destructive| Policy {
             approvals,
             by_risk: [(Risk::Destructive, destructive)].into(),
@@ -1142,7 +1142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_open_without_enough_eligible_others(
+        fn gate_requires_enough_eligible_approvals(
             needed in 0u32..4,
             authors in prop::collection::btree_set(0u128..5, 1..3),
             verdicts in prop::collection::vec((0u128..5, 0..3u8), 0..12),

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn each_verdict_is_checked_with_its_person() {
+    fn signature_is_checked_for_its_person() {
         let root = passkey(1, 1, Some(Confirmation::Owner));
         let second = confirmed(2, 2, &root);
         let all = of(&[&root, &second]);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_really_waited_for_is_said() {
+    fn standing_is_first_rule_to_fix() {
         let mut facts = approved();
         assert_eq!(standing(&facts), Standing::Open);
         facts.open_threads.push("2".into());
@@ -153,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_without_rules_is_not_open() {
+    fn gate_without_rules_is_blocked() {
         let none =
             GateState { rules: Vec::new(), approvals: 9, needed: 1, can_approve: Vec::new() };
         assert_eq!(Standing::of(&none), Standing::Unreviewed);
     }
 
     #[test]
-    fn it_is_the_turn_of_those_who_can_bring_it_further() {
+    fn turn_belongs_to_people_who_can_act() {
         let turn_of = |facts: &Facts, n: u128| turn(facts, &evaluate(facts), person(n), true);
         let mut facts = approved();
         assert_eq!((1..4).map(|n| turn_of(&facts, n)).collect::<Vec<_>>(), [Some(Turn::Commit); 3]);

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_bounded() {
+    fn name_list_is_bounded() {
         let many: Vec<String> = (1..=1_000).map(|n| format!("p{n}")).collect();
         assert_eq!(named(&many[..0]), "");
         assert_eq!(named(&many[..1]), "p1");

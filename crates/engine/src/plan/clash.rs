@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn two_words_on_one_value_clash_and_two_values_do_not() {
+    fn edits_of_same_value_clash() {
         let (one, other) =
             ((ADA, data(json!({"a": 1, "c": 0}))), (BO, data(json!({"a": 2, "b": 1, "c": 0}))));
         assert_eq!(
@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_nobodys_word() {
+    fn existing_data_causes_no_clash() {
         let was = Set(json!({"a": 1, "b": 1}));
         let edits = [(ADA, data(json!({"a": 1, "b": 2}))), (BO, data(json!({"a": 5, "b": 2})))];
         assert_eq!(found(&was, &edits), []);
@@ -623,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_swallows_others_clashes_with_them() {
+    fn replaced_object_clashes_with_inner_edits() {
         let edits = [
             (ADA, data(json!({"a": {"x": {"y": 1}}}))),
             (ADA, data(json!({"a": {"x": {"y": 2}}}))),
@@ -634,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn who_made_the_object_around_a_value_said_the_value() {
+    fn setting_object_sets_inner_values() {
         let made = (ADA, data(json!({"a": {"x": {"y": 1}, "z": 1}})));
         let inside = (BO, data(json!({"a": {"x": {"y": 2}, "z": 1}})));
         let clash = |earlier, later, path: &str| Clash { earlier, later, over: value(path) };
@@ -673,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_along_is_taken_away_like_what_is_named() {
+    fn removed_dependents_clash_like_named_noderoles() {
         let below = NoderoleKey::first(RoleName::parse("below").unwrap());
         let away = Edit::Unbind { node: N1, noderole: below.clone(), with_dependents: true };
         let takes = |edit| Takes(edit, Along { gone: [(N1, key())].into(), ..Along::default() });
@@ -690,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_binding_that_brings_the_node_along_is_a_word_on_its_place() {
+    fn bind_clashes_with_move_only_if_moving() {
         let edits = [(ADA, Edit::MoveNode { node: N1, deployment: DB }), (BO, bind())];
         assert_eq!(
             found(&Nothing, &edits),
@@ -705,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn binding_and_unbinding_clash_either_way() {
+    fn bind_and_unbind_clash_in_any_order() {
         let over = Over::Noderole { node: N1, noderole: key() };
         for edits in [[(ADA, bind()), (BO, unbind())], [(ADA, unbind()), (BO, bind())]] {
             assert_eq!(
@@ -716,7 +716,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_something_away_clashes_with_what_was_said_in_it() {
+    fn removal_clashes_with_edits_inside() {
         let gone = Edit::RemoveRole { deployment: WEB, role: role() };
         let role_gone = found(&Nothing, &[(ADA, data(json!({"a": 1}))), (BO, gone)]);
         assert_eq!(role_gone, [Clash { earlier: 1, later: 2, over: value("/a") }]);
@@ -735,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn other_targets_versions_switches_and_policies_clash() {
+    fn different_moves_versions_switches_and_policies_clash() {
         let to =
             |n: u128| Edit::MoveNode { node: N1, deployment: DeploymentId(Uuid::from_u128(n)) };
         let jig = |active| Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active };
@@ -828,7 +828,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
-    fn thirty_thousand_values_of_two_people_take_no_time() {
+    fn thirty_thousand_values_are_checked_quickly() {
         let all = |to: u32| {
             data(Value::Object((0..30_000).map(|n| (format!("k{n}"), json!(to))).collect()))
         };
@@ -838,7 +838,7 @@ mod tests {
     }
 
     #[test]
-    fn one_author_is_not_asked_what_was_there() {
+    fn single_author_skips_lookups() {
         struct Unasked;
         impl Before for Unasked {
             fn along(&self, _: u32) -> Option<&Along> {
@@ -871,7 +871,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_looked_up_is_what_a_look_at_every_word_finds(
+        fn indexed_lookup_matches_linear_search(
             overs in proptest::collection::btree_set(any_over(), 0..40),
             owner in any_owner(),
             prefix in "(/|/a|/a/|/a/b/|/b/)",
@@ -892,13 +892,13 @@ mod tests {
         }
 
         #[test]
-        fn nobody_clashes_with_themselves(edits in proptest::collection::vec(any_edit(), 0..12)) {
+        fn own_edits_never_clash(edits in proptest::collection::vec(any_edit(), 0..12)) {
             let mine: Vec<_> = edits.into_iter().map(|edit| (ADA, edit)).collect();
             prop_assert_eq!(found(&Nothing, &mine), []);
         }
 
         #[test]
-        fn the_later_of_two_people_wins(edits in proptest::collection::vec((any::<bool>(), any_edit()), 0..12)) {
+        fn later_edit_wins_clash(edits in proptest::collection::vec((any::<bool>(), any_edit()), 0..12)) {
             let all: Vec<_> = edits.into_iter().map(|(ada, edit)| (if ada { ADA } else { BO }, edit)).collect();
             for clash in found(&Nothing, &all) {
                 prop_assert!(clash.earlier < clash.later);

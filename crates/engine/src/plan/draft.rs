@@ -1001,7 +1001,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_counts_and_comes_last() {
+    fn last_entry_of_key_wins() {
         let mut words = LastWords::default();
         for (key, word) in [("a", 1), ("b", 2), ("c", 3), ("a", 4)] {
             words.say(key, word);

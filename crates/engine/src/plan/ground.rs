@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ground_that_is_too_large_is_none() {
+    fn oversized_ground_is_omitted() {
         let is_some = |nodes, roles| {
             Ground::of(&cluster(nodes, roles), &Catalog::default(), &BTreeSet::new(), 1_000)
                 .is_some()

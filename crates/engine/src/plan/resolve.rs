@@ -491,7 +491,7 @@ mod tests {
     use crate::plan::MAX_REASON;
 
     #[test]
-    fn only_what_was_hardly_meant_otherwise_is_suggested() {
+    fn only_similar_names_are_suggested() {
         let of = |name: &str| nearest(name, ["web", "runtime", "dns-client"].into_iter());
         assert_eq!(of("runtme").as_deref(), Some("runtime"));
         assert_eq!(of("dnsclient").as_deref(), Some("dns-client"));
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reason_is_refused_before_anything_is_looked_up() {
+    fn invalid_reason_is_refused_before_lookups() {
         assert_eq!(
             refusals(&"ä".repeat(MAX_REASON)),
             ["unknown_node", "unknown_node", "unknown_deployment"]

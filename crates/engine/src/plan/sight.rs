@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_finds_all_that_are_at_fault() {
+    fn one_pass_finds_all_conflicting_edits() {
         let row: [(&str, &[&str]); 6] = [
             ("f", &["r1", "r2"]),
             ("e", &["r2", "r3"]),

@@ -61,7 +61,7 @@ fn chain() -> World {
 }
 
 #[test]
-fn what_is_new_starts_and_nothing_is_lost() {
+fn new_noderoles_start_without_losses() {
     let found = told(&chain().change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]));
     let starts: Vec<String> =
         found.starts.first.iter().map(|t| format!("{}@{}", t.noderole, t.fqdn.short())).collect();
@@ -76,7 +76,7 @@ fn what_is_new_starts_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_restart_says_why_and_who_stands_downstream() {
+fn rerun_reports_reason_and_descendants() {
     let mut world = chain();
     world.commit(&[bind(WEB, 1, "web"), bind(WEB, 2, "web"), bind(EDGE, 3, "web")]);
     let changed = world.change(&[rerun(1, "base"), role_data(WEB, "web", json!({"a": 1}))]);
@@ -120,7 +120,7 @@ fn a_restart_says_why_and_who_stands_downstream() {
 }
 
 #[test]
-fn a_wave_says_what_it_waits_for() {
+fn wave_reports_its_dependencies() {
     let found = told(&chain().change(&[bind(WEB, 1, "web")]));
     assert!(found.waves.iter().all(|wave| wave.groups[0].first == [fqdn(1)]));
     let after = |n: usize| -> Vec<(u32, String)> {
@@ -144,7 +144,7 @@ fn a_wave_says_what_it_waits_for() {
 }
 
 #[test]
-fn a_huge_change_is_counted_and_not_listed() {
+fn huge_change_is_counted() {
     let mut world = World { nodes: 500, ..chain() };
     let all: Vec<Edit> = (1..=500).map(|n| bind(WEB, n, "web")).collect();
     let found = told(&world.change(&all));
@@ -161,7 +161,7 @@ fn a_huge_change_is_counted_and_not_listed() {
 }
 
 #[test]
-fn what_goes_is_named() {
+fn removed_noderoles_are_named() {
     let mut world = chain();
     world.commit(&[
         bind(WEB, 1, "web"),
@@ -190,7 +190,7 @@ fn what_goes_is_named() {
 
 /// No step of the role may run, but it is removed nevertheless.
 #[test]
-fn what_a_version_lacks_is_lost() {
+fn roles_missing_in_version_are_lost() {
     let script = |name: &str| Script { name: name.into(), hash: Hash::of_bytes(name.as_bytes()) };
     let with = |scripts: &[&str]| Role {
         scripts: scripts.iter().map(|name| script(name)).collect(),
@@ -220,7 +220,7 @@ fn what_a_version_lacks_is_lost() {
 }
 
 #[test]
-fn what_keeps_what_it_applied_is_told_and_does_not_run() {
+fn retained_results_are_reported_without_run() {
     let keeps = |text: &str, description: &str| {
         let run = RunPolicy { on_change: OnChange::Keep, ..RunPolicy::default() };
         Role { run, description: description.into(), ..role(text, &[]) }
@@ -283,7 +283,7 @@ fn what_keeps_what_it_applied_is_told_and_does_not_run() {
 }
 
 #[test]
-fn what_loses_data_can_not_be_undone() {
+fn destructive_steps_are_irreversible() {
     let wipe = flagged(role("wipe", &[]), |flags| flags.destructive = true);
     let found = told(&World::of(vec![wipe]).change(&[bind(WEB, 1, "wipe")]));
     assert_eq!(found.irreversible.count, 1);
@@ -291,7 +291,7 @@ fn what_loses_data_can_not_be_undone() {
 }
 
 #[test]
-fn a_move_beside_is_a_risk_and_one_down_is_none() {
+fn sideways_move_is_risk_unlike_move_down() {
     let mut world = chain();
     let blue = DeploymentId(Uuid::from_u128(9));
     let create = Edit::CreateDeployment {
@@ -325,7 +325,7 @@ fn changed_connection_is_a_risk() {
 }
 
 #[test]
-fn instants_stand_apart_and_lanes_say_how_many_go_at_once() {
+fn waves_show_immediate_steps_and_concurrency() {
     let milestone = Role {
         jig_class: JigClass::Noop,
         ..flagged(role("gate", &["base"]), |f| f.milestone = true)
@@ -353,7 +353,7 @@ fn instants_stand_apart_and_lanes_say_how_many_go_at_once() {
 }
 
 #[test]
-fn what_stands_for_a_deployment_counts_as_no_node() {
+fn phantom_is_not_counted_as_node() {
     let member = flagged(role("member", &[]), |f| f.cluster = true);
     let mut world = World::of(vec![member, role("app", &["member"])]);
     let made = DeploymentId(Uuid::from_u128(60));
@@ -379,7 +379,7 @@ fn what_stands_for_a_deployment_counts_as_no_node() {
 }
 
 #[test]
-fn a_jig_that_is_switched_off_is_a_risk_and_one_that_is_switched_on_is_none() {
+fn switching_jig_off_is_risk() {
     let mut world = chain();
     let switch = |active| Edit::ActivateJig { jig: JigName::parse("noop").unwrap(), active };
     assert_eq!(told(&world.change(&[switch(false)])).risks, [Risk::Halt].into());
@@ -393,7 +393,7 @@ proptest! {
     /// After any bindings, each step that runs is in one wave, after all its parents. No wave has
     /// two exclusive steps of one node, and each step is counted once.
     #[test]
-    fn waves_keep_the_order(
+    fn waves_respect_edges(
         wires in prop::collection::vec((1usize..8, 0usize..8), 0..14),
         shared in prop::collection::vec(any::<bool>(), 8),
         instant in prop::collection::vec(any::<bool>(), 8),

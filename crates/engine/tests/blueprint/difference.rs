@@ -44,7 +44,7 @@ fn house() -> World {
 }
 
 #[test]
-fn what_comes_and_what_changes_is_told_with_both_values() {
+fn difference_lists_additions_and_changed_values() {
     let mut world = house();
     world.commit(&[data(
         1,
@@ -88,7 +88,7 @@ fn what_comes_and_what_changes_is_told_with_both_values() {
 }
 
 #[test]
-fn what_stands_behind_a_hash_is_told_once() {
+fn content_of_hash_is_listed_once() {
     let mut world = house();
     let newer = |text: &str, requires: &[&str]| Role {
         description: "newer".into(),
@@ -135,7 +135,7 @@ fn what_stands_behind_a_hash_is_told_once() {
 }
 
 #[test]
-fn what_goes_comes_first_and_what_no_edit_does_is_told_too() {
+fn difference_lists_removals_first() {
     let world = house();
     let mut new = world.with_node(1, |doc| {
         doc.fqdn = Fqdn::parse("other.house.example.com").unwrap();
@@ -158,7 +158,7 @@ fn what_goes_comes_first_and_what_no_edit_does_is_told_too() {
 }
 
 #[test]
-fn nothing_reads_as_nothing_and_long_nodes_stay_short() {
+fn empty_and_long_differences_are_readable() {
     let world = house();
     insta::assert_snapshot!(text(&world.blueprint, &world.blueprint), @r"
     Nothing differs.
@@ -178,7 +178,7 @@ fn nothing_reads_as_nothing_and_long_nodes_stay_short() {
 }
 
 #[test]
-fn secrets_are_shown_by_name_only() {
+fn difference_shows_secret_names_only() {
     let mut world = house();
     world.commit(&[data(
         1,
@@ -300,7 +300,7 @@ fn laid_over(old: &Value, changes: &[engine::data::Change]) -> Value {
 
 proptest! {
     #[test]
-    fn a_difference_is_complete_exact_and_the_same_from_both_sides(old in blueprint(), new in blueprint()) {
+    fn difference_is_complete_and_symmetric(old in blueprint(), new in blueprint()) {
         let changed = compare(&old, &new);
         prop_assert_eq!(&changed, &changes(&old.root(), &new.root()));
         prop_assert_eq!(apply(&old.root(), &changed).unwrap(), new.root());

@@ -110,7 +110,7 @@ fn using(deployment: DeploymentId, version: engine::Hash) -> Edit {
 }
 
 #[test]
-fn checks_have_names_of_their_own() {
+fn check_ids_are_unique() {
     let ids: BTreeSet<&str> = Check::ALL.iter().map(|check| check.id()).collect();
     assert_eq!(ids.len(), Check::ALL.len());
     for check in Check::ALL {
@@ -120,13 +120,13 @@ fn checks_have_names_of_their_own() {
 }
 
 #[test]
-fn a_plain_change_has_no_finding() {
+fn plain_change_has_no_findings() {
     let world = World::of(vec![role("base", &[]), role("app", &["base"])]);
     assert_eq!(findings(&world, &world.change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")])), []);
 }
 
 #[test]
-fn what_was_wrong_before_holds_nothing_up() {
+fn existing_problems_do_not_block_change() {
     let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
     let mut world = World::of(vec![role("app", &[]), rival]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "rival")]);
@@ -138,7 +138,7 @@ fn what_was_wrong_before_holds_nothing_up() {
 }
 
 #[test]
-fn conflicting_roles() {
+fn conflicting_roles_are_errors() {
     let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
     let mut world = World::of(vec![role("app", &[]), rival]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "rival")]);
@@ -158,7 +158,7 @@ fn conflicting_roles() {
 }
 
 #[test]
-fn abstract_roles() {
+fn abstract_role_is_error() {
     let mut world = World::of(vec![role("store", &[])]);
     world.commit(&[bind(WEB, 1, "store")]);
     let hash = world.import("2", vec![flagged(role("store", &[]), |f| f.is_abstract = true)]);
@@ -174,7 +174,7 @@ fn abstract_roles() {
 }
 
 #[test]
-fn noderoles_out_of_their_tree() {
+fn noderole_outside_tree_is_error() {
     let mut world = World::of(vec![role("app", &[])]);
     world.commit(&[bind(WEB, 1, "app"), bind(SYSTEM, 2, "app")]);
     let beside = world.with_node(1, |doc| doc.deployment = EDGE);
@@ -192,7 +192,7 @@ fn noderoles_out_of_their_tree() {
 }
 
 #[test]
-fn orders_that_can_not_be() {
+fn broken_order_is_error() {
     let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
     let nothing = EdgeDoc { parent: key("gone").id(node(1)), kind: EdgeKind::Hard };
@@ -207,7 +207,7 @@ fn orders_that_can_not_be() {
 }
 
 #[test]
-fn soft_orders_against_hard_ones() {
+fn soft_edge_against_hard_is_warning() {
     let fine = Role { preceeds: [name("app")].into(), ..role("other", &[]) };
     let mut world =
         World::of(vec![role("base", &[]), role("mid", &["base"]), role("app", &["mid"]), fine]);
@@ -227,7 +227,7 @@ fn soft_orders_against_hard_ones() {
 }
 
 #[test]
-fn jigs_that_nobody_has_or_that_are_off() {
+fn unknown_or_inactive_jig_is_error() {
     let mut world = World::of(vec![role("app", &[])]);
     let plain = world.change(&[bind(WEB, 1, "app")]);
     let off = findings_with(&world, &plain, &[("noop", false)], None);
@@ -255,7 +255,7 @@ fn jigs_that_nobody_has_or_that_are_off() {
 }
 
 #[test]
-fn runs_without_time() {
+fn zero_timeout_is_error() {
     let hasty =
         Role { run: RunPolicy { timeout: 0, ..RunPolicy::default() }, ..role("hasty", &[]) };
     let world = World::of(vec![hasty, role("app", &[])]);
@@ -264,7 +264,7 @@ fn runs_without_time() {
 }
 
 #[test]
-fn destruction_that_nobody_asked_for_or_that_repeats() {
+fn unrequested_or_retried_destruction_is_found() {
     let wipe = flagged(role("wipe", &[]), |f| f.destructive = true);
     let stubborn = Role {
         run: RunPolicy { retries: 3, ..RunPolicy::default() },
@@ -294,7 +294,7 @@ fn destruction_that_nobody_asked_for_or_that_repeats() {
 }
 
 #[test]
-fn data_against_its_schema() {
+fn schema_mismatch_is_error() {
     let port = Attrib {
         name: AttribName::parse("app-port").unwrap(),
         map: vec!["app".into(), "port".into()],
@@ -331,7 +331,7 @@ fn data_against_its_schema() {
 }
 
 #[test]
-fn secrets_in_plain_sight() {
+fn plain_text_secret_is_found() {
     let mut world = World::of(vec![role("app", &[])]);
     world.commit(&[bind(WEB, 1, "app")]);
     let own = |value: Value| world.change(&[data(1, "app", value)]);
@@ -395,7 +395,7 @@ fn secrets_in_plain_sight() {
 }
 
 #[test]
-fn one_key_from_two_sides() {
+fn shared_key_is_warning() {
     let mut world = World::of(vec![role("base", &[]), role("app", &["base"]), role("other", &[])]);
     world.commit(&[
         bind(WEB, 1, "app"),
@@ -411,7 +411,7 @@ fn one_key_from_two_sides() {
 }
 
 #[test]
-fn many_keys_of_many_noderoles_are_told_as_far_as_the_bound() {
+fn shared_key_findings_are_bounded() {
     let names: Vec<String> = (0..40).map(|n| format!("r{n}")).collect();
     let mut world = World::of(names.iter().map(|name| role(name, &[])).collect());
     world.commit(&names.iter().map(|name| bind(WEB, 1, name)).collect::<Vec<_>>());
@@ -423,7 +423,7 @@ fn many_keys_of_many_noderoles_are_told_as_far_as_the_bound() {
 }
 
 #[test]
-fn policies_weakened_in_what_they_let_pass() {
+fn weakened_policy_with_other_change_is_error() {
     let world = World::of(vec![role("app", &[])]);
     let changed = world.change(&[bind(WEB, 1, "app")]);
     let policy = |approvals, destructive| Policy {
@@ -449,7 +449,7 @@ fn policies_weakened_in_what_they_let_pass() {
 }
 
 #[test]
-fn policies_that_nobody_can_meet() {
+fn unsatisfiable_policy_is_error() {
     let world =
         World::of(vec![role("app", &[]), flagged(role("wipe", &[]), |f| f.destructive = true)]);
     let alone = world.to(world.blueprint.clone());
@@ -496,7 +496,7 @@ fn policies_that_nobody_can_meet() {
 }
 
 #[test]
-fn restarts_all_at_once() {
+fn simultaneous_restart_is_warning() {
     let mut world = World::of(vec![lane_of(1), role("free", &[])]);
     world.commit(&[
         bind(WEB, 1, "free"),
@@ -512,7 +512,7 @@ fn restarts_all_at_once() {
 }
 
 #[test]
-fn those_below_go_on_with_the_old() {
+fn stale_descendants_are_warning() {
     let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
     world.commit(&[bind(WEB, 1, "app")]);
     trips(
@@ -525,7 +525,7 @@ fn those_below_go_on_with_the_old() {
 }
 
 #[test]
-fn limits_that_go_or_limit_nothing() {
+fn removed_or_ineffective_limit_is_warning() {
     let mut world = World::of(vec![lane_of(2)]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
     let content = |world: &mut World, version: &str, role: Role| {
@@ -556,7 +556,7 @@ fn limits_that_go_or_limit_nothing() {
 }
 
 #[test]
-fn services_alone_and_clusters_of_a_wrong_size() {
+fn lonely_service_or_even_cluster_is_warning() {
     let service = flagged(role("name-service", &[]), |f| f.service = true);
     let member = flagged(role("member", &[]), |f| f.cluster = true);
     let mut world = World::of(vec![service, role("client", &["name-service"]), member]);
@@ -590,7 +590,7 @@ fn services_alone_and_clusters_of_a_wrong_size() {
 }
 
 #[test]
-fn versions_that_are_old_or_do_not_fit() {
+fn outdated_or_mismatched_version_is_warning() {
     let mut world = World::of(vec![role("app", &[])]);
     world.commit(&[bind(WEB, 1, "app")]);
     let newer = Role { description: "other".into(), ..role("app", &[]) };
@@ -626,7 +626,7 @@ fn versions_that_are_old_or_do_not_fit() {
 }
 
 #[test]
-fn deployments_and_neighbours_left_alone() {
+fn emptied_deployment_or_moved_node_is_warning() {
     let blue = DeploymentId(Uuid::from_u128(9));
     let create = Edit::CreateDeployment {
         id: blue,
@@ -661,7 +661,7 @@ fn deployments_and_neighbours_left_alone() {
 }
 
 #[test]
-fn many_of_a_kind_are_counted() {
+fn excess_findings_are_counted() {
     let mut world = World::of((0..60).map(|n| role(&format!("r{n}"), &[])).collect());
     world.commit(&(0..60).map(|n| bind(WEB, 1, &format!("r{n}"))).collect::<Vec<_>>());
     let edits: Vec<Edit> =
@@ -699,7 +699,7 @@ fn secret_findings(
 }
 
 #[test]
-fn secrets_are_compared_with_those_of_workers() {
+fn secrets_are_checked_against_worker_descriptors() {
     let of = |deployments: &[&str]| Descriptor::Data {
         deployments: deployments.iter().map(|d| (*d).into()).collect(),
     };
@@ -748,7 +748,7 @@ fn secrets_are_compared_with_those_of_workers() {
 }
 
 #[test]
-fn key_of_a_node_is_no_data() {
+fn node_key_as_data_is_error() {
     let mut world = World::of(vec![role("db", &[])]);
     world.commit(&[bind(WEB, 1, "db")]);
     let ssh = json!({"transport": "ssh", "addresses": ["10.0.0.1"], "user": "root", "host_key": "ssh-ed25519 AAAA",

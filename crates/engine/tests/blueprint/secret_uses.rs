@@ -39,7 +39,7 @@ fn world() -> World {
 }
 
 #[test]
-fn data_without_secrets_names_none() {
+fn data_without_secrets_uses_none() {
     let world = world();
     assert_eq!(
         told(&world.change(&[bind(WEB, 3, "db"), data(1, "db", json!({"port": 1}))])),
@@ -48,7 +48,7 @@ fn data_without_secrets_names_none() {
 }
 
 #[test]
-fn deployment_data_is_named_with_its_nodes() {
+fn deployment_data_secret_lists_its_nodes() {
     let mut world = world();
     let of = |version| role_data(WEB, "db", json!({"keys": [secret("db/password", version)]}));
     let changed = world.change(&[of(1)]);
@@ -72,7 +72,7 @@ fn deployment_data_is_named_with_its_nodes() {
 }
 
 #[test]
-fn noderole_data_replaces_the_deployments_secret() {
+fn noderole_data_overrides_deployment_secret() {
     let mut world = world();
     world.commit(&[role_data(WEB, "db", json!({"key": secret("db/password", 1)}))]);
     let changed = world.change(&[data(1, "db", json!({"key": secret("db/other", 1)}))]);
@@ -81,7 +81,7 @@ fn noderole_data_replaces_the_deployments_secret() {
 }
 
 #[test]
-fn unbound_role_data_is_named() {
+fn secret_of_unbound_role_is_listed() {
     let changed = world().change(&[
         Edit::AddRole { deployment: EDGE, role: name("db") },
         role_data(EDGE, "db", json!({"key": secret("db/password", 1)})),
@@ -93,7 +93,7 @@ fn unbound_role_data_is_named() {
 }
 
 #[test]
-fn bound_role_template_is_named() {
+fn secret_of_bound_template_is_listed() {
     let changed = world().change(&[bind(WEB, 3, "proxy")]);
     assert_eq!(
         told(&changed),
@@ -102,7 +102,7 @@ fn bound_role_template_is_named() {
 }
 
 #[test]
-fn new_noderole_receives_secrets_of_others() {
+fn new_noderole_receives_inherited_secrets() {
     let mut world = world();
     world.commit(&[data(1, "db", json!({"key": secret("db/password", 1)})), bind(WEB, 3, "proxy")]);
     let (secrets, risk) = told(&world.change(&[bind(WEB, 1, "app")]));
@@ -115,7 +115,7 @@ fn new_noderole_receives_secrets_of_others() {
 }
 
 #[test]
-fn renamed_deployment_uses_its_secrets_anew() {
+fn renamed_deployment_lists_its_secrets() {
     let mut world = world();
     world.commit(&[role_data(WEB, "db", json!({"key": secret("db/password", 1)}))]);
     let mut new = world.blueprint.clone();
@@ -136,7 +136,7 @@ fn renamed_deployment_uses_its_secrets_anew() {
 }
 
 #[test]
-fn role_content_with_another_secret_is_named() {
+fn changed_role_content_secret_is_listed() {
     let world = world();
     let mut next = world.clone();
     let templated = Role { template: json!({"key": secret("db/password", 7)}), ..role("db", &[]) };
@@ -165,7 +165,7 @@ fn reached_with(world: &World, version: i64) -> engine::cluster::Blueprint {
 }
 
 #[test]
-fn node_key_is_named_and_no_secret_risk() {
+fn node_key_is_listed_without_secret_risk() {
     let mut world = world();
     let changed = world.to(reached_with(&world, 1));
     assert_eq!(

@@ -134,61 +134,61 @@ fn check(protocol: Protocol) {
 }
 
 #[test]
-fn one_step_with_losses() {
+fn single_step_with_losses_is_safe() {
     check(losses());
 }
 
 #[test]
-fn one_step_that_shares_its_node() {
+fn shared_node_step_is_safe() {
     check(losses_beside_others());
 }
 
 #[test]
-fn two_exclusive_steps() {
+fn two_exclusive_steps_are_safe() {
     check(neighbours());
 }
 
 #[test]
-fn a_destructive_step() {
+fn destructive_step_is_safe() {
     check(destructive());
 }
 
 #[test]
-fn a_destructive_step_on_a_bad_node() {
+fn destructive_step_on_unreliable_node_is_safe() {
     check(destructive_on_a_bad_node());
 }
 
 #[test]
-fn a_destructive_step_with_a_retry() {
+fn destructive_step_with_retry_is_safe() {
     check(destructive_again());
 }
 
 #[test]
-fn commits_over_a_running_step() {
+fn commit_over_running_step_is_safe() {
     check(commits());
 }
 
 #[test]
-fn a_step_and_its_child() {
+fn step_with_child_is_safe() {
     check(chain());
 }
 
 #[test]
-fn people_interfere() {
+fn user_actions_are_safe() {
     check(people());
 }
 
 #[test]
-fn a_node_that_dies() {
+fn dying_node_is_safe() {
     check(bad_node());
 }
 
 #[test]
-fn a_lane_of_one() {
+fn concurrency_limit_of_one_is_safe() {
     check(claimers());
 }
 
 #[test]
-fn rows_written_past_the_guards() {
+fn tampered_rows_are_safe() {
     check(tampered());
 }

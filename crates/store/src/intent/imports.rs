@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn of_each_barclamp_the_newest_reports_are_kept() {
+    async fn newest_reports_per_barclamp_are_kept() {
         let database = TestDatabase::new().await;
         let mut on = database.app().acquire().await.expect("a connection");
         let of = |names: &[&str]| -> Findings {

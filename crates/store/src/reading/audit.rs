@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_window_of_time_has_all_of_its_entries_whatever_the_clock_did() {
+    async fn time_range_is_complete_after_clock_change() {
         let db = TestDatabase::new().await;
         // The clock was a day ahead for the tenth entry, which is far from the last one.
         let sql = "INSERT INTO audit (at, action, subject) \

@@ -59,7 +59,7 @@ mod tests {
     /// A page reads about as many of 20,000 rows as it shows, at any position of every order. In
     /// the order by deployment, it reads the rows of one deployment.
     #[tokio::test]
-    async fn a_page_of_every_order_reads_little() {
+    async fn page_in_any_order_reads_few_rows() {
         let db = TestDatabase::new().await;
         let sqls = [
             // Only the rows that lists read, without their references. No other test uses this

@@ -45,7 +45,7 @@ impl House {
 
 /// Case 3.
 #[tokio::test]
-async fn a_change_that_changes_nothing_reaches_no_review() {
+async fn empty_change_cannot_be_submitted() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -67,7 +67,7 @@ async fn a_change_that_changes_nothing_reaches_no_review() {
 
 /// Case 6: authors of any edit, and API clients.
 #[tokio::test]
-async fn whoever_had_a_hand_in_it_approves_by_no_way() {
+async fn author_approval_is_rejected_on_every_interface() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -121,7 +121,7 @@ async fn whoever_had_a_hand_in_it_approves_by_no_way() {
 
 /// Case 7.
 #[tokio::test]
-async fn two_ways_at_once_make_one_target() {
+async fn concurrent_commits_create_one_target() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -142,7 +142,7 @@ async fn two_ways_at_once_make_one_target() {
 
 /// Case 9.
 #[tokio::test]
-async fn what_is_made_again_takes_no_approval_along() {
+async fn recreated_resource_inherits_no_approval() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -187,7 +187,7 @@ async fn what_is_made_again_takes_no_approval_along() {
 
 /// Case 10: a policy can't allow changes without a review.
 #[tokio::test]
-async fn a_policy_that_asks_for_too_little_is_not_even_proposed() {
+async fn policy_without_review_cannot_be_proposed() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -214,7 +214,7 @@ async fn a_policy_that_asks_for_too_little_is_not_even_proposed() {
 /// Case 12: an objection outvotes approvals on every interface, until its author loses the
 /// permission to review.
 #[tokio::test]
-async fn an_objection_keeps_every_way_shut_while_its_giver_may_review() {
+async fn objection_blocks_commit_until_reviewer_loses_permission() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -236,7 +236,7 @@ async fn an_objection_keeps_every_way_shut_while_its_giver_may_review() {
 
 /// Case 14.
 #[tokio::test]
-async fn a_policy_passes_under_the_old_and_the_new_one_by_every_way() {
+async fn policy_change_must_pass_both_policies() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -267,7 +267,7 @@ async fn a_policy_passes_under_the_old_and_the_new_one_by_every_way() {
 
 /// Case 16.
 #[tokio::test]
-async fn a_database_that_goes_away_during_a_commit_is_no_commit() {
+async fn database_failure_during_commit_commits_nothing() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -300,7 +300,7 @@ async fn a_database_that_goes_away_during_a_commit_is_no_commit() {
 /// Case 20: irreversible changes come first, however many others there are and however few fit into
 /// the response.
 #[tokio::test]
-async fn a_destructive_line_stands_before_an_oversized_difference() {
+async fn destructive_changes_precede_oversized_difference() {
     const TOOL: &str = "
 barclamp: {name: tool, version: '1', description: For tests}
 roles:
@@ -355,7 +355,7 @@ roles:
 
 /// Case 20: a number that would be stored as another number is rejected.
 #[tokio::test]
-async fn number_that_would_change_is_taken_by_no_way() {
+async fn unrepresentable_number_is_rejected_on_every_interface() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -406,7 +406,7 @@ async fn number_that_would_change_is_taken_by_no_way() {
 
 /// Case 20: text that displays as other text is rejected.
 #[tokio::test]
-async fn texts_that_read_as_others_are_taken_by_no_way() {
+async fn misleading_text_is_rejected_on_every_interface() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);

@@ -182,7 +182,7 @@ async fn break_alone(rule: Rule, case: &Approved) {
 
 /// An approval by a reviewer whose access was granted by an author does not count.
 #[tokio::test]
-async fn approval_with_fresh_access_keeps_every_way_shut() {
+async fn approval_with_fresh_access_does_not_count() {
     let case = Approved::new().await;
     let link = "INSERT INTO access_change (person_id, kind, by) SELECT id, 'link', $1 FROM person WHERE name = 'bo'";
     sqlx::query(link)
@@ -199,7 +199,7 @@ async fn approval_with_fresh_access_keeps_every_way_shut() {
 }
 
 #[tokio::test]
-async fn each_rule_alone_keeps_every_way_shut() {
+async fn each_rule_alone_blocks_the_commit() {
     let every: Vec<Rule> = std::iter::successors(Some(Rule::Newest), |rule| after(*rule)).collect();
     let sound = Approved::new().await;
     let gate = sound.gate().await;

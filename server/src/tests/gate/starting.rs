@@ -125,7 +125,7 @@ impl House {
 /// Case 17: while one of them is off, nothing starts. A person without permission can't enable it.
 /// After it is enabled, the state is as before.
 #[tokio::test]
-async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
+async fn disabled_switch_hold_or_jig_starts_nothing() {
     let house = House::new().await;
     let bo_is = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo_is).await);
@@ -178,7 +178,7 @@ async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
 
 /// Case 8: restoring a blueprint is a proposal like any other.
 #[tokio::test]
-async fn restoring_opens_a_proposal_and_commits_nothing() {
+async fn restore_only_opens_a_proposal() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -227,7 +227,7 @@ async fn restoring_opens_a_proposal_and_commits_nothing() {
 
 /// A catalog import after the approval does not affect the approved runs.
 #[tokio::test]
-async fn a_catalog_imported_again_after_the_approval_reaches_no_run() {
+async fn import_after_approval_affects_no_run() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);

@@ -78,7 +78,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn scalars_at_any_depth_get_a_name() {
+    fn nested_scalars_become_variables() {
         let found = variables(&json!({
             "demo": {"port": 80, "the-name": "a'b", "on": true, "none": null},
             "list": ["x", {"y": 1}],
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_back_what_was_written() {
+    fn shell_reads_variables_unchanged() {
         let value = "a'b\"c $HOME `id` \\ \n second line";
         let found = variables(&json!({ "k": value }));
         let script = format!("{}printf %s \"$GANTRY_DATA_K\"", as_shell(&found));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_left_to_the_file() {
+    fn oversized_values_are_omitted() {
         let found =
             variables(&json!({"big": "x".repeat(MAX_VALUE + 1), "small": "y", "nul": "a\u{0}b"}));
         assert_eq!(found.len(), 1);

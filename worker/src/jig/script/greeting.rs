@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_answers_is_told_by_its_first_line() {
+    fn first_line_identifies_the_server() {
         let told = |text: &[u8]| heard(text).failed(8080, &"Disconnected");
         assert!(told(b"SSH-2.0-x\r\n").starts_with("its SSH server ended the connection"));
         assert!(
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_is_short_and_seen() {
+    fn foreign_greeting_is_cut_and_escaped() {
         let long = heard("\u{202e}x".repeat(10_000).as_bytes());
         let told = long.failed(22, &"");
         assert!(

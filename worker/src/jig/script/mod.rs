@@ -1059,7 +1059,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_is_kept_of_a_stream_than_its_errand_asks_for() {
+    async fn stream_beyond_its_limit_is_rejected() {
         let read =
             async |text: &'static [u8]| whole(Some(Box::new(text)), "standard output", 4).await;
         assert_eq!(read(b"four").await.as_deref(), Ok(&b"four"[..]));
@@ -1070,7 +1070,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_breaks_behind_the_result_fails_no_run() {
+    fn broken_connection_after_result_fails_no_run() {
         let too_long = || Err(GivenUp { why: Why::TooLong, started: None });
         for come in
             [Ok(Ending::Cut("reset".into())), Ok(Ending::Killed("signal 9".into())), too_long()]
@@ -1086,7 +1086,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_are_told_by_their_number_and_those_that_run_count() {
+    fn survey_lists_running_attempts_only() {
         let step = StepId(uuid::Uuid::from_u128(7));
         assert_eq!(running(&format!("2.15 {step} runs")), Some((RunId(15), step)));
         assert_eq!(

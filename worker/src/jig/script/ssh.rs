@@ -681,7 +681,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_takes_the_words_apart_again() {
+    fn shell_splits_quoted_words_correctly() {
         let words = ["a b", "it's", "", "$HOME `id` \\ \"x\"\nnext", "'"];
         let script = format!("for word in {}; do printf '%s|' \"$word\"; done", quoted(words));
         let output =
@@ -691,7 +691,7 @@ mod tests {
 
     /// Seven addresses drop packets; the eighth answers.
     #[tokio::test]
-    async fn addresses_that_say_nothing_keep_none_from_being_tried() {
+    async fn silent_addresses_do_not_delay_others() {
         let addresses: Vec<String> = (1..=ADDRESSES).map(|number| number.to_string()).collect();
         let last = addresses.last().cloned().unwrap_or_default();
         let (each, entered) = first_in(addresses, Duration::from_millis(1), |address| {
@@ -707,7 +707,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_fails_is_no_reason_to_wait() {
+    async fn failed_address_starts_the_next_at_once() {
         let fails = |address| async move {
             Err::<(), _>(SshError::Unreached(vec![format!("{address}: no")]))
         };
@@ -720,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_names_its_key_and_never_holds_one() {
+    fn node_record_with_private_key_is_rejected() {
         let record = |key: Value| json!({"addresses": ["10.0.0.1"], "key": key, "host_key": "ssh-ed25519 AAAA"});
         let reach: Reach =
             serde_json::from_value(record(json!({"$secret": "deploy", "version": 2})))

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_told_from_what_the_run_printed_however_the_stream_is_cut() {
+    fn result_is_separated_from_output_across_chunks() {
         let mark = Mark("ABAC".into());
         for piece in 1..20 {
             let both = |all: &[u8]| taken(all, &mark, piece);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_is_too_long_is_not_kept_whole_and_still_ends() {
+    fn oversized_result_is_truncated_and_ends() {
         let mark = Mark("ABAC".into());
         let mut all = b"ABAC".to_vec();
         all.extend(std::iter::repeat_n(b'x', 3 * MAX_RESULT));

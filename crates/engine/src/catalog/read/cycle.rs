@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_found_from_its_lowest_role_and_what_waits_for_it_is_not_on_it() {
+    fn cycle_starts_at_lowest_role_and_excludes_dependents() {
         use Target::Role;
         let needs = roles(
             vec![vec![Role(2)], vec![Role(3)], vec![Role(3)], vec![Role(4)], vec![Role(2)], vec![]],
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_provider_that_can_come_is_enough() {
+    fn one_satisfiable_provider_is_enough() {
         use Target::{AnyOf, Role};
         // Role 0 needs a name that roles 0 and 1 provide.
         assert!(cycles(&roles(vec![vec![AnyOf(0)], vec![]], vec![vec![0, 1]])).is_empty());
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_as_long_as_a_catalog_costs_no_stack() {
+    fn long_chain_does_not_exhaust_stack() {
         let count = 200_000;
         let chain = |last: Vec<Target>| {
             let mut of_role: Vec<_> = (1..count).map(|next| vec![Target::Role(next)]).collect();
@@ -151,7 +151,7 @@ mod tests {
     proptest! {
         /// With needs for single roles only, the result must agree with a library's cycle test.
         #[test]
-        fn agrees_with_petgraph(edges in prop::collection::vec((0usize..8, 0usize..8), 0..16)) {
+        fn result_agrees_with_petgraph(edges in prop::collection::vec((0usize..8, 0usize..8), 0..16)) {
             let mut of_role = vec![Vec::new(); 8];
             let mut graph = petgraph::graph::DiGraph::<(), ()>::new();
             let nodes: Vec<_> = (0..8).map(|_| graph.add_node(())).collect();

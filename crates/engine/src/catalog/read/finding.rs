@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearest_is_near_and_first_of_equals() {
+    fn nearest_returns_first_of_equal_candidates() {
         let names = ["app", "runtime", "time-sync", "time-sinc"];
         assert_eq!(nearest("runtme", names).as_deref(), Some("runtime"));
         assert_eq!(nearest("rutnime", names).as_deref(), Some("runtime"));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_ends_and_does_not_lose_that_there_was_an_error() {
+    fn full_report_still_records_errors() {
         let finding = |severity| Finding {
             severity,
             file: "a.yml".into(),

@@ -1261,7 +1261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units() {
+    fn durations_accept_units() {
         for (text, seconds) in [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86400)] {
             assert_eq!(parse_seconds(text), Some(seconds), "{text}");
         }
@@ -1271,7 +1271,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_that_is_offered_is_a_flag() {
+    fn suggested_flags_are_valid() {
         for word in FLAGS {
             let mut flags = Flags::default();
             *flag(&mut flags, word).expect(word) = true;

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_one_folder_keep_its_scripts_once() {
+    fn files_of_one_folder_share_scripts() {
         let script = b"#!/bin/sh\n".to_vec();
         let files = BTreeMap::from([
             ("house/scripts/common".to_owned(), script.clone()),

@@ -76,7 +76,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn several_documents_come_with_the_places_of_their_parts() {
+    fn multiple_documents_have_positions() {
         let documents = placed(b"a: {b: 1}\n---\nlist:\n  - x\n  - y/z: 2\n").unwrap();
         assert_eq!(
             documents.iter().map(|d| d.value.clone()).collect::<Vec<_>>(),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_knows_where_its_own_parts_stand() {
+    fn part_retains_positions_of_its_values() {
         let documents = placed(b"a:\n  b: {c: 1}\na-b: 2\n").unwrap();
         let part = documents[0].part("/a").unwrap();
         assert_eq!(part.value, json!({"b": {"c": 1}}));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_has_a_place() {
+    fn errors_have_positions() {
         assert_eq!(placed(b"a: 1\nb: [\n").unwrap_err().0.line, 3);
         let (at, what) = placed(b"a: 1\n---\nb: 1\nb: 2\n").unwrap_err();
         assert!(at.line == 4 && what.contains('b'), "{at:?} {what}");

@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_follow_the_core_schema_and_keep_their_text() {
+    fn scalars_follow_core_schema_and_preserve_text() {
         assert_eq!(
             json_of("[yes, on, =, 0x10, 012, 1e3, ~, null, true, '7', !!str 8, ! 9, '']"),
             json!(["yes", "on", "=", 16, 12, 1000.0, null, null, true, "7", "8", 9, ""])
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_share_and_places_count_characters_from_one() {
+    fn aliases_share_nodes_and_columns_count_characters() {
         assert_eq!(
             json_of("a: &x [1, {b: c}]\nd: *x\n"),
             json!({"a": [1, {"b": "c"}], "d": [1, {"b": "c"}]})
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_say_is_refused_with_its_place() {
+    fn values_outside_json_are_rejected_with_position() {
         assert_eq!(
             complaint("a:\n  - 9007199254740993\n"),
             "2:5: the number \"9007199254740993\" is too large to be kept exactly; write it as text, in quotes"
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded_also_through_aliases() {
+    fn depth_limit_includes_aliases() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
         let over = complaint(&nested(MAX_DEPTH + 1));
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_billion_laughs_cost_nothing() {
+    fn billion_laughs_is_rejected_cheaply() {
         let mut text = String::from("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
         for i in 1..12 {
             let before = format!("*a{}", i - 1);
