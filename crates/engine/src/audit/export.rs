@@ -12,12 +12,14 @@
 //! * each target is its parent with exactly the documents of its submission replaced;
 //! * each committed submission had the approvals that the policy in force required, and no
 //!   objection;
-//! * these approvals came from people who could review and were not authors;
+//! * these approvals came from people who could review and were not authors, whose accounts were
+//!   not disabled in between, and whose access did not come from an author within the cooling
+//!   period;
 //! * they were signed with confirmed passkeys if the policy required it;
 //! * each run belongs to a target whose documents require exactly the content that it ran.
 //!
-//! It does not prove that a reviewer's permission for a part of the tree covers the right part. The
-//! database checks that.
+//! It does not prove that a reviewer's permission for a part of the tree covers the right part, or
+//! that a rule for single deployments demanded signatures. The database checks these.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,7 +27,9 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use time::{Duration, OffsetDateTime};
 
+use super::access::{Access, Question};
 use super::{Broken, Chain, Sealed};
 use crate::Hash;
 use crate::blueprint::{DocumentChange, apply, change_hash, changes, projection};
@@ -227,6 +231,8 @@ struct Standing {
     everywhere: bool,
     /// Number of grants to review a part of the tree.
     parts: i64,
+    /// Verdicts up to this id are void, because the account was disabled after them.
+    void_to: i64,
 }
 
 #[derive(Deserialize)]
@@ -234,6 +240,8 @@ struct PersonRow {
     kind: String,
     disabled: bool,
     permissions: Vec<String>,
+    #[serde(default)]
+    verdicts_void_to: i64,
 }
 
 #[derive(Deserialize)]
@@ -277,6 +285,8 @@ struct SubmissionRow {
     risk: BTreeSet<Risk>,
     authors: BTreeSet<PersonId>,
     created_by: PersonId,
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    created_at: Option<OffsetDateTime>,
     /// Whether the database required signed approvals.
     #[serde(default)]
     signed: bool,
@@ -335,6 +345,8 @@ struct VerdictRow {
     submission_id: i64,
     person_id: PersonId,
     kind: String,
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    at: Option<OffsetDateTime>,
 }
 
 #[derive(Deserialize)]
@@ -387,6 +399,7 @@ struct Judged {
     id: i64,
     person: PersonId,
     kind: String,
+    at: Option<OffsetDateTime>,
 }
 
 /// Verifies a signature for [`Check`], as [`signature::Verify`] does.
@@ -425,6 +438,7 @@ pub struct Check {
     /// the document, because that line can describe it.
     altered: BTreeMap<Hash, ObjectKind>,
     policy_objects: BTreeMap<Hash, Policy>,
+    access: Access,
     deployments: HashMap<Hash, Arc<DeploymentDoc>>,
     nodes: HashMap<Hash, Arc<NodeDoc>>,
     next_root: Option<(Hash, RootDoc)>,
@@ -618,6 +632,11 @@ impl Check {
                 self.grant(sealed.seq, &content.subject, content.action.ends_with("insert"));
                 return Ok(());
             }
+            "access_change.insert" | "access_change.update" => {
+                let row = typed(|| format!("access change {}", content.subject), detail)?;
+                self.access.record(sealed.seq, row);
+                return Ok(());
+            }
             _ => {}
         }
         let Some(table) = Table::of_action(&content.action) else { return Ok(()) };
@@ -650,7 +669,7 @@ impl Check {
         let everywhere = row.permissions.iter().any(|permission| permission == "reviewer");
         let history = self.people.entry(id).or_default();
         let parts = history.last().map_or(0, |last| last.parts);
-        history.push(Standing { seq, able, everywhere, parts });
+        history.push(Standing { seq, able, everywhere, parts, void_to: row.verdicts_void_to });
         Ok(())
     }
 
@@ -667,6 +686,7 @@ impl Check {
             able: false,
             everywhere: false,
             parts: 0,
+            void_to: 0,
         });
         let parts = last.parts + if given { 1 } else { -1 };
         history.push(Standing { seq, parts, ..last });
@@ -862,7 +882,13 @@ impl Check {
                 format!("it is missing, and verdict {} is about it", row.id),
             ));
         };
-        submission.verdicts.push(Judged { seq, id: row.id, person: row.person_id, kind: row.kind });
+        submission.verdicts.push(Judged {
+            seq,
+            id: row.id,
+            person: row.person_id,
+            kind: row.kind,
+            at: row.at,
+        });
         Ok(())
     }
 
@@ -1025,7 +1051,9 @@ impl Check {
         let rules = policies.iter().flat_map(|policy| &policy.signed);
         let signed =
             submission.row.signed || rules.into_iter().any(|rule| brought.is_some() || fits(rule));
-        self.counted(seq, row, submission, (asked.max(submission.row.approvals_needed), signed))
+        let asked = asked.max(submission.row.approvals_needed);
+        let hours = self.policy_objects.get(&policy.hash).map_or(0, |policy| policy.cooling_hours);
+        self.counted(seq, row, submission, (asked, signed, Duration::hours(hours.into())))
     }
 
     /// Checks that the approvals suffice. Each person's last verdict counts, if the person could
@@ -1035,7 +1063,7 @@ impl Check {
         seq: u64,
         row: &TargetRow,
         submission: &Submission,
-        (asked, signed): (u32, bool),
+        (asked, signed, cooling): (u32, bool, Duration),
     ) -> Result<(), Broken> {
         let id = submission.row.id;
         let mut last: BTreeMap<PersonId, &Judged> = BTreeMap::new();
@@ -1043,7 +1071,7 @@ impl Check {
             last.insert(judged.person, judged);
         }
         let mut approvals = 0;
-        let mut unsigned = String::new();
+        let mut uncounted = String::new();
         for (person, judged) in last {
             let kind = judged.kind.as_str();
             if submission.row.authors.contains(&person) || submission.row.created_by == person {
@@ -1055,7 +1083,7 @@ impl Check {
                     format!("the audit has no entry of this reviewer of submission {id}"),
                 ));
             };
-            if !standing.able {
+            if !standing.able || judged.id <= standing.void_to {
                 continue;
             }
             if kind != "approve" && standing.everywhere {
@@ -1067,10 +1095,15 @@ impl Check {
             if kind != "approve" || !(standing.everywhere || standing.parts > 0) {
                 continue;
             }
+            if self.is_barred(seq, submission, judged, cooling) {
+                uncounted =
+                    format!("; an author gave person {person} access shortly before they approved");
+                continue;
+            }
             match signed.then(|| self.is_signed(submission, judged)) {
                 None | Some(Ok(())) => approvals += 1,
                 Some(Err(why)) => {
-                    unsigned = format!("; the approval of person {person} does not count: {why}")
+                    uncounted = format!("; the approval of person {person} does not count: {why}")
                 }
             }
         }
@@ -1079,11 +1112,32 @@ impl Check {
             return Err(wrong(
                 format!("target {}", row.number),
                 format!(
-                    "the export has {approvals} of the {asked} {approval} that its policy asked for (submission {id}){unsigned}"
+                    "the export has {approvals} of the {asked} {approval} that its policy asked for (submission {id}){uncounted}"
                 ),
             ));
         }
         Ok(())
+    }
+
+    /// Whether an approval does not count, because an author gave its person access.
+    fn is_barred(
+        &self,
+        commit: u64,
+        submission: &Submission,
+        judged: &Judged,
+        cooling: Duration,
+    ) -> bool {
+        let (Some(at), Some(submitted)) = (judged.at, submission.row.created_at) else {
+            return false;
+        };
+        self.access.bars(&Question {
+            person: judged.person,
+            judged: at,
+            submitted,
+            cooling,
+            authors: &submission.row.authors,
+            commit,
+        })
     }
 
     /// Checks that an approval is signed with a confirmed passkey.

@@ -12,6 +12,7 @@
 //!
 //! This module does no I/O. The server, the CLI and the console pass it the lines.
 
+mod access;
 pub mod checkpoint;
 pub mod export;
 #[cfg(test)]

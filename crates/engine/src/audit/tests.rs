@@ -77,12 +77,18 @@ fn node_doc(role: Hash, port: u64) -> Value {
 
 /// A history: genesis, a reviewed change of a node, and a run of it.
 fn history() -> Export {
+    history_with(0)
+}
+
+/// The same, after an account of the reviewer was disabled and enabled.
+fn history_with(void_to: i64) -> Export {
     let mut e = Export::default();
     for (id, permission) in [(ADA, "operator"), (BO, "reviewer")] {
         e.entry(
             "person.insert",
             id,
-            &json!({"id": id, "kind": "human", "disabled": false, "permissions": ["viewer", permission]}),
+            &json!({"id": id, "kind": "human", "disabled": false, "permissions": ["viewer", permission],
+                "verdicts_void_to": void_to}),
         );
     }
     let script = Hash::of_bytes(SCRIPT.as_bytes());
@@ -117,10 +123,11 @@ fn history() -> Export {
         new: Some(hash_of(&new)),
     };
     let submission = json!({"id": 1, "change_hash": bytea(change_hash(&[change]).unwrap()), "policy_number": 1,
-        "approvals_needed": 1, "epoch": 1, "risk": ["rerun"], "authors": [ADA], "created_by": ADA});
+        "approvals_needed": 1, "epoch": 1, "risk": ["rerun"], "authors": [ADA], "created_by": ADA,
+        "created_at": "2026-01-02T00:00:00+00:00"});
     let Value::Object(row) = submission.clone() else { panic!("an object") };
     e.rest.push(Line::Row { table: Table::Submission, row, documents: Some(vec![change]) });
-    let verdict = json!({"id": 1, "submission_id": 1, "person_id": BO, "kind": "approve"});
+    let verdict = json!({"id": 1, "submission_id": 1, "person_id": BO, "kind": "approve", "at": "2026-01-02T01:00:00.5+00:00"});
     e.row(Table::Verdict, &verdict);
 
     let root = |node: &Value| {
@@ -429,5 +436,31 @@ proptest! {
         bytes[at] = if bytes[at] == b'1' { b'2' } else { b'1' };
         lines[line] = String::from_utf8(bytes).unwrap();
         prop_assert!(verify(lines.iter().map(String::as_str)).is_err(), "{}", lines[line]);
+    }
+}
+
+#[test]
+fn approval_from_before_disabling_does_not_count() {
+    let error = history_with(1).verify().unwrap_err().to_string();
+    assert!(error.contains("0 of the 1 approvals"), "{error}");
+}
+
+#[test]
+fn approval_of_access_from_an_author_does_not_count() {
+    for (at, by, counts) in [
+        ("2026-01-01T20:00:00+00:00", ADA, false),
+        ("2026-01-01T00:30:00+00:00", ADA, true),
+        ("2026-01-01T20:00:00+00:00", BO, true),
+    ] {
+        let mut e = history();
+        let change = json!({"id": 1, "person_id": BO, "kind": "link", "by": by, "at": at});
+        e.entry("access_change.insert", "1", &change);
+        match e.verify() {
+            Ok(()) => assert!(counts, "{at} {by}"),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!counts && error.contains("an author gave person"), "{at} {by}: {error}");
+            }
+        }
     }
 }
